@@ -1,0 +1,200 @@
+"""Leaving a process: the one place that owns SIGTERM and SIGINT and ends any process of ours.
+
+The Temporal SDK's native threads can crash an interpreter that finalises (exit 134 or 139), so
+nothing of ours ever does: what has to be closed is closed in order, output is flushed, and the
+process leaves by `os._exit`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import NoReturn
+
+import structlog
+import uvicorn
+from uvicorn._types import ASGIApplication
+
+SHUTDOWN_LIMIT_S = 10.0
+HTTP_DRAIN_LIMIT_S = 2
+EXIT_OVERRUN = 70
+
+log = logging.getLogger("process")
+
+
+def run_process(
+    main: Callable[[asyncio.Event], Awaitable[int]],
+    *,
+    shutdown_limit_s: float = SHUTDOWN_LIMIT_S,
+    set_up_logging: bool = True,
+) -> NoReturn:
+    """Run `main` until it returns its exit status, then leave the process.
+
+    main: is handed the stop event, set by the first SIGTERM or SIGINT; it must then return soon.
+    Leaves with main's status, 1 if it raised, 128 + signal on a second signal, and 70 when the
+    shutdown took longer than `shutdown_limit_s`, counted from the signal and again from main's end.
+    """
+    if set_up_logging:
+        configure_logging()
+    status = _Departure(shutdown_limit_s).run(main)
+    leave(status)
+
+
+def leave(status: int) -> NoReturn:
+    """Flush what was written and leave at once, without finalising the interpreter."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def leave_pytest(session_status: int) -> NoReturn:
+    """End a test session with its own status; call last in `pytest_unconfigure`.
+
+    By then the reports are written; only the interpreter's finalisation is left out.
+    """
+    leave(int(session_status))
+
+
+async def serve_http(app: ASGIApplication, host: str, port: int, stop: asyncio.Event) -> int:
+    """Serve `app` until `stop` is set; the exit status.
+
+    Streams that are still open are cut after two seconds. A port that is taken is one clear
+    line and status 1.
+    """
+    try:
+        listener = _listen(host, port)
+    except OSError as error:
+        log.error(  # noqa: TRY400 - the reason is the line; a traceback adds nothing
+            "cannot listen on %s:%d: %s", host, port, error.strerror or error
+        )
+        return 1
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=HTTP_DRAIN_LIMIT_S,
+        timeout_keep_alive=30,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    stopping = asyncio.create_task(stop.wait(), name="http-stop")
+    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    stopping.cancel()
+    await serving
+    return 0 if server.started else 1
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """structlog and logging alike: a line per record on stderr, JSON where it is no terminal."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers()],
+        )
+    )
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for chatty in ("asyncssh", "httpx", "httpcore", "uvicorn.error"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _renderers() -> list[structlog.typing.Processor]:
+    if sys.stderr.isatty():
+        return [structlog.dev.ConsoleRenderer()]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its signal handling, which re-raises a signal after serving."""
+
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+
+class _Departure:
+    """The way out of one process: the stop event, the signals, and the limit on the shutdown."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._signals = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    def run(self, main: Callable[[asyncio.Event], Awaitable[int]]) -> int:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._stop = asyncio.Event()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self._on_signal)
+            status = runner.run(self._guard(main, self._stop))
+            # Closing the loop cancels what main left behind and joins its threads.
+            self._limit("its tasks and threads are still running")
+            runner.close()
+        return status
+
+    async def _guard(
+        self, main: Callable[[asyncio.Event], Awaitable[int]], stop: asyncio.Event
+    ) -> int:
+        try:
+            return await main(stop)
+        except SystemExit as exit_asked:
+            return exit_asked.code if isinstance(exit_asked.code, int) else 1
+        except Exception:
+            log.exception("stopped by an error")
+            return 1
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            self._leave_now(f"{signal.Signals(number).name} again: leaving at once", 128 + number)
+        self._limit(f"still stopping after {signal.Signals(number).name}")
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # The loop is closed: we are leaving already.
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def _limit(self, reason: str) -> None:
+        """Leave in `limit_s`, whatever the event loop is doing then."""
+        line = f"{reason} after {self._limit_s:g} s: leaving at once"
+        timer = threading.Timer(self._limit_s, self._leave_now, args=(line, EXIT_OVERRUN))
+        timer.daemon = True
+        timer.start()
+
+    def _leave_now(self, line: str, status: int) -> NoReturn:
+        os.write(2, f"process {os.getpid()}: {line}\n".encode())
+        os._exit(status)
