@@ -1,0 +1,71 @@
+"""`python -m workers.runner up | down | status | demo`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from workers.process import run_process
+from workers.runner.lifecycle import StackError, bring_down, bring_up, look
+from workers.runner.programs import default_stack
+from workers.runner.settings import RunnerSettings
+from workers.runner.stack import Stack, saved_stack
+from workers.runner.supervisor import supervise
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; its exit status."""
+    asked = _parse(arguments)
+    if asked.command == "serve":
+        stack = Stack.model_validate_json(Path(asked.stack).read_bytes())
+        run_process(lambda stop: supervise(stack, stop), shutdown_limit_s=90)
+    settings = RunnerSettings()
+    try:
+        return _COMMANDS[asked.command](settings)
+    except (StackError, FileNotFoundError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _up(settings: RunnerSettings) -> int:
+    started = bring_up(settings.home.absolute(), lambda: default_stack(settings), tell)
+    tell("up" if started else "already up")
+    return 0
+
+
+def _down(settings: RunnerSettings) -> int:
+    bring_down(settings.home.absolute(), tell)
+    tell("down: nothing of it is running")
+    return 0
+
+
+def _status(settings: RunnerSettings) -> int:
+    stack = saved_stack(settings.home.absolute())
+    states = look(stack) if stack else []
+    for state in states:
+        word = "ready" if state.ready else "running" if state.record else "down"
+        since = f"pid {state.record.pid} since {state.record.started_at}" if state.record else ""
+        tell(f"{state.name:<10} {word:<8} {since}".rstrip())
+    return 0 if states and all(state.ready for state in states) else 1
+
+
+_COMMANDS = {"up": _up, "down": _down, "status": _status}
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workers.runner", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("up", help="start everything and wait until it is ready")
+    commands.add_parser("down", help="end everything that was started")
+    commands.add_parser("status", help="what runs now; exits 1 unless all of it is ready")
+    serve = commands.add_parser("serve", help="be the runner process (used by `up`)")
+    serve.add_argument("stack", help="the stack, as JSON")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,184 @@
+"""`up`, `down` and `status` of a stack, from outside of the runner process."""
+
+import fcntl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from workers.runner import probes, records
+from workers.runner.records import Record
+from workers.runner.stack import RUNNER, Program, Stack, make_folders, saved_stack
+from workers.runner.supervisor import open_log
+
+Tell = Callable[[str], None]
+LEFTOVER_LIMIT_S = 12.0
+
+
+class StackError(Exception):
+    """Why the stack is not up, or not down, in words for a person."""
+
+
+class ProgramState(BaseModel):
+    name: str
+    record: Record | None
+    ready: bool
+
+
+def bring_up(home: Path, plan: Callable[[], Stack], tell: Tell) -> bool:
+    """Start the stack of `plan` in `home` and wait until it is ready; False if one was up already.
+
+    Two at once: one starts it, the other waits and finds it up. What an earlier runner that was
+    killed has left is ended first.
+    Raises: StackError, when a port is taken or a program is not ready within the stack's limit.
+    """
+    run = make_folders(home)
+    with only_one(run, tell):
+        stack = saved_stack(home)
+        if stack and (runner := _live_runner(run)):
+            if all(state.ready for state in look(stack)):
+                return False
+            tell(f"the runner (pid {runner.pid}) is at work: waiting for its programs")
+            _await_ready(stack, LogReader(stack.log(RUNNER)), tell)
+            return False
+        _end_leftovers(home, tell)
+        stack = plan()
+        _check_ports(stack)
+        news = LogReader(stack.log(RUNNER))
+        _start_runner(stack)
+        _await_ready(stack, news, tell)
+        return True
+
+
+def bring_down(home: Path, tell: Tell) -> None:
+    """End the runner and all that it started, and verify it; silent when nothing runs.
+
+    Raises: StackError, naming what could not be ended.
+    """
+    run = make_folders(home)
+    with only_one(run, tell):
+        if runner := _live_runner(run):
+            stack = saved_stack(home)
+            programs = stack.programs if stack else ()
+            records.end(runner, sum(program.stop_limit_s for program in programs) + 10)
+        _end_leftovers(home, tell)
+        records.forget(run, RUNNER)
+
+
+def look(stack: Stack) -> list[ProgramState]:
+    """How each program is now."""
+    return [_look(stack, program) for program in stack.programs]
+
+
+@contextmanager
+def only_one(run: Path, tell: Tell) -> Iterator[None]:
+    """Hold the stack with this folder of records: a second `up` or `down` waits for the first."""
+    with (run / "up.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell("another command is starting or ending this stack: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _look(stack: Stack, program: Program) -> ProgramState:
+    record = records.read_record(stack.run, program.name)
+    if record and not record.alive:
+        record = None
+    ready = record is not None and (program.ready is None or probes.answers(program.ready))
+    return ProgramState(name=program.name, record=record, ready=ready)
+
+
+def _live_runner(run: Path) -> Record | None:
+    record = records.read_record(run, RUNNER)
+    return record if record and record.alive else None
+
+
+def _start_runner(stack: Stack) -> None:
+    with open_log(stack.log(RUNNER)) as log:
+        subprocess.Popen(
+            [sys.executable, "-m", "workers.runner", "serve", str(stack.save())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=stack.working_directory,
+            start_new_session=True,
+        )
+
+
+def _check_ports(stack: Stack) -> None:
+    taken = [
+        line for each in stack.programs for wish in each.listens if (line := probes.taken(wish))
+    ]
+    if taken:
+        raise StackError("\n".join(taken))
+
+
+def _await_ready(stack: Stack, news: "LogReader", tell: Tell) -> None:
+    def ready() -> bool:
+        for line in news.lines():
+            tell(line)
+        return all(state.ready for state in look(stack))
+
+    if not records.wait_until(ready, stack.ready_limit_s, every_s=0.25):
+        raise StackError(_why_not_ready(stack))
+
+
+def _why_not_ready(stack: Stack) -> str:
+    lines = [f"not ready after {stack.ready_limit_s:g} s:"]
+    for program, state in zip(stack.programs, look(stack), strict=True):
+        if not state.ready:
+            what = "does not answer" if state.record else "does not run"
+            log = stack.log(program.name)
+            lines += [f"{program.name} {what} ({program.ready}); the end of {log}:", *_tail(log)]
+    return "\n".join(lines)
+
+
+def _tail(log: Path, count: int = 15) -> list[str]:
+    if not log.exists():
+        return ["  (no log)"]
+    return [f"  {line}" for line in log.read_text(errors="replace").splitlines()[-count:]]
+
+
+def _end_leftovers(home: Path, tell: Tell) -> None:
+    """End what a runner that is gone has left running, by its records and by its mark."""
+    run = home / "run"
+    left = [record for name in _recorded(run) if (record := records.read_record(run, name))]
+    for record in sorted(left, key=lambda each: each.started_at, reverse=True):
+        if record.members():
+            tell(f"ending {record.name} (pid {record.pid}), which was left running")
+            _end(record)
+        records.forget(run, record.name)
+    for stray in records.strays(str(home)):
+        tell(f"ending pid {stray.pid}, which was left running")
+        _end(stray)
+
+
+def _recorded(run: Path) -> list[str]:
+    return [path.stem for path in run.glob("*.json") if path.stem not in {RUNNER, "stack"}]
+
+
+def _end(record: Record) -> None:
+    if not records.end(record, LEFTOVER_LIMIT_S):
+        raise StackError(f"{record.name} (pid {record.pid}) cannot be ended; is it another user's?")
+
+
+class LogReader:
+    """The lines that a log has gained since it was last asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[str]:
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as log:
+            log.seek(self._offset)
+            whole = log.read().rpartition(b"\n")[0]
+        self._offset += len(whole) + bool(whole)
+        return whole.decode(errors="replace").splitlines()

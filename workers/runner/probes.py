@@ -1,0 +1,92 @@
+"""Looking at ports: who answers, and who is in the way."""
+
+import http.client
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from workers.runner.stack import Listening, Probe
+
+
+def answers(probe: Probe, limit_s: float = 2.0) -> bool:
+    """Whether the program behind the probe is ready now."""
+    if probe.kind == "port":
+        return _connects(probe.host, probe.port, limit_s)
+    connection = http.client.HTTPConnection(probe.host, probe.port, timeout=limit_s)
+    try:
+        connection.request("GET", probe.path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def taken(listening: Listening) -> str | None:
+    """Who holds an address that we need, as one clear line with the way out; None if it is free."""
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((listening.host, listening.port))
+        except OSError as error:
+            return (
+                f"{listening.purpose} cannot have {listening.host}:{listening.port}: "
+                f"{error.strerror}{_holder(listening.port)}. Set {listening.setting}"
+            )
+    return None
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody holds at this moment."""
+    with socket.socket() as tried:
+        tried.bind((host, 0))
+        return int(tried.getsockname()[1])
+
+
+def is_free(host: str, port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _connects(host: str, port: int, limit_s: float) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=limit_s):
+            return True
+    except OSError:
+        return False
+
+
+def _holder(port: int) -> str:
+    """` (held by NAME, pid N)`, as far as we are allowed to see it."""
+    inodes = _listening_inodes(port)
+    for folder in Path("/proc").iterdir():
+        if not inodes or not folder.name.isdigit():
+            continue
+        with suppress(OSError):
+            for descriptor in (folder / "fd").iterdir():
+                if str(descriptor.readlink()).removeprefix("socket:[").rstrip("]") in inodes:
+                    name = (folder / "comm").read_text().strip()
+                    return f" (held by {name}, pid {folder.name}{_other_user(folder)})"
+    return ""
+
+
+def _other_user(folder: Path) -> str:
+    owner = folder.stat().st_uid
+    return "" if owner == os.getuid() else f", user {owner}"
+
+
+def _listening_inodes(port: int) -> set[str]:
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add(fields[9])
+    return found

@@ -1,0 +1,119 @@
+"""The stack of one machine: Temporal, an SSH server, the API and two workers."""
+
+import sys
+from pathlib import Path
+
+from workers.runner.machine import prepare_machine, ssh_program
+from workers.runner.settings import CHECKOUT, RunnerSettings
+from workers.runner.stack import FirstStart, Listening, Probe, Program, Stack
+
+LOOPBACK = "127.0.0.1"
+SEARCH_ATTRIBUTES = (
+    "AccountId", "ProjectId", "RegionId", "NodeId", "ProviderKind",
+    "GpuType", "ResourceStatus", "JobType", "LeaseId", "ClusterId",
+)  # fmt: skip
+_TEMPORAL_SETTINGS = (
+    "--sqlite-pragma", "journal_mode=WAL",
+    "--sqlite-pragma", "synchronous=FULL",
+    "--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000",
+)  # fmt: skip
+
+
+def default_stack(settings: RunnerSettings) -> Stack:
+    """Everything that `make up` runs, in the order of what builds on what."""
+    home = settings.home.absolute()
+    machine = prepare_machine(home / "sshd")
+    environment = {
+        "BASELOAD_HOME": str(home),
+        "BASELOAD_API": settings.api,
+        "BASELOAD_TEMPORAL_ADDRESS": f"{LOOPBACK}:{settings.temporal_port}",
+    }
+    return Stack(
+        home=home,
+        working_directory=CHECKOUT,
+        programs=(
+            temporal_program(settings, home / "temporal"),
+            ssh_program(machine, embedded=settings.embedded_ssh),
+            _api(settings, environment),
+            _worker("worker", (), environment),
+            _worker("planning", ("planning",), environment),
+        ),
+    )
+
+
+def temporal_program(settings: RunnerSettings, folder: Path) -> Program:
+    """The dev server with its UI; its database is a file that outlives it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    database = folder / "temporal.db"
+    files = tuple(Path(f"{database}{end}") for end in ("", "-wal", "-shm"))
+    attributes = [
+        part for name in SEARCH_ATTRIBUTES for part in ("--search-attribute", f"{name}=Keyword")
+    ]
+    command = (
+        str(temporal_binary(settings)), "server", "start-dev",
+        "--ip", LOOPBACK,
+        "--port", str(settings.temporal_port),
+        "--ui-port", str(settings.ui_port),
+        "--db-filename", str(database),
+        "--namespace", "default",
+        "--log-format", "json",
+        "--log-level", "warn",
+        *_TEMPORAL_SETTINGS,
+        *attributes,
+    )  # fmt: skip
+    return Program(
+        name="temporal",
+        command=command,
+        ready=Probe(kind="port", host=LOOPBACK, port=settings.temporal_port),
+        listens=(
+            _listening(settings.temporal_port, "Temporal", "BASELOAD_TEMPORAL_PORT"),
+            _listening(settings.ui_port, "the Temporal UI", "BASELOAD_UI_PORT"),
+        ),
+        first_start=FirstStart(marker=folder / "created", discard=files),
+    )
+
+
+def temporal_binary(settings: RunnerSettings) -> Path:
+    """The binary that was named, or the one that the set-up noted.
+
+    Raises: FileNotFoundError, with what to do.
+    """
+    noted = CHECKOUT / ".baseload" / "temporal-binary"
+    binary = settings.temporal
+    if binary is None and noted.exists():
+        binary = Path(noted.read_text().strip())
+    if binary is None or not binary.exists():
+        raise FileNotFoundError(f"no Temporal binary at {binary or noted}: run `make setup`")
+    return binary
+
+
+def _api(settings: RunnerSettings, environment: dict[str, str]) -> Program:
+    probe = Probe(kind="http", host=settings.api_host, port=settings.api_port, path="/readyz")
+    purpose = Listening(
+        host=settings.api_host,
+        port=settings.api_port,
+        purpose="the API",
+        setting="BASELOAD_API=127.0.0.1:PORT",
+    )
+    return Program(
+        name="api",
+        command=(sys.executable, "-m", "api"),
+        environment=environment,
+        ready=probe,
+        listens=(purpose,),
+        after=("temporal",),
+    )
+
+
+def _worker(name: str, arguments: tuple[str, ...], environment: dict[str, str]) -> Program:
+    """A worker process; it waits for the API once, which brings the database up to date."""
+    return Program(
+        name=name,
+        command=(sys.executable, "-m", "workers", *arguments),
+        environment=environment,
+        after=("temporal", "api"),
+    )
+
+
+def _listening(port: int, purpose: str, setting: str) -> Listening:
+    return Listening(host=LOOPBACK, port=port, purpose=purpose, setting=f"{setting}=PORT")
