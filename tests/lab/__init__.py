@@ -1,0 +1,1 @@
+"""Whole machines in namespaces of one host, for tests."""

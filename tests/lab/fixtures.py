@@ -1,0 +1,49 @@
+"""The lab as fixtures. Another folder's conftest.py imports them by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from typing import Protocol
+
+import pytest
+
+from tests.lab.host import obstacle
+from tests.lab.machine import Kind, Machine
+from tests.lab.machines import Lab
+
+
+class BootMachine(Protocol):
+    def __call__(self, kind: Kind = "sshd") -> Machine:
+        """Boot a new machine, which is discarded after the test."""
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """One network for the session. Skips where the host cannot; with CI=true it fails."""
+    reason = obstacle()
+    if reason is not None and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+    with Lab() as running:
+        yield running
+
+
+_numbers = count()
+
+
+@pytest.fixture
+def boot_machine(lab: Lab) -> Iterator[BootMachine]:
+    """A factory of machines of the test's own, `m0`, `m1`, …"""
+    made: list[str] = []
+
+    def boot(kind: Kind = "sshd") -> Machine:
+        machine = lab.add(f"m{next(_numbers)}", kind)
+        made.append(machine.name)
+        return machine
+
+    yield boot
+    for name in made:
+        lab.remove(name)

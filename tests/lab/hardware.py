@@ -1,0 +1,44 @@
+"""Hardware that cannot be had: doubles of the tools that show it, put onto a running machine."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+from tests.lab.machine import Machine
+
+DOUBLES = Path(__file__).parent / "doubles"
+
+
+def put_gpus(machine: Machine, model: str, count: int, memory_mib: int = 81_920) -> list[str]:
+    """Put `count` GPUs into the machine, as nvidia-smi shows them. Their uuids."""
+    names = uuid.uuid5(uuid.NAMESPACE_DNS, machine.minion_id)
+    gpus = [
+        {
+            "index": index,
+            "name": model,
+            "uuid": f"GPU-{uuid.uuid5(names, str(index))}",
+            "memory.total": memory_mib,
+            "memory.used": 0,
+            "utilization.gpu": 0,
+            "pcie.link.gen.max": 4,
+            "pcie.link.width.max": 16,
+            "driver_version": "535.183.01",
+        }
+        for index in range(count)
+    ]
+    _put_nvidia_smi(machine, {"gpus": gpus})
+    return [str(gpu["uuid"]) for gpu in gpus]
+
+
+def break_gpus(machine: Machine, text: str, exit_status: int = 9) -> None:
+    """nvidia-smi is there and fails, with NVIDIA's words."""
+    _put_nvidia_smi(machine, {"exit": exit_status, "text": text})
+
+
+def _put_nvidia_smi(machine: Machine, world: dict[str, object]) -> None:
+    (machine.disk / "etc/lab-gpus.json").write_text(json.dumps(world))
+    double = machine.disk / "usr/local/bin/nvidia-smi"
+    double.write_bytes((DOUBLES / "nvidia_smi.py").read_bytes())
+    double.chmod(0o755)
