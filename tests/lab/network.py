@@ -70,7 +70,7 @@ class Network:
         raise RuntimeError("lab network: all of 10.77.16.0 to 10.77.249.0 are in use")
 
     def plug(self, pid: int, name: str, address: str) -> None:
-        """Give the machine with the power supply `pid` its cable; the MAC is that of its address."""
+        """Give the machine with the power supply `pid` its cable, always with the same MAC."""
         last = int(address.rsplit(".", 1)[1])
         mac = f"02:77:00:00:{self.number:02x}:{last:02x}"
         inside(self.switch_pid, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0",

@@ -1,0 +1,1 @@
+"""What holds the layers apart."""
