@@ -1,0 +1,92 @@
+"""The agent that runs on a node: one verb per call, a JSON request in, a JSON answer out.
+
+Verbs are imported only when asked for, because starting the interpreter is most of a call's time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+from .errors import RefusedError
+
+ANSWERS = {
+    "inspect": "inspect_machine:inspect_machine",
+    "prepare": "prepare:prepare",
+    "reboot": "prepare:reboot",
+    "has_code": "code_archive:has_code",
+    "unpack_code": "code_archive:unpack_code",
+    "stage": "stage:stage",
+    "start": "start:start",
+    "look": "look:look",
+    "end": "end:end",
+    "clean": "clean:clean",
+    "strays": "clean:strays",
+    "prune": "clean:prune",
+}
+# These speak bytes instead of one document; their request is the first line of stdin.
+STREAMS = {
+    "watch": "watch:watch",
+    "read_log": "transfer:read_log",
+    "pack_output": "transfer:pack_output",
+    "pack_state": "transfer:pack_state",
+    "put_input": "transfer:put_input",
+}
+REFUSED = 3
+
+
+def _load(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(importlib.import_module("." + module, __package__), name)
+
+
+def _first_line() -> dict[str, Any]:
+    """The request of a stream, read byte by byte so that nothing after it is swallowed."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            break
+        line += byte
+    request: dict[str, Any] = json.loads(bytes(line) or b"{}")
+    return request
+
+
+def _answer(verb: str) -> None:
+    request = json.loads(sys.stdin.buffer.read() or b"{}")
+    try:
+        answer = {"ok": True}
+        answer.update(_load(ANSWERS[verb])(request))
+    except RefusedError as refusal:
+        answer = _refusal(refusal)
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _refusal(refusal: RefusedError) -> dict[str, Any]:
+    return {"ok": False, "error": {"code": refusal.code, "message": refusal.message}}
+
+
+def main() -> int:
+    """Do the verb in argv[1]; 0 when there is an answer, 3 when a stream was refused."""
+    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    if verb == "supervise":
+        _load("supervisor:supervise")(sys.argv[2], sys.argv[3])
+        return 0
+    if verb in ANSWERS:
+        _answer(verb)
+        return 0
+    if verb not in STREAMS:
+        sys.stderr.write("agent: no verb %r\n" % verb)
+        return 2
+    try:
+        _load(STREAMS[verb])(_first_line())
+    except RefusedError as refusal:
+        sys.stderr.write(json.dumps(_refusal(refusal)) + "\n")
+        return REFUSED
+    except BrokenPipeError:
+        return 0
+    return 0

@@ -1,0 +1,82 @@
+"""Removing what is no longer needed, and ending what should not be there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import Any
+
+from . import end, look
+from .folders import Folders
+from .packages import MARKER
+
+
+def clean(request: dict[str, Any]) -> dict[str, Any]:
+    """Remove the folders of runs; those that still run are kept and named."""
+    folders = Folders(request.get("root", ""))
+    removed, kept = [], []
+    for run_id in request.get("run_ids", []):
+        run = folders.run(run_id)
+        if look.state_of(run)["state"] in ("running", "lost"):
+            kept.append(run_id)
+            continue
+        shutil.rmtree(run.path, ignore_errors=True)
+        removed.append(run_id)
+    return {"removed": removed, "kept": kept}
+
+
+def strays(request: dict[str, Any]) -> dict[str, Any]:
+    """End every run on this node that is not in `live`; what was ended, with its seconds."""
+    folders = Folders(request.get("root", ""))
+    live = set(request.get("live", []))
+    ended = {}
+    for run_id in folders.run_ids():
+        run = folders.run(run_id)
+        if run_id in live or look.state_of(run)["state"] not in ("running", "lost"):
+            continue
+        end.end_run(run, float(request.get("grace_s") or 0))
+        ended[run_id] = look.state_of(run)
+    return {"ended": ended}
+
+
+def prune(request: dict[str, Any]) -> dict[str, Any]:
+    """Remove cached code and packages that nothing has used for `max_age_s`.
+
+    keep_code: hashes to keep whatever their age.
+    """
+    folders = Folders(request.get("root", ""))
+    oldest = time.time() - float(request["max_age_s"])
+    keep = set(request.get("keep_code", []))
+    in_use = _packages_in_use(folders)
+    removed = []
+    for name in _names(folders.code):
+        path = os.path.join(folders.code, name)
+        if name not in keep and os.path.isdir(path) and os.stat(path).st_mtime < oldest:
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append("code/" + name)
+    for name in _names(folders.packages):
+        path = os.path.join(folders.packages, name)
+        marker = os.path.join(path, MARKER)
+        if path in in_use or not os.path.exists(marker) or os.stat(marker).st_mtime >= oldest:
+            continue
+        os.unlink(marker)  # First the mark that it is whole, then the rest.
+        shutil.rmtree(path, ignore_errors=True)
+        removed.append("packages/" + name)
+    return {"removed": removed}
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+
+
+def _packages_in_use(folders: Folders) -> set[str]:
+    specs = [folders.run(run_id) for run_id in folders.run_ids()]
+    return {
+        (run.read("spec.json") or {}).get("packages_path", "")
+        for run in specs
+        if not run.has("exit.json")
+    }

@@ -1,0 +1,113 @@
+"""Ending a run, and making sure that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from . import containers, exits, look, processes, runtimes, tree
+from .errors import RefusedError
+from .folders import Folders, Run, take_lock
+
+POLL_S = 0.02
+MARGIN_S = 25.0
+PROGRESS_S = 5.0
+
+
+def end(request: dict[str, Any]) -> dict[str, Any]:
+    """End the run; answers as `look` does, with `tree_gone`.
+
+    A run that was never started gets an exit.json, so that a late start starts nothing.
+    Raises: RefusedError `tree-alive` when something of it still lives.
+    """
+    run = Folders(request.get("root", "")).run(request["run_id"])
+    end_run(run, float(request.get("grace_s") or 0))
+    state = look.state_of(run)
+    state["tree_gone"] = True
+    return state
+
+
+def end_run(run: Run, grace_s: float) -> None:
+    """See `end`."""
+    if run.has("exit.json"):
+        return
+    run.make()
+    deadline = time.monotonic() + grace_s + MARGIN_S
+    progress_at = time.monotonic() + PROGRESS_S
+    asked = 0
+    while not run.has("exit.json"):
+        lock = take_lock(run.at("lock"), wait=False)
+        if lock is not None:
+            try:
+                _end_unsupervised(run, grace_s)
+            finally:
+                os.close(lock)
+            return
+        asked = _ask_supervisor(run, grace_s, asked)
+        if time.monotonic() > deadline:
+            _kill_supervisor(run)
+            deadline += MARGIN_S
+        if time.monotonic() > progress_at:
+            progress_at += PROGRESS_S
+            sys.stderr.write("ending %s\n" % run.run_id)
+        time.sleep(POLL_S)
+
+
+def _ask_supervisor(run: Run, grace_s: float, asked: int) -> int:
+    """Ask the supervisor once to end; the process id of the one that was asked."""
+    process = run.read("process.json")
+    if process is None or asked == process["supervisor_pid"]:
+        return asked
+    if not look.is_supervised(run):
+        return asked
+    run.write("end.json", {"grace_s": grace_s})
+    _signal(process["supervisor_pid"], signal.SIGTERM)
+    return int(process["supervisor_pid"])
+
+
+def _kill_supervisor(run: Run) -> None:
+    """It does not do what it is for: without it, its tree is found and ended from here."""
+    process = run.read("process.json")
+    if process is not None and look.is_supervised(run):
+        _signal(process["supervisor_pid"], signal.SIGKILL)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _end_unsupervised(run: Run, grace_s: float) -> None:
+    """Holding the run's lock, so with no supervisor: end what it left, say how the run ended."""
+    if run.has("exit.json"):
+        return
+    process = run.read("process.json")
+    if process is None:
+        document = exits.not_run("never-started", "ended before it was started")
+        _write(run, document, 0.0, None)
+        return
+    spec = run.read("spec.json") or {}
+    if spec.get("runtime") == "systemd":
+        subprocess.run(["systemctl", "stop", runtimes.unit_of(run.run_id)], check=False,
+                       stdin=subprocess.DEVNULL, capture_output=True)
+    gone = tree.end_strays(run.run_id, process, grace_s)
+    if spec.get("runtime") == "podman":
+        gone = containers.remove(run.run_id) and gone
+    if not gone:
+        left = [one.pid for one in tree.strays(run.run_id, process)]
+        raise RefusedError("tree-alive", "run %s: still alive: %s" % (run.run_id, left))
+    document = exits.not_run("ended-after-supervisor-loss",
+                             "its supervisor was lost; what it had started was ended")
+    _write(run, document, look.last_beat_s(run), process["started_at"])
+
+
+def _write(run: Run, document: dict[str, Any], elapsed_s: float, started_at: str | None) -> None:
+    document.update(elapsed_s=elapsed_s, started_at=started_at, finished_at=processes.now(),
+                    log_bytes=run.log_bytes(), tree_gone=True)
+    run.write("exit.json", document)

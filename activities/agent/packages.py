@@ -1,0 +1,179 @@
+"""Python packages of jobs: one virtual environment per set, built once, shared read-only.
+
+A set's folder is used only when its marker is there, and it is built under a lock, so two jobs
+build it once and a build that was cut off is begun anew. It is built where it will stay, because
+the scripts in a virtual environment name their own path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from .errors import RefusedError
+from .folders import Folders, take_lock
+
+MARKER = "baseload-complete"
+PROGRESS_S = 5.0
+PIP_S = 3600.0
+ERROR_CHARACTERS = 2000
+
+
+def run_step(words: str, arguments: list[str], limit_s: float,
+             variables: dict[str, str] | None = None) -> tuple[int, str]:
+    """Run one long command, saying on stderr every few seconds that it still runs.
+
+    Returns its exit status and its output; one that passes its limit is killed: status -9.
+    """
+    deadline = time.monotonic() + limit_s
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT, env=variables)
+        while True:
+            sys.stderr.write(words + "\n")
+            sys.stderr.flush()
+            try:
+                process.wait(PROGRESS_S)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    process.kill()
+        output.seek(0)
+        return process.returncode, output.read().decode(errors="replace")
+
+
+def environment(folders: Folders, python_packages: list[str]) -> str:
+    """The path of the virtual environment with these packages, built when it is not there.
+
+    Raises: RefusedError `packages` with the end of pip's own output.
+    """
+    python = base_python()
+    wanted = sorted(set(python_packages))
+    text = "\n".join([python, _version(python), *wanted])
+    path = os.path.join(folders.packages, hashlib.sha256(text.encode()).hexdigest()[:32])
+    if os.path.exists(os.path.join(path, MARKER)):
+        os.utime(os.path.join(path, MARKER))
+        return path
+    lock = _lock_with_progress(path + ".lock")
+    try:
+        if not os.path.exists(os.path.join(path, MARKER)):
+            shutil.rmtree(path, ignore_errors=True)
+            _build(python, path, wanted)
+    finally:
+        os.close(lock)
+    return path
+
+
+def base_python() -> str:
+    """The interpreter for jobs: the system's own, which every user of the node may run."""
+    for candidate in ("/usr/bin/python3", sys.executable):
+        path = os.path.realpath(candidate)
+        if os.access(path, os.X_OK) and _new_enough(path):
+            return path
+    return sys.executable
+
+
+def _new_enough(python: str) -> bool:
+    test = "import sys, venv; sys.exit(sys.version_info < (3, 8))"
+    return subprocess.run([python, "-I", "-c", test], check=False, stdin=subprocess.DEVNULL,
+                          capture_output=True).returncode == 0
+
+
+def _version(python: str) -> str:
+    test = "import sys; print(sys.version)"
+    return subprocess.run([python, "-I", "-S", "-c", test], check=False, stdin=subprocess.DEVNULL,
+                          capture_output=True).stdout.decode()
+
+
+def _lock_with_progress(path: str) -> int:
+    said_at = 0.0
+    while True:
+        lock = take_lock(path, wait=False)
+        if lock is not None:
+            return lock
+        if time.monotonic() - said_at > PROGRESS_S:
+            said_at = time.monotonic()
+            sys.stderr.write("waiting for another job that installs the same packages\n")
+        time.sleep(0.1)
+
+
+def _build(python: str, path: str, wanted: list[str]) -> None:
+    _step("making the Python environment", [python, "-m", "venv", "--without-pip", path])
+    if wanted:
+        _install(python, path, wanted)
+    with open(os.path.join(path, MARKER), "w") as file:
+        file.write("\n".join(wanted))
+
+
+def _install(python: str, path: str, wanted: list[str]) -> None:
+    inside = os.path.join(path, "bin", "python")
+    options = ["install", "--no-input", "--disable-pip-version-check", "--", *wanted]
+    words = "installing %d packages" % len(wanted)
+    if _pip_version(python) >= (22, 3):
+        _step(words, [python, "-m", "pip", "--python", inside, *options])
+        return
+    _step("installing pip", [inside, "-m", "ensurepip", "--upgrade"])
+    _step(words, [inside, "-m", "pip", *options])
+
+
+def _pip_version(python: str) -> tuple[int, int]:
+    done = subprocess.run([python, "-m", "pip", "--version"], check=False, capture_output=True,
+                          stdin=subprocess.DEVNULL)
+    words = done.stdout.decode().split()
+    if done.returncode != 0 or len(words) < 2:
+        return 0, 0
+    numbers = [int(part) for part in words[1].split(".")[:2] if part.isdigit()]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+
+
+def _step(words: str, arguments: list[str]) -> None:
+    code, output = run_step(words, arguments, PIP_S)
+    if code != 0:
+        raise RefusedError("packages", "%s: exit %d: %s" % (
+            words, code, output[-ERROR_CHARACTERS:].strip()))
+
+
+def install_system_packages(folders: Folders, names: list[str]) -> None:
+    """Install Debian packages that are missing. Raises: RefusedError `apt-needs-root`, `apt`."""
+    missing = [name for name in names if not _is_installed(name)]
+    if not missing:
+        return
+    if os.geteuid() != 0:
+        raise RefusedError("apt-needs-root", "apt packages %s: the node's account is not root" % (
+            ", ".join(missing)))
+    lock = _lock_with_progress(os.path.join(folders.root, "apt.lock"))
+    try:
+        _apt(missing)
+    finally:
+        os.close(lock)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        done = subprocess.run(["dpkg-query", "-W", "-f", "${Status}", "--", name], check=False,
+                              stdin=subprocess.DEVNULL, capture_output=True)
+    except OSError:
+        return False
+    return done.stdout.endswith(b" installed")
+
+
+def _apt(missing: list[str]) -> None:
+    variables: dict[str, Any] = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "--", *missing]
+    words = "installing %s" % ", ".join(missing)
+    try:
+        code, output = run_step(words, install, PIP_S, variables)
+        if code != 0:
+            run_step("refreshing apt's lists", ["apt-get", "update", "-q"], PIP_S, variables)
+            code, output = run_step(words, install, PIP_S, variables)
+    except OSError as error:
+        raise RefusedError("apt", "apt packages: this node has no apt-get (%s)" % error) from error
+    if code != 0:
+        raise RefusedError("apt", "apt-get: exit %d: %s" % (
+            code, output[-ERROR_CHARACTERS:].strip()))

@@ -1,0 +1,95 @@
+"""Making a machine ready: folders, the job user, who may log in, and restarting it."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from . import logins
+from .errors import RefusedError
+from .folders import JOB_USER, Folders
+
+PEER_LIMIT_S = 3.0
+ALREADY_THERE = 9
+
+
+def prepare(request: dict[str, Any]) -> dict[str, Any]:
+    """Prepare this machine; doing it again changes nothing.
+
+    exclusive: it serves the platform alone, so every other log-in is closed (root only).
+    Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
+    """
+    made = Folders(request.get("root", "")).make()
+    is_root = os.geteuid() == 0
+    job_user = _make_job_user() if is_root else None
+    closed = bool(request.get("exclusive")) and is_root
+    if closed:
+        logins.close_others(request.get("authorized_key") or "")
+    return {
+        "folders_made": made,
+        "job_user": job_user,
+        "unreachable_peers": unreachable(request.get("peers") or []),
+        "closed_logins": closed,
+    }
+
+
+def _make_job_user() -> str:
+    try:
+        pwd.getpwnam(JOB_USER)
+    except KeyError:
+        arguments = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent",
+                     "--shell", "/usr/sbin/nologin", *_gpu_groups(), JOB_USER]
+        try:
+            done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
+                                  check=False)
+        except OSError as error:
+            raise RefusedError("job-user", "useradd: %s" % error) from error
+        if done.returncode not in (0, ALREADY_THERE):
+            raise RefusedError("job-user", "useradd: exit %d: %s" % (
+                done.returncode, done.stderr.decode(errors="replace").strip())) from None
+    return JOB_USER
+
+
+def _gpu_groups() -> list[str]:
+    """Groups that the device files of GPUs may belong to."""
+    names = [group.gr_name for group in grp.getgrall() if group.gr_name in ("video", "render")]
+    return ["--groups", ",".join(names)] if names else []
+
+
+def unreachable(peers: list[list[Any]]) -> list[str]:
+    """The `host:port` of those peers that take no TCP connection within 3 s."""
+    failed: dict[int, str] = {}
+
+    def try_one(place: int, host: str, port: int) -> None:
+        try:
+            socket.create_connection((host, port), PEER_LIMIT_S).close()
+        except OSError:
+            failed[place] = "%s:%d" % (host, port)
+
+    threads = [
+        threading.Thread(target=try_one, args=(place, str(peer[0]), int(peer[1])))
+        for place, peer in enumerate(peers)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [failed[place] for place in sorted(failed)]
+
+
+def reboot(request: dict[str, Any]) -> dict[str, Any]:
+    """Restart the machine one second from now, so that this answer still arrives."""
+    del request
+    if os.geteuid() != 0:
+        raise RefusedError("needs-root", "reboot: the node's account is not root")
+    subprocess.Popen(["/bin/sh", "-c", "sleep 1; systemctl reboot || reboot || reboot -f"],
+                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                     stderr=subprocess.DEVNULL, start_new_session=True)
+    sys.stderr.write("restarting in 1 s\n")
+    return {}

@@ -1,0 +1,84 @@
+"""Processes as /proc shows them: who is alive, since when, and whose child it is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+
+
+class Process:
+    """One line of /proc/PID/stat."""
+
+    __slots__ = ("parent", "pid", "session", "start_ticks", "state")
+
+    def __init__(self, pid: int, stat: bytes) -> None:
+        fields = stat[stat.rindex(b")") + 2:].split()
+        self.pid = pid
+        self.state = fields[0].decode()
+        self.parent = int(fields[1])
+        self.session = int(fields[3])
+        self.start_ticks = int(fields[19])
+
+
+def find(pid: int) -> Process | None:
+    """The process with this number, or None; zombies are found as well (state Z)."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return Process(pid, file.read())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def everything() -> list[Process]:
+    """Every process that this one can see."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = find(int(name))
+            if process is not None:
+                found.append(process)
+    return found
+
+
+def is_alive(pid: int | None, start_ticks: int | None) -> bool:
+    """Whether that very process still runs: a reused number has other start ticks."""
+    if not pid:
+        return False
+    process = find(pid)
+    return process is not None and process.start_ticks == start_ticks and process.state not in "ZX"
+
+
+def descendants(ancestors: set[int], among: list[Process]) -> list[Process]:
+    """All children, grandchildren and so on of `ancestors`, without these themselves."""
+    by_parent: dict[int, list[Process]] = {}
+    for process in among:
+        by_parent.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    seen = set(ancestors)
+    waiting = list(ancestors)
+    while waiting:
+        for child in by_parent.get(waiting.pop(), []):
+            if child.pid not in seen:
+                seen.add(child.pid)
+                found.append(child)
+                waiting.append(child.pid)
+    return found
+
+
+def boot_mark() -> str:
+    """Changes whenever the machine boots, also for a machine that is a namespace of another."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot_id = file.read().strip()
+    first = find(1)
+    return "%s-%d" % (boot_id, first.start_ticks if first else 0)
+
+
+def monotonic_s() -> float:
+    """Seconds on a clock that nobody can set and that runs on during suspend."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def now() -> str:
+    """This node's idea of the time, UTC, RFC 3339."""
+    return dt.datetime.now(dt.timezone.utc).isoformat()

@@ -1,0 +1,200 @@
+"""One watcher per node: the new bytes of all logs, and the exits, as frames on stdout.
+
+A frame is one JSON line, followed for kind `log` by `length` bytes. Runs take turns, each with a
+small share per turn, and the share shrinks on a slow line: who floods waits for the others, never
+the other way round. Nothing is kept here: each log is resumed at the offset that the caller says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any
+
+from . import look
+from .folders import Folders, Run
+
+BUSY_POLL_S = 0.05
+QUIET_POLL_S = 0.25
+LOST_CHECK_S = 5.0
+BEAT_S = 2.0
+MOST_PER_TURN_BYTES = 256 << 10
+LEAST_PER_TURN_BYTES = 16 << 10
+TURN_S = 0.1
+SETTLED_S = 2.0
+
+
+class Followed:
+    """One run that is being watched, and how far its log has been sent."""
+
+    def __init__(self, run: Run, offset: int) -> None:
+        self.run = run
+        self.offset = offset
+        self.log = -1
+        self.log_bytes: int | None = None
+        self.exit: dict[str, Any] | None = None
+        self.told_lost = False
+
+    def read(self, limit: int) -> bytes:
+        """The next bytes of the log, at most `limit`, and none beyond its final length."""
+        if self.log < 0:
+            try:
+                self.log = os.open(self.run.log, os.O_RDONLY)
+            except FileNotFoundError:
+                return b""
+        if self.log_bytes is not None:
+            limit = min(limit, self.log_bytes - self.offset)
+        return os.pread(self.log, limit, self.offset) if limit > 0 else b""
+
+    def look_for_exit(self) -> None:
+        """Learn once how the run ended, and how long its log is."""
+        if self.exit is None and self.run.has("exit.json"):
+            self.exit = self.run.read("exit.json")
+            if self.exit is not None:
+                self.log_bytes = int(self.exit["log_bytes"])
+
+    def is_done(self) -> bool:
+        """Whether the run has ended and all of its log has been sent."""
+        return self.log_bytes is not None and self.offset >= self.log_bytes
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self.log >= 0:
+            os.close(self.log)
+            self.log = -1
+
+
+class Watcher:
+    """All runs of a node, in turns, until stdin is closed."""
+
+    def __init__(self, folders: Folders, known: dict[str, int]) -> None:
+        self.folders = folders
+        self.live: dict[str, Followed] = {}
+        self.ignored: set[str] = set()
+        self.typed = b""
+        self.share = MOST_PER_TURN_BYTES
+        self.runs_changed_at = -1.0
+        self.due = {"beat": 0.0, "lost": 0.0}
+        for run_id, offset in known.items():
+            self.follow(run_id, offset)
+
+    def follow(self, run_id: str, offset: int) -> None:
+        """Watch a run from that byte of its log on."""
+        self.forget(run_id)
+        self.ignored.discard(run_id)
+        self.live[run_id] = Followed(self.folders.run(run_id), int(offset))
+
+    def forget(self, run_id: str) -> None:
+        """Watch a run no longer."""
+        followed = self.live.pop(run_id, None)
+        if followed is not None:
+            followed.close()
+        self.ignored.add(run_id)
+
+    def serve(self) -> None:
+        """Turn after turn, until stdin is closed."""
+        while self._listen(self._turn()):
+            self._find_new_runs()
+            self._keep_beat()
+
+    def _turn(self) -> float:
+        """Give each run its share; how long to wait for more."""
+        began = time.monotonic()
+        sent = 0
+        for run_id in list(self.live):
+            sent += self._advance(run_id)
+        took = time.monotonic() - began
+        if took > TURN_S:
+            self.share = max(LEAST_PER_TURN_BYTES, self.share // 2)
+        elif self.share < MOST_PER_TURN_BYTES:
+            self.share = self.share * 2
+        if sent:
+            return 0.0
+        return BUSY_POLL_S if self.live else QUIET_POLL_S
+
+    def _advance(self, run_id: str) -> int:
+        followed = self.live[run_id]
+        followed.look_for_exit()
+        payload = followed.read(self.share)
+        if payload:
+            _send({"run_id": run_id, "kind": "log", "offset": followed.offset,
+                   "length": len(payload)}, payload)
+            followed.offset += len(payload)
+        if followed.is_done():
+            _send({"run_id": run_id, "kind": "exit", "exit": followed.exit,
+                   "log_bytes": followed.log_bytes})
+            self.forget(run_id)
+        # A short read means that there is no more for now, so nothing to hurry for.
+        return len(payload) if len(payload) == self.share else 0
+
+    def _listen(self, wait_s: float) -> bool:
+        """Read what the caller says; whether it is still there."""
+        ready, _, _ = select.select([0], [], [], wait_s)
+        if not ready:
+            return True
+        read = os.read(0, 1 << 16)
+        if not read:
+            return False
+        *lines, self.typed = (self.typed + read).split(b"\n")
+        for line in lines:
+            if line.strip():
+                self._obey(json.loads(line))
+        return True
+
+    def _obey(self, words: dict[str, Any]) -> None:
+        for run_id, offset in (words.get("watch") or {}).items():
+            self.follow(run_id, offset)
+        for run_id in words.get("forget") or []:
+            self.forget(run_id)
+
+    def _find_new_runs(self) -> None:
+        try:
+            changed_at = os.stat(self.folders.runs).st_mtime
+        except FileNotFoundError:
+            return
+        # A change within one tick of the file system's clock may not show in the time alone.
+        if changed_at == self.runs_changed_at and time.time() - changed_at > SETTLED_S:
+            return
+        self.runs_changed_at = changed_at
+        present = set(self.folders.run_ids())
+        for run_id in present - self.ignored:
+            if run_id not in self.live:
+                self.follow(run_id, 0)
+        # A removed run is forgotten for good, so that these sets do not grow for ever.
+        self.ignored &= present
+        for run_id in set(self.live) - present:
+            self.forget(run_id)
+            self.ignored.discard(run_id)
+
+    def _keep_beat(self) -> None:
+        now = time.monotonic()
+        if now >= self.due["beat"]:
+            self.due["beat"] = now + BEAT_S
+            _send({"kind": "beat"})
+        if now >= self.due["lost"]:
+            self.due["lost"] = now + LOST_CHECK_S
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        """Say once of each run whose supervisor is gone that it is lost: no exit will come."""
+        for run_id, followed in self.live.items():
+            if followed.told_lost or not followed.run.has("process.json"):
+                continue
+            state = look.state_of(followed.run)
+            if state["state"] == "lost":
+                followed.told_lost = True
+                _send({"run_id": run_id, "kind": "lost", "elapsed_s": state["elapsed_s"],
+                       "log_bytes": state["log_bytes"]})
+
+
+def watch(request: dict[str, Any]) -> None:
+    """See above; `known` maps run ids to the offsets from which their logs are wanted."""
+    Watcher(Folders(request.get("root", "")), request.get("known") or {}).serve()
+
+
+def _send(header: dict[str, Any], payload: bytes = b"") -> None:
+    waiting = memoryview(json.dumps(header).encode() + b"\n" + payload)
+    while waiting:
+        waiting = waiting[os.write(1, waiting):]

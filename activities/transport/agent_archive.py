@@ -1,0 +1,42 @@
+"""The node agent as one file, the same bytes for the same sources, named by their hash."""
+
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+AGENT = Path(__file__).parent.parent / "agent"
+INSIDE = "baseload_agent"
+MAIN = f"import sys\nfrom {INSIDE}.__main__ import main\nsys.exit(main())\n"
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class AgentArchive:
+    """A zip that `python3 FILE VERB` runs."""
+
+    sha256: str
+    name: str
+    """`agent-<first 12 digits of the hash>.pyz`"""
+    content: bytes
+
+
+@cache
+def agent_archive() -> AgentArchive:
+    """Pack the agent; stored, not compressed, so that no version of zlib changes the hash."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, "__main__.py", MAIN.encode())
+        for source in sorted(AGENT.glob("*.py")):
+            _add(archive, f"{INSIDE}/{source.name}", source.read_bytes())
+    content = packed.getvalue()
+    sha256 = hashlib.sha256(content).hexdigest()
+    return AgentArchive(sha256, f"agent-{sha256[:12]}.pyz", content)
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name, EARLIEST)
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, content)
