@@ -1,0 +1,41 @@
+# baseload: `make help`
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-tests demo up down status test check bench tctl
+SHELL := /bin/sh
+
+help:  ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## Install what the software needs: locked dependencies, the Temporal binary
+	@python=$$(sh deploy/setup/python.sh) && "$$python" deploy/setup/environment.py
+	@.venv/bin/python deploy/setup/temporal.py
+
+demo: setup  ## Bring everything up and run a real training job on this machine
+	@.venv/bin/python -m workers.runner demo
+
+up: setup  ## Bring everything up: Temporal, API, workers, this machine as an active node
+	@.venv/bin/python -m workers.runner up
+
+down:  ## End everything that was started
+	@if [ -x .venv/bin/python ]; then .venv/bin/python -m workers.runner down; fi
+
+status:  ## Show what runs
+	@.venv/bin/python -m workers.runner status
+
+setup-tests: setup  ## Install what the tests need: Debian packages, the time-skipping server
+	@.venv/bin/python deploy/setup/tests.py
+
+test: setup-tests check  ## Run every check and every test
+	.venv/bin/pytest
+
+check: setup  ## ruff, mypy --strict, the import ladder
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/pytest -q tests/architecture
+
+bench: setup  ## Measure, and print one table
+	.venv/bin/python -m tests.bench
+
+tctl: setup  ## Build tctl against the running stack, on demand
+	@.venv/bin/python deploy/setup/tctl.py

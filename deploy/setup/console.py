@@ -1,0 +1,120 @@
+"""What every set-up script needs: a line to the person, a command with its words, a lock, disk."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baseload"
+_CAUSES = (
+    (("no space left", "disk quota", "errno 28"), "the disk is full"),
+    (
+        (
+            "dns error", "could not resolve", "temporary failure in name", "name resolution",
+            "no such host", "network is unreachable", "connection refused", "error sending request",
+            "failed to fetch", "connection timed out", "i/o timeout", "unknown host",
+        ),
+        "the network, or the package registry, cannot be reached",
+    ),
+)  # fmt: skip
+
+
+class SetupError(Exception):
+    """What is missing and what to do, in one line."""
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main_of(step: object, *arguments: object) -> None:
+    """Run a set-up step as a program: a SetupError is one line and status 1."""
+    try:
+        step(*arguments)  # type: ignore[operator]
+    except SetupError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def run(
+    command: Sequence[str | Path],
+    purpose: str,
+    *,
+    advice: str = "",
+    cwd: Path = CHECKOUT,
+    environment: dict[str, str] | None = None,
+) -> str:
+    """Run a command, showing every 10 s that it still works; its output.
+
+    Raises: SetupError with the cause in words and the end of what the command said.
+    """
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd=cwd,
+            env={**os.environ, **(environment or {})},
+        )
+    except OSError as error:
+        raise SetupError(
+            f"{purpose}: cannot run {command[0]}: {error.strerror}. {advice}"
+        ) from error
+    try:
+        while True:
+            try:
+                output, _ = process.communicate(timeout=10)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"  … {purpose}: {time.monotonic() - started:.0f} s")
+    except BaseException:
+        process.kill()
+        raise
+    if process.returncode:
+        raise SetupError(_failure(purpose, output, advice))
+    return output
+
+
+def need_disk(folder: Path, gib: float, purpose: str) -> None:
+    """Refuse early, and in words, what would fill the disk half-way."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free_gib = shutil.disk_usage(folder).free / 2**30
+    if free_gib < gib:
+        raise SetupError(
+            f"{purpose} needs {gib:g} GiB of free disk, {folder} has {free_gib:.1f}: "
+            "make room, or name another place (XDG_CACHE_HOME)"
+        )
+
+
+@contextmanager
+def locked(folder: Path, name: str) -> Iterator[None]:
+    """Only one set-up of this name at a time; a second waits and says so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{name}.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another set-up of {name} is at work: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _failure(purpose: str, output: str, advice: str) -> str:
+    lowered = output.lower()
+    cause = next((said for signs, said in _CAUSES if any(sign in lowered for sign in signs)), "")
+    end = "\n".join(f"    {line}" for line in output.strip().splitlines()[-8:])
+    head = f"{purpose} failed" + (f": {cause}" if cause else "")
+    return f"{end}\n{head}. {advice}".rstrip()

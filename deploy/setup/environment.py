@@ -1,0 +1,81 @@
+"""`.venv`: the locked dependencies, by uv; does nothing while the lock file is unchanged."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from console import CHECKOUT, locked, main_of, need_disk, run, say
+
+VENV = CHECKOUT / ".venv"
+STAMP = VENV / "baseload-lock"
+TOOLS = CHECKOUT / ".baseload" / "tools"
+NETWORK = "Is the network up? A mirror can be named with UV_DEFAULT_INDEX and PIP_INDEX_URL"
+
+
+def set_up_environment() -> None:
+    """Bring `.venv` to the state of the lock file."""
+    if _is_current():
+        return
+    with locked(CHECKOUT / ".baseload", "environment"):
+        if _is_current():
+            return
+        need_disk(CHECKOUT, 1, "the Python environment")
+        say("installing the locked dependencies into .venv")
+        run(
+            [_uv(), "sync", "--frozen", "--python", sys.executable],
+            "installing dependencies",
+            advice=NETWORK,
+            environment={"UV_PYTHON_DOWNLOADS": "never", "UV_PROJECT_ENVIRONMENT": str(VENV)},
+        )
+        STAMP.write_text(_lock_digest())
+
+
+def _is_current() -> bool:
+    python = VENV / "bin" / "python"
+    return python.exists() and STAMP.exists() and STAMP.read_text() == _lock_digest()
+
+
+def _lock_digest() -> str:
+    files = ("uv.lock", "pyproject.toml", "client/pyproject.toml")
+    content = b"\0".join((CHECKOUT / name).read_bytes() for name in files)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _uv() -> str:
+    """The uv on PATH, where it works; else our own, which a later sync does not prune."""
+    on_path = shutil.which("uv")
+    if on_path and _works(on_path):
+        return on_path
+    own = TOOLS / "bin" / "uv"
+    if not (own.exists() and _works(str(own))):
+        say("installing uv")
+        _make_tools()
+        run(
+            [TOOLS / "bin" / "python", "-m", "pip", "install", "-q", "uv"],
+            "installing uv",
+            advice=NETWORK,
+        )
+    return str(own)
+
+
+def _make_tools() -> None:
+    """A small environment for uv alone; Debian keeps the module for it in a package of its own."""
+    base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+    python = str(base) if base.exists() else sys.executable
+    run(
+        [python, "-m", "venv", "--clear", TOOLS],
+        "making an environment for uv",
+        advice=f"Install it with: apt-get install python3.{sys.version_info.minor}-venv",
+    )
+
+
+def _works(uv: str) -> bool:
+    asked = subprocess.run([uv, "--version"], capture_output=True, check=False, env=os.environ)
+    return asked.returncode == 0
+
+
+if __name__ == "__main__":
+    main_of(set_up_environment)

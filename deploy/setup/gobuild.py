@@ -1,0 +1,44 @@
+"""Building a Go program from a pinned module, into the cache."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from console import CACHE, SetupError, locked, need_disk, run, say
+
+
+def build(pin: Path, package: str, target: Path, minutes: str) -> Path:
+    """Build `package` as pinned by `pin`/go.mod and go.sum, once; the program's path.
+
+    The build runs in a copy, because Go completes go.mod while it builds.
+    """
+    with locked(CACHE, target.name):
+        if target.exists():
+            return target
+        go = shutil.which("go", path=f"{_path()}:/usr/local/go/bin")
+        if go is None:
+            raise SetupError(
+                f"{target.name} has to be built, and there is no Go. "
+                "Install Go 1.25 or newer (https://go.dev/dl), or put the program on PATH"
+            )
+        need_disk(CACHE, 4, f"building {target.name}")
+        say(f"building {target.name} from its Go module, once ({minutes})")
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix="build-") as folder:
+            for name in ("go.mod", "go.sum"):
+                shutil.copy(pin / name, folder)
+            built = Path(folder) / "built"
+            run(
+                [go, "build", "-mod=mod", "-o", built, package],
+                f"building {target.name}",
+                advice="It needs Go 1.25 or newer and a Go module proxy (GOPROXY)",
+                cwd=Path(folder),
+                environment={"CGO_ENABLED": "0", "GOWORK": "off"},
+            )
+            built.replace(target)
+    return target
+
+
+def _path() -> str:
+
+    return os.environ.get("PATH", "")
