@@ -1,0 +1,1 @@
+"""The nouns that every layer shares: frozen models, enums, queues, errors. Pure."""

@@ -1,0 +1,76 @@
+"""The only reader of the environment: every setting of every process, prefix `BASELOAD_`."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Settings of one process; a missing one has the embedded default under `home`."""
+
+    model_config = SettingsConfigDict(env_prefix="BASELOAD_", frozen=True, extra="ignore")
+
+    home: Path = Field(default_factory=lambda: Path.home() / ".baseload")
+    api: str = "127.0.0.1:8700"
+    """Where the API listens, host:port."""
+    database_url: str | None = None
+    """SQLAlchemy URL; None: SQLite at `home/baseload.db`."""
+    storage_url: str | None = None
+    """fsspec URL of the store of uploads, logs, outputs and sealed work orders."""
+    ssh_key: Path | None = None
+    """The platform's private SSH key; None: `home/keys/platform_ed25519`."""
+    secrets_key: str | None = None
+    """The master key as 64 hex digits; None: `home/keys/master.key`, made at the first start."""
+
+    temporal_address: str = "127.0.0.1:7233"
+    temporal_namespace: str = "default"
+    temporal_api_key: str | None = None
+    temporal_tls_cert: Path | None = None
+    temporal_tls_key: Path | None = None
+
+    sites: str = "*"
+    """Regions whose queue this worker polls: `*` for all, else ids with commas between."""
+
+    cpu_core_hour_microcredits: int = 0
+    """Usage fee for one CPU core and hour on own machines; 0: CPUs are free."""
+    upload_max_bytes: int = 2 * 1024**3
+    upload_max_unpacked_bytes: int = 20 * 1024**3
+    request_max_bytes: int = 1024**2
+    announcements_per_minute: int = 60
+    node_connect_limit_s: int = 3600
+    job_unreachable_limit_s: int = 3600
+    job_end_grace_s: int = 10
+    billing_period_s: int = 3600
+    """Length of a billing period; an hour but in tests."""
+    log_level: str = "INFO"
+    log_json: bool = False
+    metrics_port: int = 0
+    """Where a worker shows its Prometheus metrics; 0: nowhere."""
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{self.home / 'baseload.db'}"
+
+    @property
+    def storage(self) -> str:
+        return self.storage_url or f"file://{self.home / 'storage'}"
+
+    @property
+    def platform_key_path(self) -> Path:
+        return self.ssh_key or self.home / "keys" / "platform_ed25519"
+
+    @property
+    def master_key_path(self) -> Path:
+        return self.home / "keys" / "master.key"
+
+    @property
+    def administrator_key_path(self) -> Path:
+        return self.home / "admin.key"
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The settings of this process, read once."""
+    return Settings()

@@ -1,0 +1,67 @@
+"""Money: integer microcredits, 1 credit = 1 USD = 1,000,000 microcredits."""
+
+from datetime import datetime
+
+from workflows.contracts.base import Contract
+
+MICROCREDITS = 1_000_000
+
+
+class UsageRates(Contract):
+    """What one worker costs while it runs; fixed when the job is placed."""
+
+    gpu_count: int = 0
+    microcredits_per_gpu_hour: int = 0
+    cpu_count: int = 0
+    microcredits_per_cpu_core_hour: int = 0
+
+    @property
+    def microcredits_per_hour(self) -> int:
+        return (
+            self.gpu_count * self.microcredits_per_gpu_hour
+            + self.cpu_count * self.microcredits_per_cpu_core_hour
+        )
+
+
+class WorkerUsage(Contract):
+    """Seconds that a worker's command has run, as its supervisor measured them."""
+
+    job_id: str
+    worker: int
+    attempt: int
+    started_at: datetime
+    """When the run was seen to start, the anchor of its hours and of its business keys."""
+    through_s: int
+    """Whole seconds from the start, all of them measured."""
+
+
+class BillingRequest(Contract):
+    """Input of `job/{id}/billing`."""
+
+    job_id: str
+    account_id: str
+    attempt: int
+    started_at: datetime
+    workers: tuple["BilledWorker", ...]
+
+
+class BilledWorker(Contract):
+    worker: int
+    run_id: str
+    node_id: str
+    region_id: str
+
+
+class BillingReport(Contract):
+    job_id: str
+    posted_microcredits: int
+
+
+class UsagePosted(Contract):
+    """Where the payer stands after a posting."""
+
+    posted_microcredits: int
+    """What this call has posted; 0 when it had been posted before."""
+    balance_microcredits: int
+    burn_microcredits_per_hour: int
+    """What all running jobs of the payer cost together."""

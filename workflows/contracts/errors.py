@@ -1,0 +1,17 @@
+"""Types of failure as Temporal carries them (`ApplicationError.type`), one constant each."""
+
+HOST_KEY_MISMATCH = "HostKeyMismatch"
+NODE_UNREACHABLE = "NodeUnreachable"
+LOGIN_REFUSED = "LoginRefused"
+OUTCOME_UNKNOWN = "OutcomeUnknown"
+NODE_REFUSED = "NodeRefused"
+WORK_REFUSED = "WorkRefused"
+NOT_FOUND = "NotFound"
+REFUSED = "Refused"
+JOB_ENDED = "JobEnded"
+
+LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
+"""Failures that say nothing about the machine's work: look again, never kill."""
+
+NEVER_RETRIED = (HOST_KEY_MISMATCH, NODE_REFUSED, WORK_REFUSED, NOT_FOUND, REFUSED)
+"""Failures that a second try cannot mend."""

@@ -1,0 +1,116 @@
+"""Placement: what waits, what is there, what was decided and why not."""
+
+from datetime import datetime
+
+from workflows.contracts.base import Contract
+
+
+class Resources(Contract):
+    """What each worker of a job asks for."""
+
+    gpu_types: tuple[str, ...] = ()
+    """Any of these, canonical names of the catalogue; empty: no GPU."""
+    gpu_count: int = 0
+    cpu_count: int = 1
+    memory_bytes: int = 0
+    disk_size_gb: int = 10
+    max_price_microcredits_per_gpu_hour: int = 10_000_000
+
+
+class PendingJob(Contract):
+    """A job that waits, as the rules see it."""
+
+    job_id: str
+    account_id: str
+    """Of the project's owner: who pays and whose machines count as owned."""
+    project_id: str
+    priority: int = 3
+    """1 first, 5 last."""
+    created_at: datetime
+    attempt: int
+    worker_count: int = 1
+    resources: Resources
+    region_id: str | None = None
+    providers: tuple[str, ...] = ()
+    only_owned: bool = False
+    needs_image: bool = False
+    port: int | None = None
+
+
+class GpuSlot(Contract):
+    index: int
+    uuid: str
+    free: bool = True
+
+
+class NodeOffer(Contract):
+    """An owned node as the rules see it: what it has and what of it is free now."""
+
+    node_id: str
+    region_id: str
+    region_name: str = ""
+    node_name: str = ""
+    account_id: str
+    provider_id: str = ""
+    provider_kind: str = "physical"
+    public: bool = False
+    active: bool = True
+    gpu_type: str | None = None
+    """Canonical name of the catalogue, or the driver's name when it has no entry."""
+    gpus: tuple[GpuSlot, ...] = ()
+    cpu_count: int
+    free_cpu_count: int
+    memory_bytes: int
+    free_memory_bytes: int
+    free_disk_bytes: int
+    used_ports: tuple[int, ...] = ()
+    runtimes: tuple[str, ...] = ("process",)
+    trusted_only: bool = False
+    microcredits_per_gpu_hour: int = 0
+    microcredits_per_cpu_core_hour: int = 0
+
+
+class WorkerSlot(Contract):
+    worker: int
+    node_id: str
+    gpu_indices: tuple[int, ...] = ()
+
+
+class Assignment(Contract):
+    """All workers of one job, to be reserved together."""
+
+    job_id: str
+    slots: tuple[WorkerSlot, ...]
+
+
+class Refusal(Contract):
+    """Why one offer was not taken for one job: a stable code, and a sentence with numbers."""
+
+    offer_id: str
+    """The node's id, or `none` when there was nothing at all to look at."""
+    region_id: str | None = None
+    code: str
+    """`inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`, `disk`,
+    `price`, `image`, `port`, `provider`, `workers`, `no-offers`."""
+    detail: str
+    ever: bool = True
+    """False: no freed capacity will change it (the node is too small, the type is not there)."""
+
+
+class JobRefusals(Contract):
+    job_id: str
+    refusals: tuple[Refusal, ...]
+
+
+class Plan(Contract):
+    assignments: tuple[Assignment, ...] = ()
+    refused: tuple[JobRefusals, ...] = ()
+
+
+class PlanningRound(Contract):
+    """What one round of placement did."""
+
+    placed: int = 0
+    waiting: int = 0
+    more: bool = False
+    """More jobs wait than one round looks at: go on at once."""

@@ -1,0 +1,9 @@
+"""Task queues. A site's activities never open the database; the main queue's never touch a node."""
+
+MAIN = "main"
+PLANNING = "planning"
+
+
+def site(region_id: str) -> str:
+    """The queue of everything that is done on machines of one region."""
+    return f"site/{region_id}"

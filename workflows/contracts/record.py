@@ -1,0 +1,67 @@
+"""What the one writing effect, `record`, takes: a step of a lifecycle in one transaction."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from workflows.contracts.base import Contract
+from workflows.contracts.events import Event
+from workflows.contracts.job import WorkerCarry
+from workflows.contracts.node import Hardware, Preparation, Requirement
+from workflows.contracts.provider import Check
+
+Noun = Literal["provider", "region", "node", "job"]
+
+
+class ProviderChanges(Contract):
+    noun: Literal["provider"] = "provider"
+    checks: tuple[Check, ...] | None = None
+
+
+class RegionChanges(Contract):
+    noun: Literal["region"] = "region"
+
+
+class NodeChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["node"] = "node"
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    hardware: Hardware | None = None
+    requirements: tuple[Requirement, ...] | None = None
+    preparation: Preparation | None = None
+
+
+class JobChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["job"] = "job"
+    attempt: int | None = None
+    workers: tuple[WorkerCarry, ...] | None = None
+    output_bytes: int | None = None
+    release: bool = False
+    """End the job's live allocations in the same transaction."""
+
+
+Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges
+
+
+class Record(Contract):
+    """One step: applied once, in order; an older or repeated one changes nothing."""
+
+    resource_id: str
+    account_id: str
+    sequence: int
+    at: datetime
+    status: str
+    status_reason: str | None = None
+    events: tuple[Event, ...] = ()
+    changes: Changes = Field(discriminator="noun")
+
+
+class Recorded(Contract):
+    applied: bool
+    """False: this step, or a later one, had been written before."""

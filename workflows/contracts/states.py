@@ -1,0 +1,103 @@
+"""Statuses of the lifecycles, exactly as the API shows them."""
+
+from enum import StrEnum
+
+
+class ProviderKind(StrEnum):
+    PHYSICAL = "physical"
+    GCP = "gcp"
+    RUNPOD = "runpod"
+    VASTAI = "vastai"
+    COLAB = "colab"
+    LOCAL = "local"
+
+
+class ProviderStatus(StrEnum):
+    NEW = "new"
+    ENABLING = "enabling"
+    READY = "ready"
+    FAILED = "failed"
+    REMOVING = "removing"
+    ARCHIVED = "archived"
+
+
+class RegionStatus(StrEnum):
+    NEW = "new"
+    PROVISIONING = "provisioning"
+    HEALTHY = "healthy"
+    OFFLINE = "offline"
+    FAILED = "failed"
+    REMOVING = "removing"
+    ARCHIVED = "archived"
+
+
+class NodeStatus(StrEnum):
+    NEW = "new"
+    CONNECTING = "connecting"
+    INSPECTING = "inspecting"
+    PREPARING = "preparing"
+    MAINTENANCE = "maintenance"
+    ACTIVE = "active"
+    OFFLINE = "offline"
+    FAILED = "failed"
+    REMOVING = "removing"
+    ARCHIVED = "archived"
+
+
+class JobType(StrEnum):
+    NOTEBOOK = "notebook"
+    TRAINING = "training"
+    INFERENCE = "inference"
+    ENDPOINT = "endpoint"
+
+    @property
+    def is_service(self) -> bool:
+        """Runs until it is stopped, and can be started again."""
+        return self in (JobType.NOTEBOOK, JobType.ENDPOINT)
+
+
+class JobStatus(StrEnum):
+    NEW = "new"
+    WAITING_FOR_RESOURCES = "waiting_for_resources"
+    PROVISIONING = "provisioning"
+    WAITING_FOR_DATA = "waiting_for_data"
+    RUNNING = "running"
+    UNREACHABLE = "unreachable"
+    UPLOADING = "uploading"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REMOVING = "removing"
+    ARCHIVED = "archived"
+
+    @property
+    def is_final(self) -> bool:
+        """The job's workflow has ended, everything is released and billed."""
+        return self in _FINAL_JOB_STATUSES
+
+
+_FINAL_JOB_STATUSES = frozenset(
+    {JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.ARCHIVED}
+)
+
+
+class WorkerStatus(StrEnum):
+    """One worker of a job: its command on one node."""
+
+    PENDING = "pending"
+    STAGING = "staging"
+    STAGED = "staged"
+    RUNNING = "running"
+    EXITED = "exited"
+    LOST = "lost"
+
+
+class RunState(StrEnum):
+    """What a node says of one supervised command; see the agent's `look`."""
+
+    UNKNOWN = "unknown"
+    STAGED = "staged"
+    RUNNING = "running"
+    EXITED = "exited"
+    LOST = "lost"

@@ -1,0 +1,17 @@
+"""Every side effect that a workflow may ask for; `activities/` implements each by its name.
+
+`effect.py` is the typed stub, one more file for each noun. `ALL` lists them for the registry,
+the shape test and the failure tests.
+"""
+
+from typing import Any
+
+from workflows.effects import billing, job, lifecycle, node, placement, region
+from workflows.effects.effect import Effect
+
+ALL: tuple[Effect[Any, Any], ...] = tuple(
+    value
+    for module in (lifecycle, node, job, placement, billing, region)
+    for value in vars(module).values()
+    if isinstance(value, Effect)
+)

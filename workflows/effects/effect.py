@@ -1,0 +1,107 @@
+"""The typed stub of a side effect: its name, shapes, queue, time limits and retries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from workflows.contracts import queues
+from workflows.contracts.base import Contract
+from workflows.contracts.errors import NEVER_RETRIED
+from workflows.contracts.node import NodeAddress
+
+Asked = TypeVar("Asked", bound=Contract)
+Answered = TypeVar("Answered", bound=Contract)
+
+
+class SiteCommand(Contract):
+    """A command for one node; it runs on the queue of the node's region."""
+
+    node: NodeAddress
+
+
+@dataclass(frozen=True)
+class Effect(Generic[Asked, Answered]):
+    """One side effect. Calling it in a workflow asks for it and waits for the answer.
+
+    start_to_close_s: one attempt; schedule_to_close_s: all of them, None for no end;
+    heartbeat_s: longest silence of an attempt; queue: None for the site of `asked.node`.
+    """
+
+    name: str
+    asked: type[Asked]
+    answered: type[Answered]
+    queue: str | None = queues.MAIN
+    start_to_close_s: float = 30
+    schedule_to_close_s: float | None = None
+    heartbeat_s: float | None = None
+    retry_first_s: float = 1
+    retry_most_s: float = 30
+    never_retried: Sequence[str] = field(default=NEVER_RETRIED)
+    attempts: int = 0
+
+    async def __call__(self, command: Asked, *, summary: str | None = None) -> Answered:
+        answer: Answered = await workflow.execute_activity(
+            self.name, command, summary=summary, **self._options(command)
+        )
+        return answer
+
+    def begin(
+        self, command: Asked, *, summary: str | None = None
+    ) -> "workflow.ActivityHandle[Answered]":
+        """Ask for the effect and go on; the handle is awaited or cancelled later."""
+        return workflow.start_activity(
+            self.name, command, summary=summary, **self._options(command)
+        )
+
+    async def at_once(self, command: Asked, *, summary: str | None = None) -> Answered:
+        """As a local activity, three short tries; when they fail as an ordinary one, for ever.
+
+        A local activity that keeps failing would hold its task slot, invisibly.
+        """
+        try:
+            answer: Answered = await workflow.execute_local_activity(
+                self.name,
+                command,
+                result_type=self.answered,
+                start_to_close_timeout=timedelta(seconds=2),
+                retry_policy=RetryPolicy(
+                    maximum_attempts=3, non_retryable_error_types=list(self.never_retried)
+                ),
+                summary=summary,
+            )
+        except (ActivityError, ApplicationError):
+            return await self(command, summary=summary)
+        return answer
+
+    def _options(self, command: Asked) -> dict[str, Any]:
+        return {
+            "result_type": self.answered,
+            "task_queue": self.queue_of(command),
+            "start_to_close_timeout": timedelta(seconds=self.start_to_close_s),
+            "schedule_to_close_timeout": _seconds(self.schedule_to_close_s),
+            "heartbeat_timeout": _seconds(self.heartbeat_s),
+            "retry_policy": RetryPolicy(
+                initial_interval=timedelta(seconds=self.retry_first_s),
+                maximum_interval=timedelta(seconds=self.retry_most_s),
+                maximum_attempts=self.attempts,
+                non_retryable_error_types=list(self.never_retried),
+            ),
+        }
+
+    def queue_of(self, command: Asked) -> str:
+        """The task queue that serves this command."""
+        if self.queue is not None:
+            return self.queue
+        if isinstance(command, SiteCommand):
+            return queues.site(command.node.region_id)
+        region_id: str = getattr(command, "region_id")  # noqa: B009 - every other site command has it
+        return queues.site(region_id)
+
+
+def _seconds(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -1,0 +1,38 @@
+"""Effects of every lifecycle: recording a step, starting and telling other workflows."""
+
+from workflows.contracts.base import Contract
+from workflows.contracts.record import Record, Recorded
+from workflows.effects.effect import Effect
+
+
+class DeliverRequests(Contract):
+    """Deliver what the API has written down and could not hand over: at most `limit`."""
+
+    older_than_s: float = 5
+    limit: int = 500
+
+
+class RequestsDelivered(Contract):
+    delivered: int
+    more: bool = False
+
+
+class SweepLost(Contract):
+    """Find what has lost its workflow, and settle it; `page_size` rows at a time."""
+
+    page_size: int = 200
+
+
+class LostSwept(Contract):
+    restarted: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
+
+
+record = Effect("record", Record, Recorded, start_to_close_s=10)
+"""Status, event and changes of one step, in one transaction; wakes placement when it matters."""
+
+deliver_requests = Effect("deliver_requests", DeliverRequests, RequestsDelivered)
+"""Start the workflows and send the signals that the API's rows ask for and nobody has sent."""
+
+sweep_lost = Effect("sweep_lost", SweepLost, LostSwept, start_to_close_s=120)
+"""Rows in an open state whose workflow is gone: start it again, or settle what it left."""

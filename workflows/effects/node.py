@@ -1,0 +1,182 @@
+"""Effects on a node, and on the rows of a node."""
+
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.node import (
+    Announcement,
+    Hardware,
+    NodeAddress,
+    Preparation,
+    RunSeen,
+    WatchEnded,
+)
+from workflows.effects.effect import Effect, SiteCommand
+
+
+class FindAnnouncement(Contract):
+    minion_id: str
+
+
+class AnnouncementFound(Contract):
+    announcement: Announcement | None = None
+
+
+class ReachNode(SiteCommand):
+    """Prove that the node answers with its own key."""
+
+
+class NodeReached(Contract):
+    boot_mark: str
+
+
+class InspectNode(SiteCommand):
+    pass
+
+
+class NodeInspected(Contract):
+    hardware: Hardware
+
+
+class FindPeers(Contract):
+    node_id: str
+    region_id: str
+
+
+class PeersFound(Contract):
+    """The region's other nodes, to be reached from the new one."""
+
+    peers: tuple[NodeAddress, ...] = ()
+
+
+class PrepareNode(SiteCommand):
+    exclusive: bool
+    peers: tuple[NodeAddress, ...] = ()
+
+
+class NodePrepared(Contract):
+    preparation: Preparation
+
+
+class RebootNode(SiteCommand):
+    boot_mark: str
+    """The boot that is to end: a machine that has restarted since is left alone."""
+
+
+class FindNodeRuns(Contract):
+    node_id: str
+
+
+class NodeRunsFound(Contract):
+    """The runs that live jobs hold on the node."""
+
+    run_ids: tuple[str, ...] = ()
+    job_ids: tuple[str, ...] = ()
+
+
+class EndStrays(SiteCommand):
+    """End every supervised command on the node that is not in `live`."""
+
+    live: tuple[str, ...]
+
+
+class StraysEnded(Contract):
+    runs: tuple[RunSeen, ...] = ()
+
+
+class BillStrays(Contract):
+    """Post what strays had run before they were ended, as far as their jobs are known."""
+
+    runs: tuple[RunSeen, ...]
+
+
+class WatchNode(SiteCommand):
+    """Bring the exits and log bytes of all runs of the node until cancelled or lost."""
+
+
+class TellJobs(Contract):
+    """Signal every job with a live allocation on the node that it is lost or back,
+    or that it must end because the node is being removed."""
+
+    node_id: str
+    what: str
+    """`lost`, `back` or `removed`."""
+    reason: str = ""
+
+
+class JobsTold(Contract):
+    job_ids: tuple[str, ...] = ()
+
+
+find_announcement = Effect("find_announcement", FindAnnouncement, AnnouncementFound)
+find_peers = Effect("find_peers", FindPeers, PeersFound)
+find_node_runs = Effect("find_node_runs", FindNodeRuns, NodeRunsFound)
+bill_strays = Effect("bill_strays", BillStrays, Done)
+tell_jobs = Effect("tell_jobs", TellJobs, JobsTold)
+
+try_node = Effect(
+    "reach_node",
+    ReachNode,
+    NodeReached,
+    queue=None,
+    start_to_close_s=20,
+    schedule_to_close_s=3600,
+    retry_first_s=2,
+    retry_most_s=15,
+)
+"""First contact: within an hour, or the node's addition has failed."""
+
+find_node_again = Effect(
+    "reach_node",
+    ReachNode,
+    NodeReached,
+    queue=None,
+    start_to_close_s=20,
+    retry_first_s=1,
+    retry_most_s=15,
+    never_retried=(),
+)
+"""For a node that was there before: for ever, also while it shows another key."""
+
+inspect_node = Effect(
+    "inspect_node",
+    InspectNode,
+    NodeInspected,
+    queue=None,
+    start_to_close_s=60,
+    schedule_to_close_s=1800,
+)
+prepare_node = Effect(
+    "prepare_node",
+    PrepareNode,
+    NodePrepared,
+    queue=None,
+    start_to_close_s=300,
+    schedule_to_close_s=3600,
+    heartbeat_s=60,
+)
+reboot_node = Effect(
+    "reboot_node",
+    RebootNode,
+    Done,
+    queue=None,
+    start_to_close_s=30,
+    schedule_to_close_s=600,
+)
+end_strays = Effect(
+    "end_strays",
+    EndStrays,
+    StraysEnded,
+    queue=None,
+    start_to_close_s=120,
+    schedule_to_close_s=600,
+    heartbeat_s=60,
+)
+watch_node = Effect(
+    "watch_node",
+    WatchNode,
+    WatchEnded,
+    queue=None,
+    start_to_close_s=24 * 3600,
+    heartbeat_s=30,
+    attempts=1,
+)
+"""One for each node. It fails with the loss that it saw; the node's workflow looks again."""

@@ -1,0 +1,35 @@
+"""Effects of the placement workflow."""
+
+from workflows.contracts import queues
+from workflows.contracts.base import Contract
+from workflows.contracts.placement import PlanningRound
+from workflows.effects.effect import Effect
+
+
+class PlanPlacements(Contract):
+    """Place at most `limit` waiting jobs, all reservations in one transaction."""
+
+    limit: int = 500
+
+
+class AnnouncePlacements(Contract):
+    """Signal every job that has been placed and not been told."""
+
+    limit: int = 500
+
+
+class PlacementsAnnounced(Contract):
+    announced: int
+    more: bool = False
+
+
+plan_placements = Effect(
+    "plan_placements",
+    PlanPlacements,
+    PlanningRound,
+    queue=queues.PLANNING,
+    start_to_close_s=60,
+)
+announce_placements = Effect(
+    "announce_placements", AnnouncePlacements, PlacementsAnnounced, start_to_close_s=60
+)

@@ -1,0 +1,59 @@
+"""Effects of providers and regions."""
+
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.provider import Check, Removal
+from workflows.contracts.states import ProviderKind
+from workflows.effects.effect import Effect
+
+
+class CheckProvider(Contract):
+    provider_id: str
+    kind: ProviderKind
+
+
+class ProviderChecked(Contract):
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(check.status != "failed" for check in self.checks)
+
+
+class CheckSite(Contract):
+    """Prove that a worker serves the region's queue and holds the platform's key."""
+
+    region_id: str
+
+
+class SiteChecked(Contract):
+    platform_key_fingerprint: str
+
+
+class FindDependents(Contract):
+    """What still uses a provider (its regions), a region (its nodes) or a node (its jobs)."""
+
+    resource_id: str
+
+
+class DependentsFound(Contract):
+    ids: tuple[str, ...] = ()
+
+
+class TellDependents(Contract):
+    """Send `remove` to everything that still uses the resource."""
+
+    resource_id: str
+    removal: Removal
+
+
+check_provider = Effect("check_provider", CheckProvider, ProviderChecked, start_to_close_s=60)
+check_site = Effect(
+    "check_site",
+    CheckSite,
+    SiteChecked,
+    queue=None,
+    start_to_close_s=10,
+    schedule_to_close_s=120,
+)
+find_dependents = Effect("find_dependents", FindDependents, DependentsFound)
+tell_dependents = Effect("tell_dependents", TellDependents, Done)
