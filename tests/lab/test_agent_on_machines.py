@@ -1,0 +1,223 @@
+"""The node agent on whole machines: both inits, restarts, power cuts, logins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncssh
+import pytest
+
+from tests.lab.agent import Agent, AgentRefusedError
+from tests.lab.fixtures import BootMachine
+from tests.lab.hardware import break_gpus, put_gpus
+from tests.lab.machine import Kind, Machine
+from tests.lab.machines import Lab
+from tests.lab.ssh import connect
+from tests.lab.waiting import wait_until
+
+ON_EACH: tuple[tuple[Kind, str], ...] = (
+    ("sshd", "process"),
+    ("systemd", "process"),
+    ("systemd", "systemd"),
+)
+# Two grandchildren, of which one has left its parents' session and ignores being asked.
+FAMILY = """
+sleep 5001 &
+(trap '' TERM; setsid sh -c 'trap "" TERM; sleep 5002; :') &
+sleep 5003
+"""
+
+
+def family(machine: Machine) -> set[str]:
+    return {line for line in machine.command_lines() if line.startswith("sleep 500")}
+
+
+@asynccontextmanager
+async def agent_on(lab: Lab, machine: Machine) -> AsyncIterator[Agent]:
+    async with connect(lab, machine) as connection:
+        agent = Agent(connection)
+        await agent.install()
+        yield agent
+
+
+@pytest.mark.parametrize(("kind", "runtime"), ON_EACH)
+async def test_a_run_outlives_its_connection_and_reports_its_exit(
+    lab: Lab, boot_machine: BootMachine, kind: Kind, runtime: str
+) -> None:
+    machine = boot_machine(kind)
+    async with agent_on(lab, machine) as agent:
+        gate = "until [ -e go ]; do sleep 0.05; done; exit 3"
+        begun = await agent.begin("job-a-0-1", gate, runtime)
+        assert begun["state"] == "running"
+    machine.restart_sshd(drop_sessions=True)
+    async with agent_on(lab, machine) as agent:
+        assert (await agent.look("job-a-0-1"))["state"] == "running"
+        machine.run("touch", "/var/lib/baseload/runs/job-a-0-1/work/go")
+        ended = await agent.exited("job-a-0-1")
+    assert (ended["exit_code"], ended["reason"]) == (3, "exited")
+
+
+@pytest.mark.parametrize(("kind", "runtime"), ON_EACH)
+async def test_end_leaves_no_process_of_the_tree(
+    lab: Lab, boot_machine: BootMachine, kind: Kind, runtime: str
+) -> None:
+    machine = boot_machine(kind)
+    async with agent_on(lab, machine) as agent:
+        await agent.begin("job-b-0-1", FAMILY, runtime)
+        wait_until(lambda: len(family(machine)) == 3, "the whole family is up")
+        ended = await agent.call("end", run_id="job-b-0-1", grace_s=1)
+    assert ended["tree_gone"] is True
+    assert ended["exit"]["reason"] == "ended"
+    assert family(machine) == set()
+
+
+@pytest.mark.parametrize(("kind", "runtime"), ON_EACH)
+async def test_end_finds_the_tree_of_a_supervisor_that_was_killed(
+    lab: Lab, boot_machine: BootMachine, kind: Kind, runtime: str
+) -> None:
+    machine = boot_machine(kind)
+    async with agent_on(lab, machine) as agent:
+        await agent.begin("job-c-0-1", FAMILY, runtime)
+        wait_until(lambda: len(family(machine)) == 3, "the whole family is up")
+        machine.run("pkill", "-KILL", "-f", "supervise")
+        ended = await agent.call("end", run_id="job-c-0-1", grace_s=1)
+    assert ended["tree_gone"] is True
+    assert ended["exit"]["reason"] == "ended-after-supervisor-loss"
+    assert family(machine) == set()
+
+
+@pytest.mark.parametrize(("kind", "runtime"), ON_EACH)
+async def test_starting_twice_at_once_starts_once(
+    lab: Lab, boot_machine: BootMachine, kind: Kind, runtime: str
+) -> None:
+    machine = boot_machine(kind)
+    async with agent_on(lab, machine) as agent:
+        first = await agent.begin("job-d-0-1", "echo ran; sleep 5001", runtime)
+        both = await asyncio.gather(*(agent.call("start", run_id="job-d-0-1") for _ in range(3)))
+        assert {run["pid"] for run in both} == {first["pid"]}
+        assert len(family(machine)) == 1
+        await agent.call("end", run_id="job-d-0-1", grace_s=0)
+    log = machine.run("cat", "/var/lib/baseload/runs/job-d-0-1/log")
+    assert log == "ran\n"
+
+
+@pytest.mark.parametrize(("kind", "runtime"), ON_EACH)
+async def test_after_a_power_cut_the_run_is_lost_not_running(
+    lab: Lab, boot_machine: BootMachine, kind: Kind, runtime: str
+) -> None:
+    machine = boot_machine(kind)
+    async with agent_on(lab, machine) as agent:
+        await agent.begin("job-e-0-1", "echo before; sleep 5001", runtime)
+        boot_mark = (await agent.call("inspect"))["hardware"]["boot_mark"]
+        machine.power_cut()
+    machine.boot()
+    async with agent_on(lab, machine) as agent:
+        assert (await agent.look("job-e-0-1"))["state"] == "lost"
+        assert (await agent.call("inspect"))["hardware"]["boot_mark"] != boot_mark
+        ended = await agent.call("end", run_id="job-e-0-1", grace_s=0)
+    assert ended["exit"]["reason"] == "ended-after-supervisor-loss"
+    assert machine.run("cat", "/var/lib/baseload/runs/job-e-0-1/log") == "before\n"
+
+
+async def test_the_reboot_verb_restarts_a_systemd_machine(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    first = machine.init_pid
+    async with agent_on(lab, machine) as agent:
+        boot_mark = (await agent.call("inspect"))["hardware"]["boot_mark"]
+        await agent.call("reboot")
+    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", limit_s=20)
+    machine.wait_for_ssh()
+    async with agent_on(lab, machine) as agent:
+        assert (await agent.call("inspect"))["hardware"]["boot_mark"] != boot_mark
+
+
+async def test_inspection_finds_the_machine_and_its_gpus(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    async with agent_on(lab, machine) as agent:
+        assert (await agent.call("inspect"))["hardware"]["gpus"] == []
+        uuids = put_gpus(machine, "NVIDIA A100-SXM4-80GB", 2)
+        found = (await agent.call("inspect"))["hardware"]
+        assert [gpu["uuid"] for gpu in found["gpus"]] == uuids
+        assert found["gpus"][0]["memory_mib"] == 81_920
+        assert found["hostname"] == machine.name
+        assert machine.address in found["addresses"]
+        assert {"process", "systemd"} <= set(found["runtimes"])
+        break_gpus(machine, "Failed to initialize NVML: Driver/library version mismatch", 18)
+        with pytest.raises(AgentRefusedError, match=r"gpu-driver.*Driver/library version mismatch"):
+            await agent.call("inspect")
+
+
+@pytest.mark.parametrize("kind", ["sshd", "systemd"])
+async def test_exclusive_preparation_lets_nobody_in_but_the_platform(
+    lab: Lab, boot_machine: BootMachine, kind: Kind
+) -> None:
+    machine = boot_machine(kind)
+    owner: dict[str, object] = {
+        "username": "owner",
+        "password": "owner-password",
+        "client_keys": None,
+    }
+    stranger = asyncssh.generate_private_key("ssh-ed25519")
+    machine.let_in(lab.public_key, stranger.export_public_key().decode())
+    async with connect(lab, machine, **owner), connect(lab, machine, client_keys=[stranger]):
+        pass
+    async with agent_on(lab, machine) as agent:
+        for _ in range(2):
+            done = await agent.call(
+                "prepare", exclusive=True, authorized_key=lab.public_key, peers=[]
+            )
+            assert done["closed_logins"] is True
+        assert done["job_user"] == "baseload-job"
+        assert (await agent.call("inspect"))["ok"], "the open session goes on"
+    await _refused(lab, machine, owner)
+    await _refused(lab, machine, {"client_keys": [stranger]})
+    async with connect(lab, machine) as connection:
+        assert (await connection.run("true")).exit_status == 0
+
+
+async def _refused(lab: Lab, machine: Machine, options: dict[str, object]) -> None:
+    with pytest.raises(asyncssh.PermissionDenied):
+        async with connect(lab, machine, **options):
+            pass
+
+
+async def test_a_shared_machine_keeps_its_owners_logins(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    async with agent_on(lab, machine) as agent:
+        done = await agent.call("prepare", exclusive=False, authorized_key=lab.public_key, peers=[])
+        assert done["closed_logins"] is False
+    async with connect(lab, machine, username="owner", password="owner-password", client_keys=None):
+        pass
+
+
+async def test_preparation_names_the_peers_that_it_cannot_reach(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine, near, far = boot_machine(), boot_machine(), boot_machine()
+    far.cut_network()
+    peers = [[near.address, 22], [far.address, 22]]
+    async with agent_on(lab, machine) as agent:
+        done = await agent.call("prepare", exclusive=False, authorized_key="", peers=peers)
+    assert done["unreachable_peers"] == [f"{far.address}:22"]
+
+
+async def test_packages_come_from_the_index_that_the_machine_is_set_to(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    async with agent_on(lab, machine) as agent:
+        spec = {"command": "python -c 'import labgreet; print(labgreet.greeting())'",
+                "environment": {}, "runtime": "process", "gpu_uuids": [], "grace_s": 1}  # fmt: skip
+        await agent.call("stage", run_id="job-f-0-1", code_sha256=None, spec=spec,
+                         python_packages=["labgreet"])  # fmt: skip
+        await agent.call("start", run_id="job-f-0-1")
+        assert (await agent.exited("job-f-0-1"))["exit_code"] == 0
+    assert machine.run("cat", "/var/lib/baseload/runs/job-f-0-1/log") == "hello from a wheel\n"
