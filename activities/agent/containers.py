@@ -54,9 +54,9 @@ def prepare(run: Run, spec: dict[str, Any],
     with os.fdopen(descriptor, "w") as file:
         file.write("".join("%s=%s\n" % pair for pair in inside.items() if "\n" not in pair[1]))
     arguments = ["podman", "run", "--name", run.run_id, "--replace", "--pull=never",
-                 "--network=host", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--log-driver=none",
-                 "--env-file", env_file, "--workdir", INSIDE + "/work", *_limits(spec),
-                 *_mounts(run), *_user(spec)]
+                 "--network=host", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+                 "--log-driver=none", "--env-file", env_file, "--workdir", INSIDE + "/work",
+                 *_limits(spec), *_mounts(run), *_user(spec)]
     for key in by_name:
         arguments += ["--env", key]
     for uuid in spec.get("gpu_uuids") or []:
@@ -123,7 +123,8 @@ def pull(image: str, run_step: Any) -> None:
         if is_present(image):
             return
     except OSError as error:
-        raise RefusedError("image", "image %s: this node has no podman (%s)" % (image, error)) from error
+        words = "image %s: this node has no podman (%s)" % (image, error)
+        raise RefusedError("image", words) from error
     code, output = run_step("pulling %s" % image, ["podman", "pull", "--quiet", image], PULL_S)
     if code != 0:
         raise RefusedError("image", "image %s: %s" % (image, output[-2000:].strip()))

@@ -1,0 +1,28 @@
+"""Where a node is, and what proves that it is that node."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from workflows.contracts.node import NodeAddress
+
+
+@dataclass(frozen=True)
+class NodeEndpoint:
+    """One machine as the transport knows it."""
+
+    host: str
+    port: int
+    user: str
+    minion_id: str
+    """`SHA256:…`, the fingerprint of the SSH host key."""
+    root: str = ""
+    """The agent's folder; empty: /var/lib/baseload for root, else ~/.baseload-node."""
+    python: str = "python3"
+
+    @classmethod
+    def of(cls, address: NodeAddress) -> Self:
+        """The endpoint of a node's address."""
+        return cls(address.host, address.port, address.user, address.minion_id, address.root or "")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"

@@ -1,0 +1,100 @@
+"""Connecting to a machine whose host key is known beforehand, and to no other."""
+
+import asyncssh
+
+from activities.transport.endpoint import NodeEndpoint
+from activities.transport.errors import HostKeyMismatch, LoginRefused, NodeUnreachable
+
+CONNECT_S = 10
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 3
+NOBODY_KNOWN: tuple[list[str], list[str], list[str]] = ([], [], [])
+"""No trusted host keys, so that each one presented is put to `PinnedClient`."""
+HOST_KEY_FAMILIES = (
+    ("ssh-ed25519",),
+    ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
+    ("rsa-sha2-256", "rsa-sha2-512"),
+)
+"""A machine has several host keys and shows the one that both sides like best."""
+CIPHERS = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes256-ctr",
+    "aes128-ctr",
+)
+
+
+class PinnedClient(asyncssh.SSHClient):
+    """Accepts one host key, by its fingerprint, and remembers the one that it was shown."""
+
+    def __init__(self, minion_id: str) -> None:
+        self.minion_id = minion_id
+        self.found = ""
+
+    def validate_host_public_key(
+        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
+    ) -> bool:
+        """Whether this is the machine; asked for every key, as none is trusted otherwise."""
+        del host, addr, port  # Where it claims to be proves nothing.
+        self.found = key.get_fingerprint("sha256")
+        return self.found == self.minion_id
+
+
+async def connect(
+    endpoint: NodeEndpoint, client_key: asyncssh.SSHKey
+) -> asyncssh.SSHClientConnection:
+    """Connect and log in.
+
+    Raises: HostKeyMismatch, LoginRefused, NodeUnreachable.
+    """
+    shown = []
+    for algorithms in (None, *HOST_KEY_FAMILIES):
+        client = PinnedClient(endpoint.minion_id)
+        try:
+            return await _connect(endpoint, client_key, client, algorithms)
+        except asyncssh.HostKeyNotVerifiable:
+            shown.append(client.found)
+        except asyncssh.KeyExchangeFailed as error:
+            if not shown:
+                raise _unreachable(endpoint, error) from error
+        except asyncssh.PermissionDenied as error:
+            raise LoginRefused(
+                f"node {endpoint}: the machine does not accept the platform's key"
+                f" for user {endpoint.user}"
+            ) from error
+        except (OSError, TimeoutError, asyncssh.Error) as error:
+            raise _unreachable(endpoint, error) from error
+    raise HostKeyMismatch(str(endpoint), endpoint.minion_id, ", ".join(dict.fromkeys(shown)))
+
+
+def _unreachable(endpoint: NodeEndpoint, error: Exception) -> NodeUnreachable:
+    words = str(error) or f"no answer within {CONNECT_S} s"
+    return NodeUnreachable(endpoint.host, endpoint.port, words)
+
+
+async def _connect(
+    endpoint: NodeEndpoint,
+    client_key: asyncssh.SSHKey,
+    client: PinnedClient,
+    algorithms: tuple[str, ...] | None,
+) -> asyncssh.SSHClientConnection:
+    connection, _ = await asyncssh.create_connection(
+        lambda: client,
+        endpoint.host,
+        endpoint.port,
+        username=endpoint.user,
+        client_keys=[client_key],
+        known_hosts=NOBODY_KNOWN,
+        server_host_key_algs=algorithms or (),
+        encryption_algs=CIPHERS,
+        compression_algs=None,
+        preferred_auth=["publickey"],
+        config=None,
+        agent_path=None,
+        connect_timeout=CONNECT_S,
+        login_timeout=CONNECT_S,
+        keepalive_interval=KEEPALIVE_S,
+        keepalive_count_max=KEEPALIVE_COUNT,
+    )
+    return connection

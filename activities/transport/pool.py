@@ -1,0 +1,124 @@
+"""Open connections to nodes: shared, counted, replaced when broken, closed when idle."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import asyncssh
+
+from activities.transport.endpoint import NodeEndpoint
+
+CHANNELS = 8
+"""Per connection; OpenSSH refuses the eleventh (MaxSessions)."""
+IDLE_S = 300.0
+
+
+@dataclass
+class Link:
+    """One connection to one node, with its agent in place."""
+
+    connection: asyncssh.SSHClientConnection
+    root: str
+    archive: str
+    """The agent's path on the node."""
+    most: int = CHANNELS
+    channels: int = 0
+    idle: asyncio.TimerHandle | None = None
+
+    def is_broken(self) -> bool:
+        """Whether nothing can be said over it any more."""
+        return self.connection.is_closed()
+
+
+@dataclass
+class _Node:
+    links: list[Link] = field(default_factory=list)
+    opening: asyncio.Task[Link] | None = None
+
+
+class LinkPool:
+    """Links by node; `open_link` makes a new one and raises what connecting raises."""
+
+    def __init__(
+        self,
+        open_link: Callable[[NodeEndpoint], Awaitable[Link]],
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._open_link = open_link
+        self._idle_s = idle_s
+        self._nodes: dict[NodeEndpoint, _Node] = {}
+
+    @contextlib.asynccontextmanager
+    async def link(self, endpoint: NodeEndpoint) -> AsyncIterator[Link]:
+        """A link with a channel to spare, counted as used until this is left."""
+        link = await self._take(endpoint)
+        try:
+            yield link
+        finally:
+            self._give_back(endpoint, link)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        nodes, self._nodes = self._nodes, {}
+        for node in nodes.values():
+            if node.opening is not None:
+                node.opening.cancel()
+            for link in node.links:
+                if link.idle is not None:
+                    link.idle.cancel()
+                link.connection.abort()
+        for node in nodes.values():
+            for link in node.links:
+                await link.connection.wait_closed()
+
+    async def _take(self, endpoint: NodeEndpoint) -> Link:
+        while True:
+            node = self._nodes.setdefault(endpoint, _Node())
+            node.links = [link for link in node.links if not link.is_broken()]
+            for link in node.links:
+                if link.channels < link.most:
+                    link.channels += 1
+                    if link.idle is not None:
+                        link.idle.cancel()
+                        link.idle = None
+                    return link
+            # All who wait share one attempt, and one failure; none of them can cancel it.
+            if node.opening is None:
+                node.opening = asyncio.ensure_future(self._open(endpoint, node))
+                node.opening.add_done_callback(_retrieve)
+            await asyncio.shield(node.opening)
+
+    async def _open(self, endpoint: NodeEndpoint, node: _Node) -> Link:
+        try:
+            link = await self._open_link(endpoint)
+            node.links.append(link)
+            self._close_when_idle(endpoint, link)
+            return link
+        finally:
+            node.opening = None
+
+    def _give_back(self, endpoint: NodeEndpoint, link: Link) -> None:
+        link.channels -= 1
+        if link.channels == 0:
+            self._close_when_idle(endpoint, link)
+
+    def _close_when_idle(self, endpoint: NodeEndpoint, link: Link) -> None:
+        loop = asyncio.get_running_loop()
+        link.idle = loop.call_later(self._idle_s, self._close_if_idle, endpoint, link)
+
+    def _close_if_idle(self, endpoint: NodeEndpoint, link: Link) -> None:
+        if link.channels:
+            return
+        link.connection.close()
+        node = self._nodes.get(endpoint)
+        if node is not None and link in node.links:
+            node.links.remove(link)
+        if node is not None and not node.links and node.opening is None:
+            del self._nodes[endpoint]
+
+
+def _retrieve(opening: asyncio.Task[Link]) -> None:
+    """Nobody may be left to hear of a failure; asyncio would complain of that at exit."""
+    if not opening.cancelled():
+        opening.exception()

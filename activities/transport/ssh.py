@@ -1,0 +1,295 @@
+"""Talking to nodes over SSH: verbs of the agent, streams, files.
+
+Commands that must outlive a connection are started by the agent as supervised runs; what goes
+over a channel here may be cut at any time, and is then asked for again.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncssh
+
+from activities.transport import pinned, shell
+from activities.transport.agent_archive import agent_archive
+from activities.transport.endpoint import NodeEndpoint
+from activities.transport.errors import AgentBroke, OutcomeUnknown
+from activities.transport.pool import IDLE_S, Link, LinkPool
+from activities.transport.stream import STDERR_BYTES, NodeStream, check_end, encode, refuse
+
+FILE_CHUNK_BYTES = 4 << 20
+SURVEY_S = 30.0
+WINDOW_BYTES = 4 << 20
+
+Progress = Callable[[str], None]
+Source = Path | Iterable[bytes] | AsyncIterable[bytes]
+Answer = TypeVar("Answer")
+
+
+class NodeConnections:
+    """All connections of one process to nodes; for one event loop; any number of calls at once.
+
+    client_key: path of the platform's private key, or the key itself.
+    """
+
+    def __init__(self, client_key: Path | asyncssh.SSHKey, *, idle_s: float = IDLE_S) -> None:
+        self._client_key = client_key
+        self._pool = LinkPool(self._open_link, idle_s)
+
+    async def call(
+        self,
+        address: NodeEndpoint,
+        verb: str,
+        request: dict[str, Any],
+        *,
+        limit_s: float,
+        on_progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Do one verb and return its answer; `on_progress` hears each line of its progress.
+
+        Raises: NodeUnreachable, HostKeyMismatch, LoginRefused (nothing was done), OutcomeUnknown
+        (connection or time went: look again), AgentRefused, AgentBroke.
+        """
+        words = f"node {address}: {verb}"
+
+        async def use(link: Link) -> dict[str, Any]:
+            mark = shell.new_mark()
+            process = await _open(link, address, verb, mark)
+            async with contextlib.AsyncExitStack() as closing:
+                closing.callback(process.close)
+                with contextlib.suppress(BrokenPipeError):  # Then its end says why.
+                    process.stdin.write(encode({"root": link.root, **request}))
+                    process.stdin.write_eof()
+                output, stderr = await asyncio.gather(
+                    process.stdout.read(), _follow(process.stderr, on_progress)
+                )
+                await process.wait_closed()
+                check_end(process, stderr, words)
+                return _answer(shell.after_mark(output, mark), words)
+
+        answer = await self._use(address, use, limit_s, words)
+        refuse(answer)
+        return answer
+
+    async def stream(
+        self, address: NodeEndpoint, verb: str, request: dict[str, Any], *, eof: bool = True
+    ) -> NodeStream:
+        """Begin a verb that answers with bytes; the caller closes the stream.
+
+        eof: nothing more will be said to it. `watch` takes further lines and needs False.
+        Raises: as `call` does; reading the stream may raise them later.
+        """
+        words = f"node {address}: {verb}"
+        async with contextlib.AsyncExitStack() as held:
+            link = await held.enter_async_context(self._pool.link(address))
+            mark = shell.new_mark()
+            try:
+                process = await _open(link, address, verb, mark)
+            except asyncssh.ChannelOpenError as error:
+                raise OutcomeUnknown(f"{words}: {error}") from error
+            held.callback(process.close)
+            stream = NodeStream(process, mark, held.pop_all(), words)
+        await stream.send({"root": link.root, **request})
+        if eof:
+            stream.write_eof()
+        return stream
+
+    async def feed(
+        self,
+        address: NodeEndpoint,
+        verb: str,
+        request: dict[str, Any],
+        source: Source,
+        *,
+        limit_s: float,
+    ) -> None:
+        """Do a verb that takes bytes, such as `put_input`. Raises: as `call` does."""
+        async with (
+            _limited(limit_s, f"node {address}: {verb}"),
+            await self.stream(address, verb, request, eof=False) as stream,
+        ):
+            async for chunk in _chunks(source):
+                await stream.write(chunk)
+            stream.write_eof()
+            async for _ in stream:
+                pass
+
+    async def put_file(
+        self,
+        address: NodeEndpoint,
+        source: Source,
+        remote_path: str,
+        *,
+        limit_s: float = 3600.0,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> str:
+        """Put a file on the node, whole or not at all, mode 0600; returns its path there.
+
+        remote_path: relative ones are under the agent's root; folders are made.
+        on_bytes: hears how many bytes have been sent.
+        Raises: as `call` does.
+        """
+
+        async def use(link: Link) -> str:
+            path = remote_path if remote_path.startswith("/") else f"{link.root}/{remote_path}"
+            async with link.connection.start_sftp_client() as sftp:
+                await _put(sftp, source, path, on_bytes)
+            return path
+
+        return await self._use(address, use, limit_s, f"node {address}: put {remote_path}")
+
+    async def close(self) -> None:
+        """Close every connection; what runs on the nodes runs on."""
+        await self._pool.close()
+
+    async def _use(
+        self,
+        address: NodeEndpoint,
+        use: Callable[[Link], Awaitable[Answer]],
+        limit_s: float,
+        words: str,
+    ) -> Answer:
+        """Do something over a link, once more on another one if the first takes no channel."""
+        async with _limited(limit_s, words):
+            for _ in range(2):
+                async with self._pool.link(address) as link:
+                    try:
+                        return await use(link)
+                    except asyncssh.ChannelOpenError as error:
+                        if link.is_broken():
+                            raise OutcomeUnknown(f"{words}: {error}") from error
+                        # The server allows fewer sessions than we thought.
+                        link.most = max(1, link.channels - 1)
+                        refused = error
+                    except asyncssh.SFTPError as error:
+                        if link.is_broken():
+                            raise OutcomeUnknown(f"{words}: {error}") from error
+                        raise AgentBroke(f"{words}: {error.reason}") from error
+                    except (ConnectionError, asyncssh.Error) as error:
+                        raise OutcomeUnknown(f"{words}: {error}") from error
+            raise OutcomeUnknown(f"{words}: {refused}") from refused
+
+    async def _open_link(self, endpoint: NodeEndpoint) -> Link:
+        connection = await pinned.connect(endpoint, await self._key())
+        try:
+            async with _limited(SURVEY_S, f"node {endpoint}: first contact"):
+                return await _with_agent(connection, endpoint)
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def _key(self) -> asyncssh.SSHKey:
+        if isinstance(self._client_key, Path):
+            self._client_key = await asyncio.to_thread(asyncssh.read_private_key, self._client_key)
+        return self._client_key
+
+
+async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEndpoint) -> Link:
+    """Make sure that this version of the agent is on the node."""
+    agent = agent_archive()
+    mark = shell.new_mark()
+    words = f"node {endpoint}: first contact"
+    try:
+        done = await connection.run(shell.survey(endpoint, mark, agent.name), encoding=None)
+    except (ConnectionError, asyncssh.Error) as error:
+        raise OutcomeUnknown(f"{words}: {error}") from error
+    output, stderr = done.stdout, done.stderr
+    if not isinstance(output, bytes) or not isinstance(stderr, bytes):
+        raise TypeError("a process without encoding answers in bytes")
+    if done.exit_status is None:
+        raise OutcomeUnknown(f"{words}: the connection was lost")
+    lines = (shell.after_mark(output, mark) or b"").decode().splitlines()
+    if done.exit_status != 0 or len(lines) != 2:
+        raise AgentBroke(f"{words}: {stderr.decode(errors='replace').strip()}")
+    link = Link(connection, lines[0], f"{lines[0]}/agent/{agent.name}")
+    if int(lines[1]) != len(agent.content):
+        await _put_agent(link, words)
+    return link
+
+
+async def _put_agent(link: Link, words: str) -> None:
+    try:
+        async with link.connection.start_sftp_client() as sftp:
+            await _put(sftp, [agent_archive().content], link.archive, None)
+    except asyncssh.SFTPError as error:
+        raise AgentBroke(f"{words}: {link.archive}: {error.reason}") from error
+    except (ConnectionError, asyncssh.Error) as error:
+        raise OutcomeUnknown(f"{words}: {error}") from error
+
+
+async def _open(
+    link: Link, address: NodeEndpoint, verb: str, mark: str
+) -> asyncssh.SSHClientProcess[bytes]:
+    command = shell.verb(address.python, link.archive, verb, mark)
+    return await link.connection.create_process(command, encoding=None, window=WINDOW_BYTES)
+
+
+@contextlib.asynccontextmanager
+async def _limited(limit_s: float, words: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise OutcomeUnknown(f"{words}: no answer within {limit_s:g} s") from error
+
+
+async def _follow(reader: asyncssh.SSHReader[bytes], on_progress: Progress | None) -> bytes:
+    """Pass on each line; return the end of it all."""
+    kept = b""
+    while line := await reader.readline():
+        kept = (kept + line)[-STDERR_BYTES:]
+        if on_progress is not None:
+            on_progress(line.decode(errors="replace").rstrip("\n"))
+    return kept
+
+
+def _answer(text: bytes | None, words: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(text or b"")
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise AgentBroke(f"{words}: found no answer in {(text or b'')[:200]!r}")
+    return answer
+
+
+async def _put(
+    sftp: asyncssh.SFTPClient,
+    source: Source,
+    path: str,
+    on_bytes: Callable[[int], None] | None,
+) -> None:
+    part = f"{path}.part-{secrets.token_hex(6)}"
+    await sftp.makedirs(path.rpartition("/")[0], exist_ok=True)
+    sent = 0
+    try:
+        async with sftp.open(part, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as file:
+            async for chunk in _chunks(source):
+                await file.write(chunk)
+                sent += len(chunk)
+                if on_bytes is not None:
+                    on_bytes(sent)
+        await sftp.posix_rename(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await asyncio.wait_for(sftp.remove(part), 5)
+        raise
+
+
+async def _chunks(source: Source) -> AsyncIterator[bytes]:
+    if isinstance(source, Path):
+        with await asyncio.to_thread(source.open, "rb") as file:
+            while chunk := await asyncio.to_thread(file.read, FILE_CHUNK_BYTES):
+                yield chunk
+    elif isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield chunk
+    else:
+        for chunk in source:
+            yield chunk
