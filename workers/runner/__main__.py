@@ -1,6 +1,7 @@
 """`python -m workers.runner up | down | status | demo`."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ def main(arguments: list[str]) -> int:
     """Run one command; its exit status."""
     asked = _parse(arguments)
     if asked.command == "serve":
+        if os.getpgrp() != os.getpid():
+            os.setsid()
         stack = Stack.model_validate_json(Path(asked.stack).read_bytes())
         run_process(lambda stop: supervise(stack, stop), shutdown_limit_s=90)
     settings = RunnerSettings()

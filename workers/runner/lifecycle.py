@@ -42,14 +42,15 @@ def bring_up(home: Path, plan: Callable[[], Stack], tell: Tell) -> bool:
             if all(state.ready for state in look(stack)):
                 return False
             tell(f"the runner (pid {runner.pid}) is at work: waiting for its programs")
-            _await_ready(stack, LogReader(stack.log(RUNNER)), tell)
-            return False
+            if _await_ready(stack, LogReader(stack.log(RUNNER)), tell):
+                return False
         _end_leftovers(home, tell)
         stack = plan()
         _check_ports(stack)
         news = LogReader(stack.log(RUNNER))
         _start_runner(stack)
-        _await_ready(stack, news, tell)
+        if not _await_ready(stack, news, tell):
+            raise StackError("\n".join(["the runner has ended:", *_tail(stack.log(RUNNER))]))
         return True
 
 
@@ -99,15 +100,20 @@ def _live_runner(run: Path) -> Record | None:
 
 
 def _start_runner(stack: Stack) -> None:
+    """Start the runner in the background of a shell that leaves at once: it is nobody's child."""
+    serve = [sys.executable, "-m", "workers.runner", "serve", str(stack.save())]
     with open_log(stack.log(RUNNER)) as log:
-        subprocess.Popen(
-            [sys.executable, "-m", "workers.runner", "serve", str(stack.save())],
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *serve],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=stack.working_directory,
             start_new_session=True,
+            check=True,
         )
+    # Python's own start takes a moment; a runner that never notes itself has ended by an error.
+    records.wait_until(lambda: _live_runner(stack.run) is not None, 10)
 
 
 def _check_ports(stack: Stack) -> None:
@@ -118,14 +124,17 @@ def _check_ports(stack: Stack) -> None:
         raise StackError("\n".join(taken))
 
 
-def _await_ready(stack: Stack, news: "LogReader", tell: Tell) -> None:
-    def ready() -> bool:
+def _await_ready(stack: Stack, news: "LogReader", tell: Tell) -> bool:
+    """Wait until every program is ready; False when the runner has ended instead."""
+
+    def settled() -> bool:
         for line in news.lines():
             tell(line)
-        return all(state.ready for state in look(stack))
+        return all(state.ready for state in look(stack)) or _live_runner(stack.run) is None
 
-    if not records.wait_until(ready, stack.ready_limit_s, every_s=0.25):
+    if not records.wait_until(settled, stack.ready_limit_s, every_s=0.25):
         raise StackError(_why_not_ready(stack))
+    return _live_runner(stack.run) is not None
 
 
 def _why_not_ready(stack: Stack) -> str:
