@@ -55,7 +55,8 @@ async def connect(
             return await _connect(endpoint, client_key, client, algorithms)
         except asyncssh.HostKeyNotVerifiable:
             shown.append(client.found)
-        except asyncssh.KeyExchangeFailed as error:
+        except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
+            # After a first key was shown: so it ends for a kind of key that the machine lacks.
             if not shown:
                 raise _unreachable(endpoint, error) from error
         except asyncssh.PermissionDenied as error:

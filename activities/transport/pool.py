@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from activities.transport.endpoint import NodeEndpoint
 CHANNELS = 8
 """Per connection; OpenSSH refuses the eleventh (MaxSessions)."""
 IDLE_S = 300.0
+REFUSED_S = 60.0
 
 
 @dataclass
@@ -22,13 +24,26 @@ class Link:
     root: str
     archive: str
     """The agent's path on the node."""
-    most: int = CHANNELS
     channels: int = 0
+    most: int = CHANNELS
+    most_until: float = 0.0
+    """Until then `most` is what the server was seen to allow; a refusal may also be passing."""
     idle: asyncio.TimerHandle | None = None
 
     def is_broken(self) -> bool:
         """Whether nothing can be said over it any more."""
         return self.connection.is_closed()
+
+    def has_room(self) -> bool:
+        """Whether one more channel may be opened."""
+        if time.monotonic() > self.most_until:
+            self.most = CHANNELS
+        return self.channels < self.most
+
+    def note_refusal(self) -> None:
+        """The server took no further channel: believe it for a while."""
+        self.most = max(1, self.channels - 1)
+        self.most_until = time.monotonic() + REFUSED_S
 
 
 @dataclass
@@ -58,6 +73,17 @@ class LinkPool:
         finally:
             self._give_back(endpoint, link)
 
+    def hold(self, endpoint: NodeEndpoint, link: Link) -> Callable[[], None]:
+        """Count one more channel as used; what is returned ends that, once."""
+        link.channels += 1
+        held = [link]
+
+        def let_go() -> None:
+            if held:
+                self._give_back(endpoint, held.pop())
+
+        return let_go
+
     async def close(self) -> None:
         """Close every connection."""
         nodes, self._nodes = self._nodes, {}
@@ -77,7 +103,7 @@ class LinkPool:
             node = self._nodes.setdefault(endpoint, _Node())
             node.links = [link for link in node.links if not link.is_broken()]
             for link in node.links:
-                if link.channels < link.most:
+                if link.has_room():
                     link.channels += 1
                     if link.idle is not None:
                         link.idle.cancel()

@@ -23,6 +23,7 @@ from activities.transport.stream import STDERR_BYTES, NodeStream, check_end, enc
 
 FILE_CHUNK_BYTES = 4 << 20
 SURVEY_S = 30.0
+OPEN_S = 60.0
 WINDOW_BYTES = 4 << 20
 
 Progress = Callable[[str], None]
@@ -84,19 +85,21 @@ class NodeConnections:
         Raises: as `call` does; reading the stream may raise them later.
         """
         words = f"node {address}: {verb}"
-        async with contextlib.AsyncExitStack() as held:
-            link = await held.enter_async_context(self._pool.link(address))
+
+        async def use(link: Link) -> NodeStream:
             mark = shell.new_mark()
+            process = await _open(link, address, verb, mark)
+            stream = NodeStream(process, mark, self._pool.hold(address, link), words)
             try:
-                process = await _open(link, address, verb, mark)
-            except asyncssh.ChannelOpenError as error:
-                raise OutcomeUnknown(f"{words}: {error}") from error
-            held.callback(process.close)
-            stream = NodeStream(process, mark, held.pop_all(), words)
-        await stream.send({"root": link.root, **request})
-        if eof:
-            stream.write_eof()
-        return stream
+                await stream.send({"root": link.root, **request})
+            except BaseException:
+                await stream.close()
+                raise
+            if eof:
+                stream.write_eof()
+            return stream
+
+        return await self._use(address, use, OPEN_S, words)
 
     async def feed(
         self,
@@ -162,8 +165,7 @@ class NodeConnections:
                     except asyncssh.ChannelOpenError as error:
                         if link.is_broken():
                             raise OutcomeUnknown(f"{words}: {error}") from error
-                        # The server allows fewer sessions than we thought.
-                        link.most = max(1, link.channels - 1)
+                        link.note_refusal()
                         refused = error
                     except asyncssh.SFTPError as error:
                         if link.is_broken():

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,12 +35,12 @@ class NodeStream:
         self,
         process: asyncssh.SSHClientProcess[bytes],
         mark: str,
-        held: contextlib.AsyncExitStack,
+        let_go: Callable[[], None],
         words: str,
     ) -> None:
         self._process = process
         self._mark = mark
-        self._held = held
+        self._let_go = let_go
         self._words = words
         self._stderr = asyncio.ensure_future(_tail(process.stderr))
         self._chunks = self._read()
@@ -80,7 +80,7 @@ class NodeStream:
         """End the verb's channel; doing it again changes nothing."""
         self._process.close()
         self._stderr.cancel()
-        await self._held.aclose()
+        self._let_go()
 
     async def _read(self) -> AsyncIterator[bytes]:
         first = await self._skip_to_mark()

@@ -1,0 +1,119 @@
+"""The packed agent on this machine, called as a node calls it, without SSH between."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from activities.transport.agent_archive import agent_archive
+from tests.activities.waiting import wait_for
+
+
+class Refused(Exception):  # noqa: N818 - as the transport names it
+    """The agent's `{"ok": false}`."""
+
+    def __init__(self, error: Mapping[str, str]) -> None:
+        super().__init__(f"{error['code']}: {error['message']}")
+        self.code = error["code"]
+
+
+class LocalAgent:
+    """One agent root of its own."""
+
+    def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.root = root
+        self.environment = environment
+        self.python = sys.executable
+        self.archive = root / "agent" / agent_archive().name
+        self.archive.parent.mkdir(parents=True)
+        self.archive.write_bytes(agent_archive().content)
+
+    def command(self, verb: str) -> list[str]:
+        """What runs a verb."""
+        return [self.python, "-I", "-S", str(self.archive), verb]
+
+    def call(self, verb: str, **request: Any) -> dict[str, Any]:
+        """Do one verb. Raises: Refused."""
+        return self.answer(self.begin(verb, **request))
+
+    def begin(self, verb: str, **request: Any) -> subprocess.Popen[bytes]:
+        """Begin one verb, whose request it has got."""
+        process = subprocess.Popen(
+            self.command(verb),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+        )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"root": str(self.root), **request}).encode() + b"\n")
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        """The answer of a verb that was begun. Raises: Refused."""
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors.decode()
+        answer: dict[str, Any] = json.loads(output)
+        if not answer["ok"]:
+            raise Refused(answer["error"])
+        return answer
+
+    def stage(self, run_id: str, command: str, **more: Any) -> None:
+        """Stage a plain run of a command; `more` goes into its spec."""
+        self.call("stage", run_id=run_id, spec=spec(command, **more))
+
+    def run(self, run_id: str, command: str, **more: Any) -> dict[str, Any]:
+        """Stage and start a command."""
+        self.stage(run_id, command, **more)
+        return self.call("start", run_id=run_id)
+
+    def look(self, run_id: str) -> dict[str, Any]:
+        """The state of one run."""
+        state: dict[str, Any] = self.call("look", run_ids=[run_id])["runs"][run_id]
+        return state
+
+    def exit_of(self, run_id: str) -> dict[str, Any]:
+        """How a run ended, waited for."""
+        path = self.path(run_id, "exit.json")
+        wait_for(path.exists, f"{run_id}: exit.json")
+        document: dict[str, Any] = json.loads(path.read_text())
+        return document
+
+    def path(self, run_id: str, name: str = "") -> Path:
+        """A file or folder of a run."""
+        return self.root / "runs" / run_id / name
+
+    def document(self, run_id: str, name: str) -> dict[str, Any]:
+        """A JSON document of a run."""
+        found: dict[str, Any] = json.loads(self.path(run_id, name).read_text())
+        return found
+
+    def end_all(self) -> None:
+        """End every run of this root, so that no test leaves anything behind."""
+        self.call("strays", live=[])
+
+
+def spec(command: str, **more: Any) -> dict[str, Any]:
+    """The smallest spec of a run."""
+    return {"command": command, "runtime": "process", "environment": {}, "grace_s": 5.0, **more}
+
+
+def processes_of(run_id: str) -> list[int]:
+    """The living processes that carry this run's id in their environment."""
+    mark = f"BASELOAD_RUN_ID={run_id}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if mark in variables and state not in "ZX":
+            found.append(int(folder.name))
+    return found

@@ -1,0 +1,55 @@
+"""A real SSH server, connections to it, and an agent of its own for each test."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.transport.endpoint import NodeEndpoint
+from activities.transport.ssh import NodeConnections
+from tests.activities.agent_process import LocalAgent
+from tests.activities.sshd import SSHD, Sshd
+
+
+@pytest.fixture
+def node_root() -> Iterator[Path]:
+    """A folder that every user may pass through, as /var/lib is."""
+    folder = Path(tempfile.mkdtemp(prefix="baseload-node-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder / "root"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def agent(node_root: Path) -> Iterator[LocalAgent]:
+    found = LocalAgent(node_root)
+    yield found
+    found.end_all()
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[Sshd]:
+    if not Path(SSHD).exists():
+        pytest.fail("no sshd: make setup-tests installs openssh-server")
+    server = Sshd(tmp_path / "sshd")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def endpoint(sshd: Sshd, node_root: Path) -> Iterator[NodeEndpoint]:
+    yield sshd.endpoint(node_root)
+    for archive in node_root.glob("agent/*.pyz"):
+        local = LocalAgent(node_root.parent / "cleaning")
+        local.root, local.archive = node_root, archive
+        local.end_all()
+
+
+@pytest.fixture
+async def connections(sshd: Sshd) -> AsyncIterator[NodeConnections]:
+    pool = NodeConnections(sshd.client_key)
+    yield pool
+    await pool.close()

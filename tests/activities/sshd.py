@@ -1,0 +1,121 @@
+"""A real sshd of our own on a free loopback port, for the user who runs the tests."""
+
+import getpass
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from base64 import b64decode, b64encode
+from pathlib import Path
+
+from activities.transport.endpoint import NodeEndpoint
+from tests.activities.waiting import wait_for
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+CONFIG = """
+Port {port}
+ListenAddress 127.0.0.1
+{host_keys}
+PidFile {folder}/sshd.pid
+AuthorizedKeysFile {folder}/authorized_keys
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+UsePAM no
+StrictModes no
+UseDNS no
+MaxStartups 100:30:200
+MaxSessions {max_sessions}
+Subsystem sftp internal-sftp
+{more}
+"""
+
+
+class Sshd:
+    """One server; `start` and `stop` may be called again and again."""
+
+    def __init__(self, folder: Path, *, host_key_types: tuple[str, ...] = ("ed25519",)) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port = _free_port()
+        self.host_keys = [self._make_key(f"host_{kind}", kind) for kind in host_key_types]
+        self.client_key = self._make_key("client", "ed25519")
+        public = self.client_key.with_suffix(".pub").read_text()
+        (folder / "authorized_keys").write_text(public)
+        self.max_sessions = 10
+        self.more = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def endpoint(self, root: Path, *, key: int = 0, python: str = "python3") -> NodeEndpoint:
+        """This server as a node whose agent lives in `root`."""
+        return NodeEndpoint(
+            "127.0.0.1", self.port, getpass.getuser(), self.fingerprint(key), str(root), python
+        )
+
+    def fingerprint(self, key: int = 0) -> str:
+        """The SHA256 fingerprint of a host key, as ssh-keygen prints it."""
+        public = self.host_keys[key].with_suffix(".pub").read_text().split()[1]
+        digest = hashlib.sha256(b64decode(public)).digest()
+        return "SHA256:" + b64encode(digest).decode().rstrip("=")
+
+    def start(self) -> None:
+        """Serve; returns when connections are taken."""
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        config = self.folder / "sshd_config"
+        config.write_text(
+            CONFIG.format(
+                port=self.port,
+                folder=self.folder,
+                host_keys="\n".join(f"HostKey {key}" for key in self.host_keys),
+                max_sessions=self.max_sessions,
+                more=self.more,
+            )
+        )
+        log = self.folder / "sshd.log"
+        self._process = subprocess.Popen(
+            [SSHD, "-D", "-f", str(config), "-E", str(log)], start_new_session=True
+        )
+        wait_for(self._is_listening, f"sshd on port {self.port}")
+
+    def stop(self) -> None:
+        """End the server and every session of it."""
+        if self._process is None:
+            return
+        self.cut()
+        self._process.terminate()
+        self._process.wait(10)
+        self._process = None
+
+    def cut(self) -> None:
+        """Kill every session's process: clients see their connections go."""
+        for pid in self.sessions():
+            os.kill(pid, signal.SIGKILL)
+
+    def sessions(self) -> list[int]:
+        """The processes that serve one connection each."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return [int(pid) for pid in children.read_text().split()]
+
+    def _is_listening(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def _make_key(self, name: str, kind: str) -> Path:
+        path = self.folder / name
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(path)],
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return path
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
