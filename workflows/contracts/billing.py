@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract
+from workflows.contracts.node import NodeAddress
 
 MICROCREDITS = 1_000_000
 
@@ -43,13 +44,14 @@ class BillingRequest(Contract):
     attempt: int
     started_at: datetime
     workers: tuple["BilledWorker", ...]
+    period_s: int = 3600
 
 
 class BilledWorker(Contract):
     worker: int
     run_id: str
-    node_id: str
-    region_id: str
+    node: NodeAddress
+    started_at: datetime
 
 
 class BillingReport(Contract):

@@ -136,6 +136,17 @@ find_node_again = Effect(
 )
 """For a node that was there before: for ever, also while it shows another key."""
 
+probe_node = Effect(
+    "reach_node",
+    ReachNode,
+    NodeReached,
+    queue=None,
+    start_to_close_s=20,
+    retry_first_s=1,
+    attempts=2,
+)
+"""Two looks, before a node whose watch broke is called offline: it may have been our side."""
+
 inspect_node = Effect(
     "inspect_node",
     InspectNode,
@@ -176,7 +187,7 @@ watch_node = Effect(
     WatchEnded,
     queue=None,
     start_to_close_s=24 * 3600,
-    heartbeat_s=30,
+    heartbeat_s=10,
     attempts=1,
 )
 """One for each node. It fails with the loss that it saw; the node's workflow looks again."""

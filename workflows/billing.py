@@ -1,0 +1,119 @@
+"""The bill of a running job."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from workflows.contracts.billing import (
+    BilledWorker,
+    BillingReport,
+    BillingRequest,
+    UsagePosted,
+    WorkerUsage,
+)
+from workflows.contracts.job import EndRequest
+from workflows.effects.billing import (
+    BillingDone,
+    PostUsage,
+    TellJobToEnd,
+    post_usage,
+    tell_job_to_end,
+)
+from workflows.effects.job import LookAtRun, look_at_run
+from workflows.journal import EFFECT_FAILED, cause_of
+from workflows.rules.ticks import next_tick_s
+
+SHORTEST_WAIT = timedelta(seconds=2)
+
+
+@workflow.defn(name="JobBilling")
+class JobBilling:
+    """Wakes at each period of the job's own clock, and when its payer's balance must be near zero.
+
+    metering → settled. It posts what the nodes have measured and nothing else; what nobody could
+    observe is posted when it is known. The job posts the remainder itself and ends this workflow.
+    """
+
+    @workflow.init
+    def __init__(self, request: BillingRequest) -> None:
+        self._request = request
+        self._done = False
+        self._posted_microcredits = 0
+
+    @workflow.run
+    async def run(self, request: BillingRequest) -> BillingReport:
+        standing = await post_usage(PostUsage(usages=self._nothing_yet()))
+        while not self._done:
+            await self._wait(self._until_next(standing))
+            if self._done:
+                break
+            standing = await self._meter()
+            if standing.balance_microcredits <= 0 and standing.burn_microcredits_per_hour > 0:
+                await self._out_of_credits(standing)
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(request)
+        return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
+
+    async def _meter(self) -> UsagePosted:
+        """Post what each reachable node has measured by now."""
+        seen = [await self._seconds_of(worker) for worker in self._request.workers]
+        usages = tuple(usage for usage in seen if usage is not None)
+        posted = await post_usage(PostUsage(usages=usages or self._nothing_yet()))
+        self._posted_microcredits += posted.posted_microcredits
+        return posted
+
+    async def _seconds_of(self, worker: BilledWorker) -> WorkerUsage | None:
+        question = LookAtRun(node=worker.node, run_id=worker.run_id)
+        try:
+            report = await look_at_run(question, summary=f"meter worker {worker.worker}")
+        except EFFECT_FAILED as failure:
+            workflow.logger.warning(
+                "worker %s is not metered now: %s", worker.run_id, cause_of(failure)[1]
+            )
+            return None
+        return self._usage(worker, int(report.elapsed_s))
+
+    async def _out_of_credits(self, standing: UsagePosted) -> None:
+        reason = (
+            f"insufficient credits: the balance is {standing.balance_microcredits} microcredits"
+        )
+        request = EndRequest(reason=reason, code="insufficient-credits")
+        await tell_job_to_end(TellJobToEnd(job_id=self._request.job_id, request=request))
+
+    async def _wait(self, limit: timedelta) -> None:
+        try:
+            await workflow.wait_condition(
+                lambda: self._done, timeout=limit, timeout_summary="next period"
+            )
+        except TimeoutError:
+            return  # the period is over
+
+    def _until_next(self, standing: UsagePosted) -> timedelta:
+        elapsed_s = (workflow.now() - self._request.started_at).total_seconds()
+        wait_s = next_tick_s(
+            elapsed_s,
+            period_s=self._request.period_s,
+            balance_microcredits=standing.balance_microcredits,
+            burn_microcredits_per_hour=standing.burn_microcredits_per_hour,
+        )
+        return max(timedelta(seconds=wait_s), SHORTEST_WAIT)
+
+    def _nothing_yet(self) -> tuple[WorkerUsage, ...]:
+        return tuple(self._usage(worker, 0) for worker in self._request.workers)
+
+    def _usage(self, worker: BilledWorker, through_s: int) -> WorkerUsage:
+        return WorkerUsage(
+            job_id=self._request.job_id,
+            worker=worker.worker,
+            attempt=self._request.attempt,
+            started_at=worker.started_at,
+            through_s=through_s,
+        )
+
+    @workflow.signal(description="The job has posted its remainder.")
+    def settled(self, done: BillingDone) -> None:
+        self._done = self._done or done.attempt >= self._request.attempt
+
+    @workflow.query(description="What has been posted by this workflow, in microcredits.")
+    def posted_microcredits(self) -> int:
+        return self._posted_microcredits

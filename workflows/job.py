@@ -1,0 +1,571 @@
+"""The life of a job."""
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from workflows.contracts.billing import BilledWorker, BillingRequest, WorkerUsage
+from workflows.contracts.errors import JOB_ENDED, LOSSES, NODE_UNREACHABLE
+from workflows.contracts.events import Event
+from workflows.contracts.job import (
+    EndRequest,
+    JobCarry,
+    JobReport,
+    JobRequest,
+    NodeBack,
+    NodeLost,
+    Placement,
+    WorkerExit,
+)
+from workflows.contracts.record import JobChanges
+from workflows.contracts.states import JobStatus, WorkerStatus
+from workflows.effects.billing import (
+    BillingDone,
+    PostUsage,
+    begin_billing,
+    end_billing,
+    post_usage,
+)
+from workflows.effects.job import (
+    CleanWorker,
+    CollectLog,
+    DiscardWorkOrders,
+    EndWorker,
+    FindPlacement,
+    LookAtRun,
+    RemoveStored,
+    SealWorkOrders,
+    StageWorker,
+    StartWorker,
+    StoreOutput,
+    clean_worker,
+    collect_log,
+    discard_work_orders,
+    end_worker,
+    find_placement,
+    look_at_run,
+    remove_stored,
+    seal_work_orders,
+    stage_worker,
+    start_worker,
+    store_output,
+)
+from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
+from workflows.worker import Worker
+
+LOOK_INTERVAL = timedelta(hours=1)
+WAIT_INTERVAL = timedelta(minutes=10)
+REST_INTERVAL = timedelta(days=1)
+
+Answer = TypeVar("Answer")
+
+
+@workflow.defn(name="JobLifecycle")
+class JobLifecycle:
+    """One job, from its submission to its last bill.
+
+    new → waiting_for_resources → provisioning → waiting_for_data → running ⇄ unreachable
+    → uploading → finished · failed · canceled; notebooks and endpoints: stopped, and again.
+    Once ended it is started once more to be removed: removing → archived.
+    """
+
+    @workflow.init
+    def __init__(self, request: JobRequest) -> None:
+        carried = request.carried
+        self._request = request
+        self._attempt = carried.attempt if carried else 1
+        self._workers = [Worker(worker) for worker in carried.workers] if carried else []
+        self._journal = Journal(
+            request.job_id,
+            request.account_id,
+            carried.sequence if carried else request.sequence,
+        )
+        self._status = carried.status if carried else JobStatus.NEW
+        self._resumed = carried is not None
+        self._inbox = Inbox()
+        self._placement: Placement | None = None
+        self._ending: EndRequest | None = None
+        self._stopping = False
+        self._start_again = False
+        self._remove_asked = False
+        self._lost: dict[str, datetime] = {}
+        self._outcome = JobStatus.FINISHED
+        self._reason: str | None = None
+        self._output_bytes: int | None = None
+
+    @workflow.run
+    async def run(self, request: JobRequest) -> JobReport:
+        if request.removal:
+            return await self._remove()
+        while True:
+            try:
+                if not self._resumed:
+                    await self._wait_for_resources()
+                    await self._provision()
+                    await self._fetch()
+                    await self._start()
+                await self._serve()
+                self._conclude()
+            except (*EFFECT_FAILED, asyncio.CancelledError) as cause:
+                self._note(cause)
+            await self._end_workers()
+            await self._settle()
+            await self._upload()
+            await self._release()
+            if self._outcome is not JobStatus.STOPPED:
+                return self._report()
+            await self._rest()
+            if self._remove_asked:
+                return await self._remove()
+            if not self._start_again:
+                return self._report()
+            self._begin_again()
+
+    # ── the states ──────────────────────────────────────────────────────────────────────────
+
+    async def _wait_for_resources(self) -> None:
+        """Until all workers have a place, reserved together; waiting costs nothing."""
+        self._status = JobStatus.WAITING_FOR_RESOURCES
+        self._workers = []
+        await self._write(Event(type="job.waiting", message="waits for resources"))
+        while self._placement is None:
+            await self._unless_ended(self._placed_or_a_while())
+            if self._placement is None:  # the signal may have been lost: look
+                question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
+                self._take_placement((await find_placement(question)).placement)
+
+    async def _provision(self) -> None:
+        """Seal what the nodes need; nothing of it passes through here."""
+        self._status = JobStatus.PROVISIONING
+        placement = self._placement
+        if placement is None:
+            raise ApplicationError("provisioning without a placement", type=JOB_ENDED)
+        self._workers = [
+            Worker.placed(self._request.job_id, self._attempt, assignment)
+            for assignment in placement.assignments
+        ]
+        places = ", ".join(sorted({worker.place.node.node_id for worker in self._workers}))
+        await self._write(Event(type="job.placed", message=f"placed on {places}"))
+        orders = SealWorkOrders(
+            job_id=self._request.job_id,
+            attempt=self._attempt,
+            assignments=placement.assignments,
+        )
+        self._orders = (await self._unless_ended(seal_work_orders(orders))).references
+
+    async def _fetch(self) -> None:
+        """Code, packages and input come to the nodes, each once for equal content."""
+        self._status = JobStatus.WAITING_FOR_DATA
+        for worker in self._workers:
+            worker.status = WorkerStatus.STAGING
+        await self._write(
+            Event(type="job.staging", message="code, packages and input go to the nodes")
+        )
+        await self._unless_ended(
+            self._all(
+                stage_worker(
+                    StageWorker(
+                        node=worker.place.node,
+                        run_id=worker.run,
+                        work_order=order,
+                        assignment=worker.place,
+                    ),
+                    summary=f"stage worker {worker.index} on {worker.place.node.node_id}",
+                )
+                for worker, order in zip(self._workers, self._orders, strict=True)
+            )
+        )
+        for worker in self._workers:
+            worker.status = WorkerStatus.STAGED
+
+    async def _start(self) -> None:
+        """Every command is started, or found started; billing begins."""
+        await self._unless_ended(self._all(self._start_one(worker) for worker in self._workers))
+        self._status = JobStatus.RUNNING
+        await self._write(Event(type="job.running", message="all commands run"))
+        await begin_billing(self._billing_request())
+
+    async def _serve(self) -> None:
+        """Until every command has ended. A lost node is waited for to its limit."""
+        self._resumed = False
+        while any(not worker.has_ended for worker in self._workers):
+            if workflow.info().is_continue_as_new_suggested():
+                await self._continue()
+            self._stop_at_failure()
+            await self._unless_ended(self._something_or(self._patience()))
+            message = self._inbox.take()
+            if message is None:
+                await self._unless_ended(self._look())
+            elif isinstance(message, WorkerExit):
+                await self._note_exit(message)
+            elif isinstance(message, NodeLost):
+                await self._note_lost(message.node_id, message.reason)
+            elif isinstance(message, NodeBack):
+                await self._note_back(message.node_id)
+
+    async def _end_workers(self) -> None:
+        """Every process tree of the job is gone, and the nodes have said so."""
+        open_workers = [w for w in self._workers if w.may_be_there and not self._is_given_up(w)]
+        if any(not worker.has_ended for worker in open_workers):
+            await self._write(Event(type="job.ending", message=self._reason or "ends"))
+        await asyncio.gather(
+            *(self._end_one(worker) for worker in open_workers if not worker.has_ended)
+        )
+
+    async def _settle(self) -> None:
+        """Post what has been measured and is not posted yet, then end the billing workflow."""
+        started = [worker for worker in self._workers if worker.started_at is not None]
+        if not started:
+            return
+        await post_usage(PostUsage(usages=tuple(self._usage(worker) for worker in started)))
+        await end_billing(BillingDone(job_id=self._request.job_id, attempt=self._attempt))
+
+    async def _upload(self) -> None:
+        """Logs to their last byte, then the output; a finished job has both stored."""
+        reachable = [w for w in self._workers if w.has_run and not self._is_given_up(w)]
+        if not reachable:
+            return
+        self._status = JobStatus.UPLOADING
+        await self._write(Event(type="job.uploading", message="log and output are stored"))
+        try:
+            await self._unless_ended(self._all(self._store_one(worker) for worker in reachable))
+        except (*EFFECT_FAILED, asyncio.CancelledError) as cause:
+            if self._outcome is JobStatus.FINISHED:
+                self._note(cause)
+
+    async def _release(self) -> None:
+        """Nothing of the job is left on a node; its places are free; its state is final."""
+        staged = [w for w in self._workers if w.may_be_there and not self._is_given_up(w)]
+        for left in await asyncio.gather(
+            *(clean_worker(CleanWorker(node=w.place.node, run_id=w.run)) for w in staged),
+            return_exceptions=True,
+        ):
+            if isinstance(left, BaseException):
+                workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)
+        await discard_work_orders(
+            DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
+        )
+        self._status = self._outcome
+        await self._write(
+            Event(type=f"job.{self._outcome}", message=self._reason or f"{self._outcome}"),
+            release=True,
+        )
+
+    async def _rest(self) -> None:
+        """Stopped: until someone starts it again, cancels or removes it."""
+        self._ending = None
+        while not (self._start_again or self._remove_asked or self._ending):
+            try:
+                await workflow.wait_condition(
+                    lambda: self._start_again or self._remove_asked or self._ending is not None,
+                    timeout=REST_INTERVAL,
+                )
+            except TimeoutError:
+                continue  # a stopped service may rest for as long as its owner likes
+        if self._ending is not None and not self._start_again and not self._remove_asked:
+            self._outcome = self._status = JobStatus.CANCELED
+            await self._write(Event(type="job.canceled", message="canceled while stopped"))
+
+    async def _remove(self) -> JobReport:
+        self._status = JobStatus.REMOVING
+        await self._write(Event(type="job.removing", message="log and output are removed"))
+        await remove_stored(RemoveStored(job_id=self._request.job_id))
+        self._status = JobStatus.ARCHIVED
+        await self._write(Event(type="job.archived", message="archived"))
+        return self._report()
+
+    # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
+
+    @workflow.signal(description="All workers have a place, reserved together.")
+    def placed(self, placement: Placement) -> None:
+        self._take_placement(placement)
+
+    @workflow.signal(description="A command has ended on its node, its whole tree with it.")
+    def worker_exited(self, ended: WorkerExit) -> None:
+        self._inbox.put(ended)
+
+    @workflow.signal(description="A node cannot be reached. It may be healthy.")
+    def node_lost(self, lost: NodeLost) -> None:
+        self._inbox.put(lost)
+
+    @workflow.signal(description="A node can be reached again.")
+    def node_back(self, back: NodeBack) -> None:
+        self._inbox.put(back)
+
+    @workflow.signal(description="End the job; it will not run again.")
+    def cancel(self, request: EndRequest) -> None:
+        self._ending = self._ending or request
+
+    @workflow.signal(description="End the command; notebooks and endpoints can start again.")
+    def stop(self, request: EndRequest) -> None:
+        if self._ending is None:
+            self._stopping = self._request.type.is_service
+            self._ending = request
+
+    @workflow.signal(description="Start a stopped notebook or endpoint again.")
+    def start_again(self) -> None:
+        self._start_again = self._status is JobStatus.STOPPED
+
+    @workflow.signal(description="Remove a stopped notebook or endpoint.")
+    def remove(self) -> None:
+        self._remove_asked = self._status is JobStatus.STOPPED
+
+    @workflow.query(description="Status, reason and workers.")
+    def status(self) -> JobReport:
+        return self._report()
+
+    # ── one worker ──────────────────────────────────────────────────────────────────────────
+
+    async def _start_one(self, worker: Worker) -> None:
+        command = StartWorker(node=worker.place.node, run_id=worker.run)
+        report = await start_worker(command, summary=f"start worker {worker.index}")
+        worker.starts(report, workflow.now())
+
+    async def _end_one(self, worker: Worker) -> None:
+        command = EndWorker(
+            node=worker.place.node, run_id=worker.run, grace_s=self._request.grace_s
+        )
+        try:
+            report = await end_worker(command, summary=f"end worker {worker.index}")
+        except EFFECT_FAILED as failure:
+            self._lost.setdefault(worker.place.node.node_id, workflow.now())
+            await self._write(
+                Event(
+                    type="job.worker-left",
+                    message=f"worker {worker.index} could not be seen to end: "
+                    f"{cause_of(failure)[1]}; it is ended when its node is back",
+                )
+            )
+            worker.status = WorkerStatus.LOST
+            return
+        worker.sees(report, workflow.now())
+
+    async def _store_one(self, worker: Worker) -> None:
+        node, run = worker.place.node, worker.run
+        await collect_log(CollectLog(node=node, run_id=run))
+        wanted = self._outcome in (JobStatus.FINISHED, JobStatus.FAILED)
+        if self._request.keeps_output and wanted:
+            stored = await store_output(StoreOutput(node=node, run_id=run))
+            self._output_bytes = (self._output_bytes or 0) + stored.stored_bytes
+
+    def _usage(self, worker: Worker) -> WorkerUsage:
+        if worker.started_at is None:
+            raise ValueError(f"worker {worker.index} has not started")
+        return WorkerUsage(
+            job_id=self._request.job_id,
+            worker=worker.index,
+            attempt=self._attempt,
+            started_at=worker.started_at,
+            through_s=int(worker.elapsed_s),
+        )
+
+    # ── what is seen ────────────────────────────────────────────────────────────────────────
+
+    async def _look(self) -> None:
+        """Ask every node for its runs: hourly, after a loss, and when a signal may be lost."""
+        for worker in [w for w in self._workers if not w.has_ended]:
+            await self._look_at(worker)
+
+    async def _look_at(self, worker: Worker) -> None:
+        node = worker.place.node
+        try:
+            report = await look_at_run(LookAtRun(node=node, run_id=worker.run))
+        except EFFECT_FAILED as failure:
+            kind, message = cause_of(failure)
+            if kind not in LOSSES and kind != "TimeoutError":
+                raise
+            await self._note_lost(node.node_id, message)
+            return
+        worker.sees(report, workflow.now())
+        await self._note_reached(node.node_id)
+        if worker.has_ended:
+            await self._write(self._exit_event(worker))
+
+    async def _note_exit(self, message: WorkerExit) -> None:
+        worker = next((w for w in self._workers if w.index == message.worker), None)
+        if worker is None or message.attempt != self._attempt or worker.has_ended:
+            return
+        worker.exits(message.exit, workflow.now())
+        await self._note_reached(worker.place.node.node_id)
+        await self._write(self._exit_event(worker))
+
+    async def _note_lost(self, node_id: str, reason: str) -> None:
+        if not any(w.place.node.node_id == node_id and not w.has_ended for w in self._workers):
+            return
+        since = self._lost.setdefault(node_id, workflow.now())
+        if workflow.now() - since >= timedelta(seconds=self._request.unreachable_limit_s):
+            raise ApplicationError(
+                f"node {node_id}: not reachable for {self._request.unreachable_limit_s} s "
+                f"({reason})",
+                type=NODE_UNREACHABLE,
+            )
+        if self._status is not JobStatus.UNREACHABLE:
+            self._status = JobStatus.UNREACHABLE
+            message = f"node {node_id} cannot be reached: {reason}"
+            await self._write(Event(type="job.unreachable", message=message), reason=message)
+
+    async def _note_back(self, node_id: str) -> None:
+        for worker in self._workers:
+            if worker.place.node.node_id == node_id and not worker.has_ended:
+                await self._look_at(worker)
+
+    async def _note_reached(self, node_id: str) -> None:
+        if self._lost.pop(node_id, None) is None or self._lost:
+            return
+        self._status = JobStatus.RUNNING
+        await self._write(Event(type="job.reachable", message=f"node {node_id} is back"))
+
+    # ── how it ends ─────────────────────────────────────────────────────────────────────────
+
+    def _stop_at_failure(self) -> None:
+        failures = [worker.failure for worker in self._workers if worker.failure]
+        if failures and self._request.end_all_on_failure:
+            raise ApplicationError(failures[0], type=JOB_ENDED)
+
+    def _conclude(self) -> None:
+        failures = [worker.failure for worker in self._workers if worker.failure]
+        if failures:
+            self._outcome, self._reason = JobStatus.FAILED, "; ".join(failures)
+        elif self._request.type.is_service:
+            self._outcome, self._reason = JobStatus.STOPPED, "its command ended"
+        else:
+            self._outcome, self._reason = JobStatus.FINISHED, None
+
+    def _note(self, cause: BaseException) -> None:
+        if self._ending is None and isinstance(cause, asyncio.CancelledError):
+            self._ending = EndRequest(reason="canceled in Temporal")
+        if self._ending is None:
+            self._outcome, self._reason = JobStatus.FAILED, cause_of(cause)[1]
+            return
+        by_person = self._ending.code == "requested"
+        self._reason = self._ending.reason
+        if self._stopping:
+            self._outcome = JobStatus.STOPPED
+        else:
+            self._outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
+
+    def _is_given_up(self, worker: Worker) -> bool:
+        """Its node was lost for longer than the limit: the node's own sweep ends what is left."""
+        since = self._lost.get(worker.place.node.node_id)
+        limit = timedelta(seconds=self._request.unreachable_limit_s)
+        given_up = since is not None and workflow.now() - since >= limit
+        return given_up or (since is not None and worker.status is WorkerStatus.LOST)
+
+    # ── plumbing ────────────────────────────────────────────────────────────────────────────
+
+    async def _unless_ended(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Do `work`; as soon as the job is asked to end, give it up and raise."""
+        task = asyncio.create_task(work)
+        try:
+            await workflow.wait_condition(lambda: task.done() or self._ending is not None)
+        except asyncio.CancelledError:
+            self._ending = self._ending or EndRequest(reason="canceled in Temporal")
+        if task.done() and not task.cancelled():
+            return task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        reason = self._ending.reason if self._ending else "asked to end"
+        raise ApplicationError(reason, type=JOB_ENDED)
+
+    async def _all(self, works: Any) -> None:
+        """All of them, or the first failure once all have stopped."""
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(work) for work in works]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    async def _placed_or_a_while(self) -> None:
+        await self._wait(lambda: self._placement is not None, WAIT_INTERVAL)
+
+    async def _something_or(self, limit: timedelta) -> None:
+        await self._wait(lambda: len(self._inbox) > 0, limit)
+
+    @staticmethod
+    async def _wait(condition: Any, limit: timedelta) -> None:
+        try:
+            await workflow.wait_condition(condition, timeout=limit)
+        except TimeoutError:
+            return  # the caller looks for itself
+
+    def _patience(self) -> timedelta:
+        """How long to wait for news before looking: until the limit where a node is lost."""
+        if not self._lost:
+            return LOOK_INTERVAL
+        limit = timedelta(seconds=self._request.unreachable_limit_s)
+        return max(min(self._lost.values()) + limit - workflow.now(), timedelta(seconds=1))
+
+    def _take_placement(self, placement: Placement | None) -> None:
+        if placement is not None and placement.attempt == self._attempt:
+            self._placement = self._placement or placement
+
+    def _begin_again(self) -> None:
+        self._attempt += 1
+        self._placement = None
+        self._ending, self._stopping, self._start_again = None, False, False
+        self._lost = {}
+        self._outcome, self._reason = JobStatus.FINISHED, None
+
+    async def _continue(self) -> None:
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if len(self._inbox) or self._ending is not None:
+            return
+        carry = JobCarry(
+            sequence=self._journal.sequence,
+            attempt=self._attempt,
+            status=self._status,
+            workers=tuple(worker.carry() for worker in self._workers),
+        )
+        workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
+
+    async def _write(
+        self, *events: Event, reason: str | None = None, release: bool = False
+    ) -> None:
+        changes = JobChanges(
+            attempt=self._attempt,
+            workers=tuple(worker.carry() for worker in self._workers),
+            output_bytes=self._output_bytes,
+            release=release,
+        )
+        shown = reason or (self._reason if self._status is self._outcome else None)
+        await self._journal.write(self._status, changes, *events, reason=shown)
+
+    def _exit_event(self, worker: Worker) -> Event:
+        ended = worker.exit
+        return Event(
+            type="job.worker-exited",
+            message=worker.failure or f"worker {worker.index}: its command ended",
+            details={
+                "worker": worker.index,
+                "exit_code": ended.exit_code if ended else None,
+                "elapsed_s": worker.elapsed_s,
+            },
+        )
+
+    def _billing_request(self) -> BillingRequest:
+        started = [(w, w.started_at) for w in self._workers if w.started_at is not None]
+        return BillingRequest(
+            job_id=self._request.job_id,
+            account_id=self._request.account_id,
+            attempt=self._attempt,
+            started_at=min(at for _, at in started),
+            workers=tuple(
+                BilledWorker(worker=w.index, run_id=w.run, node=w.place.node, started_at=at)
+                for w, at in started
+            ),
+        )
+
+    def _report(self) -> JobReport:
+        return JobReport(
+            job_id=self._request.job_id,
+            status=self._status,
+            status_reason=self._journal.reason,
+            workers=tuple(worker.carry() for worker in self._workers),
+        )

@@ -1,0 +1,103 @@
+"""What all lifecycles share: numbered steps that are written down, and an inbox."""
+
+from collections import deque
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+
+from workflows.contracts.base import Contract
+from workflows.contracts.events import Event
+from workflows.contracts.record import Changes, Record
+from workflows.effects.lifecycle import record
+
+Picked = TypeVar("Picked", bound=Contract)
+
+RESOURCE_STATUS = SearchAttributeKey.for_keyword("ResourceStatus")
+
+
+class Journal:
+    """Writes the steps of one resource in order; its number outlives continue-as-new."""
+
+    def __init__(self, resource_id: str, account_id: str, sequence: int) -> None:
+        self.resource_id = resource_id
+        self.account_id = account_id
+        self.sequence = sequence
+        self.status = ""
+        self.reason: str | None = None
+
+    async def write(
+        self, status: str, changes: Changes, *events: Event, reason: str | None = None
+    ) -> None:
+        """Status, reason, changes and events of one step, in one transaction."""
+        self.sequence += 1
+        self._show(status, reason)
+        step = Record(
+            resource_id=self.resource_id,
+            account_id=self.account_id,
+            sequence=self.sequence,
+            at=workflow.now(),
+            status=status,
+            status_reason=reason,
+            events=events,
+            changes=changes,
+        )
+        await record.at_once(step, summary=f"{status}: {events[0].type if events else 'changed'}")
+
+    def _show(self, status: str, reason: str | None) -> None:
+        if status != self.status:
+            workflow.upsert_search_attributes([RESOURCE_STATUS.value_set(status)])
+        self.status, self.reason = status, reason
+        why = f"\n\n{reason}" if reason else ""
+        workflow.set_current_details(f"**{status}** since step {self.sequence}{why}")
+
+
+class Inbox:
+    """Messages in order of arrival: handlers put them in, one loop takes them out."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Contract] = deque()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def put(self, message: Contract) -> None:
+        self._messages.append(message)
+
+    def take(self) -> Contract | None:
+        """The oldest message, None when there is none."""
+        return self._messages.popleft() if self._messages else None
+
+    def holds(self, kind: type[Contract]) -> bool:
+        return any(isinstance(message, kind) for message in self._messages)
+
+    def pick(self, kind: type[Picked]) -> Picked | None:
+        """The oldest message of one kind, out of order; None when there is none."""
+        for message in self._messages:
+            if isinstance(message, kind):
+                self._messages.remove(message)
+                return message
+        return None
+
+    async def wait(self, limit: timedelta) -> Contract | None:
+        """The next message, None when there is none within the limit."""
+        try:
+            await workflow.wait_condition(lambda: bool(self._messages), timeout=limit)
+        except TimeoutError:
+            return None
+        return self.take()
+
+
+def cause_of(failure: BaseException) -> tuple[str, str]:
+    """(type, message) of what is at the bottom of a failure, for people and for decisions."""
+    bottom: BaseException = failure
+    while isinstance(bottom, FailureError) and bottom.cause is not None:
+        bottom = bottom.cause
+    kind = bottom.type if isinstance(bottom, ApplicationError) else type(bottom).__name__
+    return kind or "", bottom.message if isinstance(bottom, FailureError) else str(bottom)
+
+
+EFFECT_FAILED = (ActivityError, ApplicationError)
+"""What a failed effect raises: a local activity the second, an ordinary one the first."""

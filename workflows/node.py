@@ -1,0 +1,506 @@
+"""The life of a node."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from workflows.contracts.base import Contract
+from workflows.contracts.errors import HOST_KEY_MISMATCH, REFUSED
+from workflows.contracts.events import Event
+from workflows.contracts.node import (
+    Announcement,
+    Hardware,
+    NodeAddress,
+    NodeCarry,
+    NodeReport,
+    NodeRequest,
+    WatchEnded,
+)
+from workflows.contracts.provider import Removal
+from workflows.contracts.record import NodeChanges
+from workflows.contracts.states import NodeStatus
+from workflows.effects.node import (
+    BillStrays,
+    EndStrays,
+    FindAnnouncement,
+    FindNodeRuns,
+    FindPeers,
+    InspectNode,
+    PrepareNode,
+    ReachNode,
+    RebootNode,
+    TellJobs,
+    WatchNode,
+    bill_strays,
+    end_strays,
+    find_announcement,
+    find_node_again,
+    find_node_runs,
+    find_peers,
+    inspect_node,
+    prepare_node,
+    probe_node,
+    reboot_node,
+    tell_jobs,
+    try_node,
+    watch_node,
+)
+from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
+from workflows.rules.hardware import evaluate
+
+ANNOUNCEMENT_LIMIT = timedelta(days=7)
+REFUSED_KEY_INTERVAL = timedelta(seconds=60)
+DRAIN_INTERVAL = timedelta(seconds=5)
+DRAIN_LIMIT = timedelta(minutes=30)
+REBOOT_LIMIT = timedelta(minutes=30)
+NEWS_INTERVAL = timedelta(hours=6)
+
+
+class Activate(Contract):
+    """A person lets the node take jobs."""
+
+
+class Maintain(Contract):
+    """A person keeps new jobs away; those that run go on."""
+
+
+class Reboot(Contract):
+    """A person restarts the machine."""
+
+
+@workflow.defn(name="NodeLifecycle")
+class NodeLifecycle:
+    """One machine, from its addition to its removal.
+
+    connecting → inspecting → preparing → maintenance ⇄ active · offline · removing → archived;
+    failed until the machine announces itself again.
+    """
+
+    @workflow.init
+    def __init__(self, request: NodeRequest) -> None:
+        carried = request.carried
+        self._request = request
+        self._journal = Journal(
+            request.node_id, request.account_id, carried.sequence if carried else 0
+        )
+        self._status = carried.status if carried else NodeStatus.NEW
+        self._resume_status = carried.resume_status if carried else self._first_status()
+        self._host = carried.host if carried else request.host
+        self._port = carried.port if carried else request.port
+        self._user = carried.user if carried else request.user
+        self._root = carried.root if carried else request.root
+        self._boot_mark = carried.boot_mark if carried else ""
+        self._inbox = Inbox()
+        self._removal: Removal | None = None
+        self._watch: workflow.ActivityHandle[WatchEnded] | None = None
+
+    @workflow.run
+    async def run(self, request: NodeRequest) -> NodeReport:
+        if request.carried is None:
+            await self._onboard()
+        while self._removal is None:
+            await self._serve()
+        await self._drain()
+        await self._archive()
+        return self._report()
+
+    # ── the states ──────────────────────────────────────────────────────────────────────────
+
+    async def _onboard(self) -> None:
+        """Connect, inspect, prepare; a failure stands until the machine is announced again."""
+        while self._removal is None:
+            try:
+                await self._unless_removed(self._connect())
+                await self._unless_removed(self._inspect())
+                await self._unless_removed(self._prepare())
+            except EFFECT_FAILED as failure:
+                await self._fail(failure)
+            else:
+                return
+
+    async def _connect(self) -> None:
+        """Both halves are there, the addition and the machine; its key proves that it is it."""
+        self._status = NodeStatus.CONNECTING
+        await self._write(Event(type="node.connecting", message="waits for the machine"))
+        if self._host is None:
+            question = FindAnnouncement(minion_id=self._request.minion_id)
+            self._take_announcement((await find_announcement(question)).announcement)
+        while self._host is None:
+            message = await self._inbox.wait(ANNOUNCEMENT_LIMIT)
+            if message is None:
+                raise ApplicationError(
+                    f"node {self._request.name}: asked to be announced as "
+                    f"{self._request.minion_id}, nothing within {ANNOUNCEMENT_LIMIT.days} days",
+                    type=REFUSED,
+                )
+            if isinstance(message, Removal):
+                self._removal = message
+            elif isinstance(message, Announcement):
+                self._take_announcement(message)
+        await self._write(
+            Event(type="node.found", message=f"at {self._host}:{self._port}"),
+            changes=NodeChanges(host=self._host, port=self._port, user=self._user),
+        )
+        reached = await try_node(ReachNode(node=self._address()))
+        self._boot_mark = reached.boot_mark
+
+    async def _inspect(self) -> None:
+        """What the machine is, against what the region asks."""
+        self._status = NodeStatus.INSPECTING
+        await self._write(Event(type="node.connected", message="its key is the one expected"))
+        hardware = (await inspect_node(InspectNode(node=self._address()))).hardware
+        self._hardware = hardware
+        requirements = evaluate(
+            hardware,
+            public=self._request.public,
+            central_storage=self._request.central_storage,
+            relaxed=self._request.relaxed_requirements,
+        )
+        await self._write(
+            Event(type="node.inspected", message=_seen(hardware)),
+            changes=NodeChanges(hardware=hardware, requirements=requirements),
+        )
+        missed = [r for r in requirements if not r.passed]
+        if missed:
+            said = "; ".join(f"{r.name}: asked {r.required}, found {r.found}" for r in missed)
+            raise ApplicationError(f"node {self._request.name}: {said}", type=REFUSED)
+
+    async def _prepare(self) -> None:
+        """Runtime, folders, keys, neighbours. The machine may restart meanwhile."""
+        self._status = NodeStatus.PREPARING
+        await self._write(Event(type="node.preparing", message="is prepared"))
+        if self._hardware.reboot_required and self._request.exclusive:
+            await self._restart()
+        peers = FindPeers(node_id=self._request.node_id, region_id=self._request.region_id)
+        command = PrepareNode(
+            node=self._address(),
+            exclusive=self._request.exclusive,
+            peers=(await find_peers(peers)).peers,
+        )
+        preparation = (await prepare_node(command)).preparation
+        relaxed = {"all", "peers"} & set(self._request.relaxed_requirements)
+        if preparation.unreachable_peers and not relaxed:
+            raise ApplicationError(
+                f"node {self._request.name}: cannot reach "
+                f"{', '.join(preparation.unreachable_peers)} of its region",
+                type=REFUSED,
+            )
+        self._status = self._resume_status = self._first_status()
+        reason = preparation.trusted_only_reason
+        await self._write(
+            Event(
+                type="node.prepared",
+                message=f"trusted only: {reason}" if reason else "is ready",
+            ),
+            changes=NodeChanges(preparation=preparation),
+        )
+
+    async def _serve(self) -> None:
+        """Watch the node; obey people; leave when it is lost or removed."""
+        if not await self._online():
+            return
+        self._watch = watch_node.begin(WatchNode(node=self._address()), summary="watch")
+        watch = self._watch
+        while self._removal is None and not watch.done():
+            try:
+                await workflow.wait_condition(
+                    lambda: len(self._inbox) > 0 or watch.done(), timeout=NEWS_INTERVAL
+                )
+            except TimeoutError:
+                self._inbox.take()
+            while (message := self._inbox.take()) is not None:
+                await self._obey(message)
+            if workflow.info().is_continue_as_new_suggested() and self._removal is None:
+                await self._continue()
+        if self._removal is None:
+            await self._watch_lost(watch)
+
+    async def _watch_lost(self, watch: "workflow.ActivityHandle[WatchEnded]") -> None:
+        """A broken watch says little: look, and only then call the node offline."""
+        try:
+            await watch
+        except EFFECT_FAILED as failure:
+            try:
+                await probe_node(ReachNode(node=self._address()))
+            except EFFECT_FAILED as unreachable:
+                await self._offline(unreachable, cause_of(failure)[1])
+
+    async def _offline(self, failure: BaseException, seen: str) -> None:
+        """Its jobs are told, nothing is killed; the node comes back by itself."""
+        reason = cause_of(failure)[1] or seen
+        self._status = NodeStatus.OFFLINE
+        await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
+        await tell_jobs(TellJobs(node_id=self._request.node_id, what="lost", reason=reason))
+        while self._removal is None:
+            try:
+                if await self._finishes(self._find_again(), self._news_wait):
+                    return
+            except EFFECT_FAILED as again:
+                await self._refused_again(again)
+            while (moved := self._inbox.pick(Announcement)) is not None:
+                await self._move(moved)
+
+    async def _online(self) -> bool:
+        """End what no live job claims, then take the status up again. False: lost meanwhile."""
+        try:
+            await self._unless_removed(self._end_strays())
+        except EFFECT_FAILED as failure:
+            if self._removal is None:
+                await self._offline(failure, "lost while it was looked over")
+            return False
+        if self._status is NodeStatus.OFFLINE:
+            self._status = self._resume_status
+            await self._write(Event(type="node.back", message="can be reached again"))
+            await tell_jobs(TellJobs(node_id=self._request.node_id, what="back"))
+        return True
+
+    async def _drain(self) -> None:
+        """No new job; those that are there are told to end, and have ended."""
+        if self._status not in (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED):
+            self._status = NodeStatus.REMOVING
+            await self._write(Event(type="node.removing", message="takes no more jobs"))
+        if (await self._job_ids()) and self._removal is not None:
+            reason = f"node {self._request.name} is being removed"
+            await tell_jobs(TellJobs(node_id=self._request.node_id, what="removed", reason=reason))
+        deadline = workflow.now() + DRAIN_LIMIT
+        while (await self._job_ids()) and workflow.now() < deadline:
+            await workflow.sleep(DRAIN_INTERVAL, summary="jobs end")
+        self._stop_watch()
+
+    async def _archive(self) -> None:
+        self._status = NodeStatus.ARCHIVED
+        await self._write(Event(type="node.archived", message="removed"))
+
+    # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
+
+    @workflow.signal(description="The machine has made itself known.")
+    def announced(self, announcement: Announcement) -> None:
+        self._inbox.put(announcement)
+
+    @workflow.signal(description="Let the node take jobs.")
+    def activate(self) -> None:
+        self._inbox.put(Activate())
+
+    @workflow.signal(description="Keep new jobs away; those that run go on.")
+    def maintain(self) -> None:
+        self._inbox.put(Maintain())
+
+    @workflow.signal(description="Restart the machine.")
+    def reboot(self) -> None:
+        self._inbox.put(Reboot())
+
+    @workflow.signal(description="Remove the node; with jobs on it only when forced.")
+    def remove(self, removal: Removal) -> None:
+        self._inbox.put(removal)
+
+    @workflow.query(description="Status and reason.")
+    def status(self) -> NodeReport:
+        return self._report()
+
+    async def _obey(self, message: Contract) -> None:
+        if isinstance(message, Activate) and self._status is NodeStatus.MAINTENANCE:
+            await self._turn(NodeStatus.ACTIVE, "takes jobs")
+        elif isinstance(message, Maintain) and self._status is NodeStatus.ACTIVE:
+            await self._turn(NodeStatus.MAINTENANCE, "takes no new jobs")
+        elif isinstance(message, Reboot):
+            await self._reboot()
+        elif isinstance(message, Removal):
+            await self._consider(message)
+        elif isinstance(message, Announcement):
+            await self._move(message)
+
+    async def _turn(self, status: NodeStatus, message: str) -> None:
+        self._status = self._resume_status = status
+        await self._write(Event(type=f"node.{status}", message=message))
+
+    async def _consider(self, removal: Removal) -> None:
+        """A removal with jobs on the node needs force; the API says so first, this is the law."""
+        jobs = await self._job_ids()
+        if jobs and not removal.force:
+            message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
+            await self._write(Event(type="node.removal-refused", message=message))
+            return
+        self._removal = removal
+
+    async def _move(self, announcement: Announcement) -> None:
+        """The machine has another address; its key is what it is known by."""
+        before = (self._host, self._port, self._user)
+        self._take_announcement(announcement)
+        if before != (self._host, self._port, self._user):
+            await self._write(
+                Event(type="node.moved", message=f"now at {self._host}:{self._port}"),
+                changes=NodeChanges(host=self._host, port=self._port, user=self._user),
+                reason=self._journal.reason,
+            )
+
+    async def _reboot(self) -> None:
+        await self._write(Event(type="node.rebooting", message="a person restarts it"))
+        try:
+            await reboot_node(RebootNode(node=self._address(), boot_mark=self._boot_mark))
+        except EFFECT_FAILED as failure:
+            message = cause_of(failure)[1]
+            await self._write(Event(type="node.reboot-refused", message=message))
+
+    # ── pieces ──────────────────────────────────────────────────────────────────────────────
+
+    async def _restart(self) -> None:
+        """Restart the machine in the middle of preparing it, and wait until it is back."""
+        ended = self._boot_mark
+        await self._write(Event(type="node.restarting", message="the machine asks for a restart"))
+        await reboot_node(RebootNode(node=self._address(), boot_mark=ended))
+        deadline = workflow.now() + REBOOT_LIMIT
+        while self._boot_mark == ended and workflow.now() < deadline:
+            await workflow.sleep(DRAIN_INTERVAL, summary="restarts")
+            self._boot_mark = (await try_node(ReachNode(node=self._address()))).boot_mark
+        await self._write(Event(type="node.restarted", message="is back"))
+
+    async def _find_again(self) -> None:
+        reached = await find_node_again(ReachNode(node=self._address()), summary="until it is back")
+        if self._boot_mark and reached.boot_mark != self._boot_mark:
+            await self._write(
+                Event(type="node.restarted", message="the machine has restarted"),
+                reason=self._journal.reason,
+            )
+        self._boot_mark = reached.boot_mark
+
+    async def _refused_again(self, failure: BaseException) -> None:
+        """Something else answers at its address: tell, wait, look again; jobs are not touched."""
+        if self._removal is not None:
+            return
+        kind, message = cause_of(failure)
+        if self._journal.reason != message:
+            event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
+            await self._write(event, reason=message)
+        try:
+            await workflow.wait_condition(self._news_wait, timeout=REFUSED_KEY_INTERVAL)
+        except TimeoutError:
+            return  # look again
+
+    async def _end_strays(self) -> None:
+        found = await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
+        ended = await end_strays(EndStrays(node=self._address(), live=found.run_ids))
+        if ended.runs:
+            await bill_strays(BillStrays(runs=ended.runs))
+            names = ", ".join(run.run_id for run in ended.runs)
+            await self._write(
+                Event(type="node.strays-ended", message=f"no live job claimed {names}"),
+                reason=self._journal.reason,
+            )
+
+    async def _job_ids(self) -> tuple[str, ...]:
+        return (await find_node_runs(FindNodeRuns(node_id=self._request.node_id))).job_ids
+
+    async def _fail(self, failure: BaseException) -> None:
+        """Failed with the reasons, until the machine is announced again or removed."""
+        if self._removal is not None:
+            return
+        kind, message = cause_of(failure)
+        self._status = NodeStatus.FAILED
+        event = Event(type="node.failed", message=message, details={"cause": kind})
+        await self._write(event, reason=message)
+        while self._removal is None:
+            news = await self._inbox.wait(NEWS_INTERVAL)
+            if isinstance(news, Removal):
+                self._removal = news
+            elif isinstance(news, Announcement):
+                self._take_announcement(news)
+                return
+
+    async def _unless_removed(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`; a removal that arrives meanwhile ends it."""
+        if not await self._finishes(work, self._removal_waits):
+            raise ApplicationError("removed meanwhile", type=REFUSED)
+
+    async def _finishes(
+        self, work: Coroutine[Any, Any, None], interrupted: Callable[[], bool]
+    ) -> bool:
+        """Do `work` to its end; False: given up, because `interrupted` became true."""
+        task = asyncio.create_task(work)
+        await workflow.wait_condition(lambda: task.done() or interrupted())
+        if task.done():
+            task.result()
+            return True
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return False
+
+    def _news_wait(self) -> bool:
+        """A removal, or an announcement from where the machine is now."""
+        return self._removal_waits() or self._inbox.holds(Announcement)
+
+    def _removal_waits(self) -> bool:
+        """Take a removal out of the inbox ahead of everything else."""
+        if self._removal is None:
+            self._removal = self._inbox.pick(Removal)
+        return self._removal is not None
+
+    def _stop_watch(self) -> None:
+        if self._watch is not None and not self._watch.done():
+            self._watch.cancel()
+
+    async def _continue(self) -> None:
+        """No activity is open across continue-as-new: the watch is begun anew after it."""
+        if len(self._inbox) or self._host is None:
+            return
+        self._stop_watch()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        carry = NodeCarry(
+            sequence=self._journal.sequence,
+            status=self._status,
+            resume_status=self._resume_status,
+            host=self._host,
+            port=self._port,
+            user=self._user,
+            root=self._root,
+            boot_mark=self._boot_mark,
+        )
+        workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
+
+    def _take_announcement(self, announcement: Announcement | None) -> None:
+        if announcement is not None:
+            self._host, self._port = announcement.host, announcement.port
+            self._user = announcement.user
+
+    def _first_status(self) -> NodeStatus:
+        storage_alone = self._request.services == ("storage",)
+        return NodeStatus.ACTIVE if storage_alone else NodeStatus.MAINTENANCE
+
+    def _address(self) -> NodeAddress:
+        if self._host is None:
+            raise ApplicationError(f"node {self._request.name}: has no address", type=REFUSED)
+        return NodeAddress(
+            node_id=self._request.node_id,
+            region_id=self._request.region_id,
+            host=self._host,
+            port=self._port,
+            user=self._user,
+            minion_id=self._request.minion_id,
+            root=self._root,
+        )
+
+    async def _write(
+        self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
+    ) -> None:
+        await self._journal.write(self._status, changes or NodeChanges(), *events, reason=reason)
+
+    def _report(self) -> NodeReport:
+        return NodeReport(
+            node_id=self._request.node_id,
+            status=self._status,
+            status_reason=self._journal.reason,
+        )
+
+
+def _seen(hardware: Hardware) -> str:
+    gpus = f"{len(hardware.gpus)}×{hardware.gpus[0].name}" if hardware.gpus else "no GPU"
+    gib = hardware.memory_bytes / 2**30
+    return f"{gpus}, {hardware.cpu_count} CPUs, {gib:.1f} GiB of memory"
+
+
+def _loss_type(failure: BaseException) -> str:
+    refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
+    return "node.host-key-refused" if refused else "node.offline"
