@@ -1,0 +1,146 @@
+"""Whole objects by name, in a local folder or any object store that fsspec has a URL for.
+
+An object appears whole or not at all, and is never changed. Calls are synchronous and may take
+as long as the network does: an event loop calls them through `asyncio.to_thread`.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+import fsspec  # type: ignore[import-untyped]
+from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class BlobMissingError(FileNotFoundError):
+    """There is no object of this name."""
+
+
+class BlobStore:
+    """Objects under one URL, such as `file:///srv/baseload` or `s3://bucket/baseload`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._files, root = fsspec.core.url_to_fs(url, **_options(url))
+        self._root = str(root).rstrip("/")
+        self.folder = Path(self._root) if isinstance(self._files, LocalFileSystem) else None
+        """The local folder, or None where the store is elsewhere."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Store bytes under a name, replacing what was there."""
+        with self.writer(name) as file:
+            file.write(content)
+
+    def put_file(self, name: str, path: Path) -> None:
+        """Store a file's bytes under a name."""
+        with path.open("rb") as source, self.writer(name) as file:
+            shutil.copyfileobj(source, file, CHUNK_BYTES)
+
+    @contextlib.contextmanager
+    def writer(self, name: str) -> Iterator[IO[bytes]]:
+        """A file to write to; the object appears when the block ends, and not when it raises."""
+        place = self._place(name)
+        folder = Path(place).parent if self.folder else None
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+        number, part = tempfile.mkstemp(dir=folder, prefix=".part-")
+        try:
+            with os.fdopen(number, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            self._publish(Path(part), place)
+        finally:
+            Path(part).unlink(missing_ok=True)
+
+    def get(self, name: str) -> bytes:
+        """The whole object.
+
+        Raises: BlobMissingError.
+        """
+        with self.open(name) as file:
+            return file.read()
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """The object as a file to read.
+
+        Raises: BlobMissingError.
+        """
+        try:
+            file = cast("IO[bytes]", self._files.open(self._place(name), "rb"))
+        except FileNotFoundError as error:
+            raise BlobMissingError(f"object {name}: not in the store at {self.url}") from error
+        with file:
+            yield file
+
+    def stream(self, name: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+        """The object in chunks, oldest bytes first.
+
+        Raises: BlobMissingError, with the first chunk.
+        """
+        with self.open(name) as file:
+            while chunk := file.read(chunk_bytes):
+                yield chunk
+
+    def size(self, name: str) -> int | None:
+        """Bytes of the object; None when there is none."""
+        try:
+            return int(self._files.info(self._place(name))["size"])
+        except FileNotFoundError:
+            return None
+
+    def exists(self, name: str) -> bool:
+        return self.size(name) is not None
+
+    def names(self, folder: str) -> list[str]:
+        """The names of all objects below a folder, sorted; none where there is no folder."""
+        found = self._files.find(self._place(folder))
+        inside = [str(path)[len(self._root) :].lstrip("/") for path in found]
+        return sorted(name for name in inside if not PurePosixPath(name).name.startswith(".part-"))
+
+    def delete(self, name: str) -> None:
+        """Remove one object; silent when there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(self._place(name))
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove all objects below a folder; silent when there are none."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm(self._place(folder), recursive=True)
+
+    def _publish(self, part: Path, place: str) -> None:
+        if self.folder is None:
+            self._files.put_file(str(part), place)
+            return
+        part.replace(place)
+        # The rename itself has to outlive a power cut too.
+        folder = os.open(Path(place).parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _place(self, name: str) -> str:
+        parts = name.split("/")
+        if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+            raise ValueError(f"object name {name!r}: each part must be a plain file name")
+        return f"{self._root}/{name}"
+
+
+@lru_cache(maxsize=8)
+def blob_store(url: str) -> BlobStore:
+    """The store at this URL, made once per process."""
+    return BlobStore(url)
+
+
+def _options(url: str) -> dict[str, Any]:
+    # A cached listing would hide what another process has just written.
+    return {} if url.startswith(("file:", "/", "memory:")) else {"use_listings_cache": False}

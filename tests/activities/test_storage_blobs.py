@@ -1,0 +1,81 @@
+"""Objects appear whole or not at all, in a local folder and in an object store alike."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from activities.storage.blobs import BlobMissingError, BlobStore
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    return BlobStore(f"file://{tmp_path}/s" if request.param == "file" else f"memory://{uuid4()}")
+
+
+def test_what_was_put_is_what_is_got(store: BlobStore) -> None:
+    store.put("code/a.tar.gz", b"x" * 3_000_000)
+    assert store.get("code/a.tar.gz") == b"x" * 3_000_000
+    assert store.size("code/a.tar.gz") == 3_000_000
+    assert [len(chunk) for chunk in store.stream("code/a.tar.gz", 2_000_000)] == [
+        2_000_000,
+        1_000_000,
+    ]
+
+
+def test_a_file_is_stored_with_its_bytes(store: BlobStore, tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"output")
+    store.put_file("outputs/job-1/0-1.tar.gz", path)
+    assert store.get("outputs/job-1/0-1.tar.gz") == b"output"
+
+
+def test_a_writer_that_fails_leaves_no_object_and_no_part(store: BlobStore) -> None:
+    def write_and_fail() -> None:
+        with store.writer("code/b") as file:
+            file.write(b"half")
+            raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError, match="cut off"):
+        write_and_fail()
+    assert not store.exists("code/b")
+    assert store.names("code") == []
+    if store.folder:
+        assert list((store.folder / "code").iterdir()) == []
+
+
+def test_a_writer_that_fails_leaves_the_object_that_was_there(store: BlobStore) -> None:
+    store.put("code/c", b"whole")
+
+    def write_and_fail() -> None:
+        with store.writer("code/c") as file:
+            file.write(b"half")
+            raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError):
+        write_and_fail()
+    assert store.get("code/c") == b"whole"
+
+
+def test_what_is_not_there_is_named(store: BlobStore) -> None:
+    with pytest.raises(BlobMissingError, match="orders/job-1/1/0"):
+        store.get("orders/job-1/1/0")
+    assert store.size("orders/job-1/1/0") is None
+    assert store.names("nothing") == []
+
+
+def test_deleting_is_silent_when_nothing_is_there(store: BlobStore) -> None:
+    store.delete("code/none")
+    store.delete_folder("logs/none")
+    store.put("logs/job-1/a", b"1")
+    store.put("logs/job-1/b", b"2")
+    store.delete("logs/job-1/a")
+    assert store.names("logs/job-1") == ["logs/job-1/b"]
+    store.delete_folder("logs/job-1")
+    assert store.names("logs/job-1") == []
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a//b", "a/../b", "", "a/."])
+def test_a_name_cannot_leave_the_store(store: BlobStore, name: str) -> None:
+    with pytest.raises(ValueError, match="object name"):
+        store.put(name, b"")
