@@ -93,7 +93,13 @@ ALLOWED = {
     "uvicorn": ("api/", "workers/"),
     "cryptography": ("activities/", "workers/"),
 }
-ENVIRONMENT_READERS = ("activities/settings.py", "workers/runner", "activities/agent/")
+# The SSH server of ours plays a machine: it hands its environment on to the commands it runs.
+ENVIRONMENT_READERS = (
+    "activities/settings.py",
+    "activities/agent/",
+    "workers/runner",
+    "workers/sshserver.py",
+)
 
 
 def told(source: Source, line: int, what: str) -> str:

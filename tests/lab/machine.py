@@ -69,18 +69,18 @@ class Machine:
         self._folder = lab.folder / name
         self._cgroups = cgroups(lab.id, name)
         self._power: subprocess.Popen[bytes] | None = None
-        self._key = asyncssh.generate_private_key("ssh-ed25519", comment=name)
+        self.key = asyncssh.generate_private_key("ssh-ed25519", comment=name)
         self._install()
 
     @property
     def host_public_key(self) -> str:
         """One line, as in /etc/ssh/ssh_host_ed25519_key.pub, without the comment."""
-        return " ".join(self._key.export_public_key().decode().split()[:2])
+        return " ".join(self.key.export_public_key().decode().split()[:2])
 
     @property
     def minion_id(self) -> str:
         """`SHA256:…` of the host key."""
-        return str(self._key.get_fingerprint("sha256"))
+        return str(self.key.get_fingerprint("sha256"))
 
     def _install(self) -> None:
         """Write the machine's own files onto its empty disk."""
@@ -117,9 +117,9 @@ class Machine:
 
     def _write_host_key(self, disk: Path) -> None:
         key = disk / "etc/ssh/ssh_host_ed25519_key"
-        key.write_bytes(self._key.export_private_key())
+        key.write_bytes(self.key.export_private_key())
         key.chmod(0o600)
-        key.with_suffix(".pub").write_bytes(self._key.export_public_key())
+        key.with_suffix(".pub").write_bytes(self.key.export_public_key())
 
     @property
     def init_pid(self) -> int | None:
@@ -265,10 +265,14 @@ class Machine:
 
     def change_host_key(self) -> str:
         """As after a reinstallation, or with another machine at its address. The new minion id."""
-        self._key = asyncssh.generate_private_key("ssh-ed25519", comment=self.name)
+        self.use_host_key(asyncssh.generate_private_key("ssh-ed25519", comment=self.name))
+        return self.minion_id
+
+    def use_host_key(self, key: asyncssh.SSHKey) -> None:
+        """Show this host key from now on; open sessions go on."""
+        self.key = key
         self._write_host_key(self.disk)
         self.restart_sshd()
-        return self.minion_id
 
     def let_in(self, *public_keys: str) -> None:
         """Make these, and no other, root's authorised keys."""
