@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from workflows.contracts.base import Contract
 from workflows.contracts.states import JobType
 
-_SERVICES = frozenset({JobType.NOTEBOOK.value, JobType.ENDPOINT.value})
+_SERVICES = (JobType.NOTEBOOK.value, JobType.ENDPOINT.value)
 
 
 class Mistake(Contract):

@@ -1,0 +1,60 @@
+"""The shapes of names inside a job: packages, images, variables, references to secrets."""
+
+import re
+
+NAME_RULE = "is 1 to 100 printable characters, without blanks at its ends"
+VARIABLE_RULE = "names are letters, digits and underscores, do not start with a digit or BASELOAD_"
+PYTHON_REQUIREMENT_RULE = "is a package by name, such as scikit-learn or torch>=2.4 (PEP 508)"
+APT_PACKAGE_RULE = "is a Debian package by name, such as ffmpeg or ffmpeg=7:5.1"
+IMAGE_RULE = "is an image reference, such as docker.io/library/python:3.12"
+SECRET_RULE = "is a reference, store://projects/<project>/<name>"  # noqa: S105 - a rule, no secret
+
+_PROJECT_SECRET = re.compile(r"store://projects/(prj-[a-z0-9]+)/([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VERSION = r"\s*(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9._*+!-]+\s*"
+_PYTHON_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+    r"\s*(?:\[[A-Za-z0-9._,\s-]*\])?"
+    rf"\s*(?:{_VERSION}(?:,{_VERSION})*|\({_VERSION}(?:,{_VERSION})*\))?"
+    r"\s*(?:;[^;\r\n]+)?"
+)
+_APT_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~-]+)?")
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?/)?"
+    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+
+
+def is_name(text: str) -> bool:
+    return 1 <= len(text) <= 100 and text.isprintable() and text == text.strip()
+
+
+def is_variable_name(text: str) -> bool:
+    """A POSIX name that is not one of those that the platform sets."""
+    if len(text) > 256 or text.upper().startswith("BASELOAD_"):
+        return False
+    return _VARIABLE.fullmatch(text) is not None
+
+
+def is_python_requirement(text: str) -> bool:
+    """A PEP 508 requirement by name: no address, no path, no option of the installer."""
+    return len(text) <= 200 and _PYTHON_REQUIREMENT.fullmatch(text) is not None
+
+
+def is_apt_package(text: str) -> bool:
+    return len(text) <= 200 and _APT_PACKAGE.fullmatch(text) is not None
+
+
+def is_image(text: str) -> bool:
+    return len(text) <= 255 and _IMAGE.fullmatch(text) is not None
+
+
+def is_secret_reference(text: str) -> bool:
+    return _PROJECT_SECRET.fullmatch(text) is not None
+
+
+def project_of_secret(reference: str) -> str | None:
+    """The project whose secret a reference names; None when it is no such reference."""
+    match = _PROJECT_SECRET.fullmatch(reference)
+    return match[1] if match else None
