@@ -27,15 +27,20 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def strays(request: dict[str, Any]) -> dict[str, Any]:
-    """End every run on this node that is not in `live`; what was ended, with its seconds."""
+    """End every run on this node that is not in `live`; what had run, with its seconds.
+
+    One that has ended is told again until it is cleaned, so that a lost answer loses no seconds.
+    """
     folders = Folders(request.get("root", ""))
     live = set(request.get("live", []))
     ended = {}
     for run_id in folders.run_ids():
         run = folders.run(run_id)
-        if run_id in live or look.state_of(run)["state"] not in ("running", "lost"):
+        state = look.state_of(run)["state"]
+        if run_id in live or state not in ("running", "lost", "exited"):
             continue
-        end.end_run(run, float(request.get("grace_s") or 0))
+        if state != "exited":
+            end.end_run(run, float(request.get("grace_s") or 0))
         ended[run_id] = look.state_of(run)
     return {"ended": ended}
 

@@ -9,9 +9,14 @@ from .folders import Folders, Run
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """The state of each run that is asked for."""
+    """The state of each run that is asked for, of all that are here when none is named."""
     folders = Folders(request.get("root", ""))
-    return {"runs": {one: state_of(folders.run(one)) for one in request.get("run_ids", [])}}
+    run_ids = request.get("run_ids")
+    asked = folders.run_ids() if run_ids is None else run_ids
+    return {
+        "runs": {one: state_of(folders.run(one)) for one in asked},
+        "boot_mark": processes.boot_mark(),
+    }
 
 
 def state_of(run: Run) -> dict[str, Any]:
