@@ -21,22 +21,25 @@ PROGRESS_S = 5.0
 def end(request: dict[str, Any]) -> dict[str, Any]:
     """End the run; answers as `look` does, with `tree_gone`.
 
+    grace_s: between TERM and KILL; margin_s: how much longer its supervisor may take before it is
+    itself killed and its tree is ended from here.
     A run that was never started gets an exit.json, so that a late start starts nothing.
     Raises: RefusedError `tree-alive` when something of it still lives.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
-    end_run(run, float(request.get("grace_s") or 0))
+    margin_s = float(request.get("margin_s") or MARGIN_S)
+    end_run(run, float(request.get("grace_s") or 0), margin_s)
     state = look.state_of(run)
     state["tree_gone"] = True
     return state
 
 
-def end_run(run: Run, grace_s: float) -> None:
+def end_run(run: Run, grace_s: float, margin_s: float = MARGIN_S) -> None:
     """See `end`."""
     if run.has("exit.json"):
         return
     run.make()
-    deadline = time.monotonic() + grace_s + MARGIN_S
+    deadline = time.monotonic() + grace_s + margin_s
     progress_at = time.monotonic() + PROGRESS_S
     asked = 0
     while not run.has("exit.json"):
@@ -50,7 +53,7 @@ def end_run(run: Run, grace_s: float) -> None:
         asked = _ask_supervisor(run, grace_s, asked)
         if time.monotonic() > deadline:
             _kill_supervisor(run)
-            deadline += MARGIN_S
+            deadline += margin_s
         if time.monotonic() > progress_at:
             progress_at += PROGRESS_S
             sys.stderr.write("ending %s\n" % run.run_id)

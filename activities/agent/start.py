@@ -23,16 +23,14 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     state = look.state_of(run)
     if state["state"] == "unknown":
         raise RefusedError("not-staged", "run %s: it was not staged on this node" % run.run_id)
-    if state["state"] != "staged":
-        return state
-    spec = run.read("spec.json") or {}
-    runtimes.launch(run, spec)
+    if state["state"] == "staged":
+        runtimes.launch(run, run.read("spec.json") or {})
     deadline = time.monotonic() + STARTED_WITHIN_S
     while time.monotonic() < deadline:
-        state = look.state_of(run)
         if state["state"] in ("exited", "lost") or state["pid"]:
             return state
         time.sleep(POLL_S)
+        state = look.state_of(run)
     raise RefusedError("start-failed", "run %s: no process after %d s: %s" % (
         run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))))
 
