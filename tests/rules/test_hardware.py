@@ -1,0 +1,128 @@
+"""Requirements on machines: one machine that meets them all, and each short of one thing."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.contracts.node import Disk, Gpu, Hardware
+from workflows.rules import hardware as rules
+
+GIB = 1024**3
+
+
+def gpu(index: int = 0, **changes: Any) -> Gpu:
+    made: dict[str, Any] = {
+        "index": index,
+        "name": "NVIDIA GeForce RTX 4090",
+        "uuid": f"GPU-{index}",
+        "memory_mib": 24_576,
+        "pcie_generation": 4,
+        "pcie_lanes": 16,
+    }
+    return Gpu(**(made | changes))
+
+
+def disk(transport: str, size_tb: float) -> Disk:
+    return Disk(name="d", size_bytes=int(size_tb * 1000**4), transport=transport)
+
+
+def machine(**changes: Any) -> Hardware:
+    """Four RTX 4090 and all that a public region asks of such a machine, to the byte."""
+    made: dict[str, Any] = {
+        "cpu_count": 16,
+        "memory_bytes": 2 * 4 * 24 * GIB,
+        "disks": (*[disk("nvme", 1)] * 2, *[disk("sata", 2)] * 3),
+        "gpus": tuple(gpu(index) for index in range(4)),
+        "network_mbps": 10_000,
+        "tpm": True,
+    }
+    return Hardware(**(made | changes))
+
+
+def failed(found: Hardware, *, public: bool = True, central: bool = False) -> list[str]:
+    every = rules.evaluate(found, public=public, central_storage=central)
+    return [requirement.name for requirement in every if not requirement.passed]
+
+
+@pytest.mark.parametrize("central", [False, True])
+def test_a_machine_that_just_meets_everything_passes(central: bool) -> None:
+    assert failed(machine(), central=central) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"gpus": (gpu(0), gpu(1, name="Tesla T4"))}, "gpus-alike"),
+        ({"disks": (disk("nvme", 4), *[disk("sata", 2)] * 3)}, "nvme-drives"),
+        ({"disks": (*[disk("nvme", 0.9)] * 2, *[disk("sata", 2)] * 3)}, "nvme-drives"),
+        ({"disks": (*[disk("nvme", 1)] * 2, *[disk("sata", 2)] * 2)}, "sata-drives"),
+        (
+            {"disks": (*[disk("nvme", 1)] * 2, *[disk("sata", 2)] * 2, disk("sata", 1))},
+            "sata-drives",
+        ),
+        ({"tpm": False}, "tpm-2"),
+        ({"memory_bytes": 2 * 4 * 24 * GIB - 1}, "memory-per-vram"),
+        ({"cpu_count": 15}, "cores-per-gpu"),
+        ({"gpus": (gpu(pcie_lanes=4),)}, "pcie-lanes"),
+        ({"gpus": (gpu(pcie_lanes=None),)}, "pcie-lanes"),
+        ({"gpus": (gpu(memory_mib=None),)}, "memory-per-vram"),
+    ],
+)
+def test_one_thing_short_is_one_failed_requirement(changes: dict[str, Any], name: str) -> None:
+    assert failed(machine(**changes)) == [name]
+
+
+def test_central_storage_asks_for_the_network_and_not_for_sata_drives() -> None:
+    found = machine(network_mbps=1000, disks=(disk("nvme", 1), disk("nvme", 1)))
+    assert failed(found, central=True) == ["network-10gb"]
+    assert failed(machine(network_mbps=None), central=True) == ["network-10gb"]
+
+
+def test_pcie_3_asks_for_two_cores_a_gpu() -> None:
+    found = machine(cpu_count=8, gpus=tuple(gpu(i, pcie_generation=3) for i in range(4)))
+    assert failed(found) == []
+    assert failed(machine(cpu_count=8)) == ["cores-per-gpu"]
+
+
+def test_lanes_of_sxm_boards_do_not_count() -> None:
+    board = gpu(name="NVIDIA A100-SXM4-80GB", pcie_lanes=4)
+    assert failed(machine(gpus=(board,))) == []
+
+
+def test_a_private_region_does_not_ask_what_only_public_ones_do() -> None:
+    found = machine(cpu_count=1, memory_bytes=GIB, gpus=(gpu(pcie_lanes=1),))
+    assert failed(found, public=False) == []
+
+
+def test_a_requirement_says_what_was_found() -> None:
+    every = rules.evaluate(
+        machine(gpus=(gpu(0), gpu(1, name="Tesla T4"))), public=False, central_storage=False
+    )
+    assert every[0].found == "1×RTX4090, 1×T4"
+
+
+BARE = Hardware(cpu_count=1, memory_bytes=GIB, gpus=(gpu(0), gpu(1, name="Tesla T4")))
+
+
+@given(relaxed=st.sets(st.sampled_from(rules.NAMES)), public=st.booleans(), central=st.booleans())
+def test_exactly_the_relaxed_ones_are_spared(
+    relaxed: set[str], public: bool, central: bool
+) -> None:
+    plain = rules.evaluate(BARE, public=public, central_storage=central)
+    eased = rules.evaluate(BARE, public=public, central_storage=central, relaxed=relaxed)
+    for before, after in zip(plain, eased, strict=True):
+        assert after.passed == (before.passed or before.name in relaxed)
+        assert after.relaxed == (not before.passed and before.name in relaxed)
+        assert (after.required, after.found) == (before.required, before.found)
+
+
+def test_all_relaxes_everything_and_still_says_what_was_found() -> None:
+    every = rules.evaluate(BARE, public=True, central_storage=False, relaxed=["all"])
+    assert all(requirement.passed for requirement in every)
+    assert any(requirement.relaxed for requirement in every)
+
+
+def test_names_that_are_no_requirement_are_told() -> None:
+    assert rules.unknown_names(["all", "tpm-2", "tmp-2"]) == ("tmp-2",)
