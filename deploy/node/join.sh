@@ -1,0 +1,90 @@
+#!/bin/sh
+# Run on a machine that is to become a node: shows its minion id, lets the platform's key in, and
+# announces it. Doing it twice changes nothing.
+#
+#   join.sh --api http://HOST:8700 --key "ssh-ed25519 AAAA… baseload"
+#       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE]
+#
+# The key is the public half of the platform's own (`baseload status` shows it). Needs POSIX sh, python3, and sshd.
+set -eu
+
+api= key= address= port=22 user=$(id -un) host_key= authorized_keys=
+fail() { echo "join: $*" >&2; exit 1; }
+while [ $# -gt 0 ]; do
+    [ $# -ge 2 ] || fail "$1 needs a value"
+    case $1 in
+        --api) api=$2 ;;
+        --key) key=$2 ;;
+        --address) address=$2 ;;
+        --port) port=$2 ;;
+        --user) user=$2 ;;
+        --host-key) host_key=$2 ;;
+        --authorized-keys) authorized_keys=$2 ;;
+        *) fail "unknown option $1" ;;
+    esac
+    shift 2
+done
+[ -n "$api" ] || fail "--api is needed: where the platform's API answers, e.g. http://10.0.0.1:8700"
+case $key in
+    "ssh-"*" "*) ;;
+    *) fail "--key is needed: the platform's public key, one line that starts with ssh-ed25519" ;;
+esac
+command -v python3 >/dev/null || fail "python3 is needed: apt-get install python3"
+
+if [ -z "$host_key" ]; then
+    for kind in ed25519 ecdsa rsa; do
+        [ -r "/etc/ssh/ssh_host_${kind}_key.pub" ] && host_key=/etc/ssh/ssh_host_${kind}_key.pub && break
+    done
+fi
+[ -r "${host_key:-/nowhere}" ] || fail "no SSH host key in /etc/ssh: is an SSH server installed? (apt-get install openssh-server)"
+
+if [ -z "$authorized_keys" ]; then
+    mkdir -p "$HOME/.ssh" && chmod 700 "$HOME/.ssh"
+    authorized_keys=$HOME/.ssh/authorized_keys
+fi
+touch "$authorized_keys" && chmod 600 "$authorized_keys"
+if ! grep -qxF "$key" "$authorized_keys"; then
+    # A last line without its end would swallow ours.
+    [ -z "$(tail -c 1 "$authorized_keys")" ] || echo >>"$authorized_keys"
+    echo "$key" >>"$authorized_keys"
+fi
+
+API=$api ADDRESS=$address PORT=$port LOGIN=$user HOST_KEY=$host_key exec python3 - <<'PYTHON'
+import base64, hashlib, json, os, socket, sys, urllib.error, urllib.parse, urllib.request
+
+api = os.environ["API"].rstrip("/")
+with open(os.environ["HOST_KEY"]) as file:
+    public_key = " ".join(file.read().split()[:2])
+digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
+minion_id = "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def own_address():
+    """The address of ours that the API's network sees."""
+    url = urllib.parse.urlsplit(api)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((url.hostname, url.port or 80))
+        return probe.getsockname()[0]
+
+
+print("minion id: " + minion_id, flush=True)
+try:
+    announcement = {
+        "minion_id": minion_id,
+        "host_public_key": public_key,
+        "address": os.environ["ADDRESS"] or own_address(),
+        "port": int(os.environ["PORT"]),
+        "user": os.environ["LOGIN"],
+    }
+    request = urllib.request.Request(
+        api + "/v1/announcements",
+        json.dumps(announcement).encode(),
+        {"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=20).read()
+except urllib.error.HTTPError as error:
+    sys.exit("join: %s refused the announcement (%d): %s" % (api, error.code, error.read().decode()))
+except (OSError, ValueError) as error:
+    sys.exit("join: cannot announce this machine to %s: %s" % (api, error))
+print("announced as %(user)s@%(address)s:%(port)d" % announcement)
+PYTHON
