@@ -1,0 +1,92 @@
+"""The schema: what migrations make is what the tables say, and the record is append-only."""
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import SQLModel
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.migrate import migrate
+from activities.db.session import Database
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_upgrading_an_empty_database_gives_exactly_the_tables(migrated: Database) -> None:
+    with migrated.connection() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+
+
+def test_upgrading_twice_changes_nothing(database_url: str) -> None:
+    migrate(database_url)
+    migrate(database_url)
+
+
+def test_processes_that_migrate_a_new_file_at_once_take_turns(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new' / 'baseload.db'}"
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            migrate(url)
+        except BaseException as cause:  # noqa: BLE001 - every failure of a thread counts
+            failures.append(cause)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    opened = Database(url)
+    with opened.read() as session:
+        assert session.connection().execute(text("SELECT count(*) FROM jobs")).scalar() == 0
+    opened.close()
+
+
+def _an_event() -> tables.EventRow:
+    return tables.EventRow(
+        id=new_id("evt"),
+        account_id="acc-1",
+        resource_id="nod-1",
+        sequence=1,
+        type="node.active",
+        message="active",
+        details={},
+        at=NOW,
+    )
+
+
+@pytest.mark.parametrize(
+    "edit", ["UPDATE events SET message = 'never happened'", "DELETE FROM events"]
+)
+def test_an_event_cannot_be_edited(migrated: Database, edit: str) -> None:
+    with migrated.write() as session:
+        session.add(_an_event())
+    with pytest.raises(DBAPIError, match="append-only"), migrated.write() as session:
+        session.connection().execute(text(edit))
+    with migrated.read() as session:
+        kept = session.connection().execute(text("SELECT message FROM events")).scalars().all()
+    assert kept == ["active"]
+
+
+def test_a_reading_session_cannot_write(migrated: Database) -> None:
+    with migrated.read() as session:
+        session.add(_an_event())
+        with pytest.raises(DBAPIError, match=r"read-?only"):
+            session.flush()
+
+
+def test_ids_made_later_sort_after_earlier_ones() -> None:
+    made = [new_id("job") for _ in range(1000)]
+    assert made == sorted(made)
+    assert len(set(made)) == 1000
+    assert {len(one) for one in made} == {len("job-") + 26}

@@ -1,0 +1,81 @@
+"""A PostgreSQL of the tests' own: Debian's package, a socket in a folder, an unprivileged user."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+_INSTALLED = Path("/usr/lib/postgresql")
+_OPTIONS = (
+    "-c listen_addresses='' -c fsync=off -c full_page_writes=off -c synchronous_commit=off "
+    "-c shared_buffers=32MB -c max_connections=200"
+)
+
+
+class PostgresqlServer:
+    """One server and the databases in it; they are copies of a template."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="bl-pg-", dir="/tmp"))
+        self._programs = _newest_programs()
+        self._user = _unprivileged_user()
+        self._made = 0
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+
+    def start(self) -> None:
+        state = str(self.folder / "state")
+        self._run("initdb", "-D", state, "-U", "baseload", "-A", "trust", "-N", "-E", "UTF8")
+        options = f"-k {self.folder} {_OPTIONS}"
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "-D", state, "-o", options, "-l", log, "-w", "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", str(self.folder / "state"), "-m", "immediate", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def create(self, template: str = "template1") -> str:
+        """The name of a new database that equals the template."""
+        self._made += 1
+        name = f"test_{os.getpid()}_{self._made}"
+        self._run("createdb", "-h", str(self.folder), "-U", "baseload", "-T", template, name)
+        return name
+
+    def drop(self, name: str) -> None:
+        self._run("dropdb", "-f", "-h", str(self.folder), "-U", "baseload", name)
+
+    def url(self, name: str) -> str:
+        return f"postgresql://baseload@/{name}?host={self.folder}"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [str(self._programs / program), *arguments],
+            user=self._user,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{program} {' '.join(arguments)}: {done.stdout}")
+
+
+def _newest_programs() -> Path:
+    """Raises: FileNotFoundError, when PostgreSQL is not installed."""
+    found = sorted(_INSTALLED.glob("*/bin"), key=lambda path: int(path.parent.name))
+    if not found:
+        raise FileNotFoundError(f"no PostgreSQL under {_INSTALLED}: make setup-tests installs it")
+    return found[-1]
+
+
+def _unprivileged_user() -> str | None:
+    """PostgreSQL refuses to run as root; None: we are not root."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"
