@@ -12,6 +12,7 @@ class RunnerSettings(BaseSettings):
     """Read from `BASELOAD_…`; a checkout's stack keeps everything under its own `.baseload/`.
 
     temporal: the Temporal binary; unset means the one that `make setup` has found or made.
+    cpu_core_hour_microcredits: the local stack charges for CPUs: a job without GPUs has a bill too.
     """
 
     model_config = SettingsConfigDict(env_prefix="BASELOAD_", frozen=True)
@@ -22,6 +23,7 @@ class RunnerSettings(BaseSettings):
     ui_port: int = Field(8233, ge=1, le=65535)
     temporal: Path | None = None
     embedded_ssh: bool = False
+    cpu_core_hour_microcredits: int = Field(1_000_000, ge=0)
 
     @property
     def api_host(self) -> str:
