@@ -26,13 +26,14 @@ class Link:
     """The agent's path on the node."""
     channels: int = 0
     most: int = CHANNELS
+    is_gone: bool = False
     most_until: float = 0.0
     """Until then `most` is what the server was seen to allow; a refusal may also be passing."""
     idle: asyncio.TimerHandle | None = None
 
     def is_broken(self) -> bool:
         """Whether nothing can be said over it any more."""
-        return self.connection.is_closed()
+        return self.is_gone or self.connection.is_closed()
 
     def has_room(self) -> bool:
         """Whether one more channel may be opened."""
@@ -40,8 +41,9 @@ class Link:
             self.most = CHANNELS
         return self.channels < self.most
 
-    def note_refusal(self) -> None:
+    def note_refusal(self, *, is_gone: bool) -> None:
         """The server took no further channel: believe it for a while."""
+        self.is_gone = is_gone
         self.most = max(1, self.channels - 1)
         self.most_until = time.monotonic() + REFUSED_S
 

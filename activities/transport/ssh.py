@@ -17,13 +17,21 @@ import asyncssh
 from activities.transport import pinned, shell
 from activities.transport.agent_archive import agent_archive
 from activities.transport.endpoint import NodeEndpoint
-from activities.transport.errors import AgentBroke, OutcomeUnknown
+from activities.transport.errors import AgentBroke, NodeUnreachable, OutcomeUnknown
 from activities.transport.pool import IDLE_S, Link, LinkPool
 from activities.transport.stream import STDERR_BYTES, NodeStream, check_end, encode, refuse
 
 FILE_CHUNK_BYTES = 4 << 20
 SURVEY_S = 30.0
 OPEN_S = 60.0
+CHANNEL_TRIES = 3
+CLOSED = "SSH connection closed"
+"""asyncssh's own words; a server that has no more sessions to give uses the same code."""
+CHANNEL_NEVER_OPENED = (
+    asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED,
+    asyncssh.OPEN_CONNECT_FAILED,
+    asyncssh.OPEN_RESOURCE_SHORTAGE,
+)
 WINDOW_BYTES = 4 << 20
 
 Progress = Callable[[str], None]
@@ -156,16 +164,20 @@ class NodeConnections:
         limit_s: float,
         words: str,
     ) -> Answer:
-        """Do something over a link, once more on another one if the first takes no channel."""
+        """Do something over a link, and again over others while one takes no channel.
+
+        Nothing was done in that case: a connection may have gone while nobody looked, and a
+        server may allow fewer sessions than we thought.
+        """
         async with _limited(limit_s, words):
-            for _ in range(2):
+            for _ in range(CHANNEL_TRIES):
                 async with self._pool.link(address) as link:
                     try:
                         return await use(link)
                     except asyncssh.ChannelOpenError as error:
-                        if link.is_broken():
+                        if error.code not in CHANNEL_NEVER_OPENED:
                             raise OutcomeUnknown(f"{words}: {error}") from error
-                        link.note_refusal()
+                        link.note_refusal(is_gone=error.reason == CLOSED)
                         refused = error
                     except asyncssh.SFTPError as error:
                         if link.is_broken():
@@ -173,7 +185,7 @@ class NodeConnections:
                         raise AgentBroke(f"{words}: {error.reason}") from error
                     except (ConnectionError, asyncssh.Error) as error:
                         raise OutcomeUnknown(f"{words}: {error}") from error
-            raise OutcomeUnknown(f"{words}: {refused}") from refused
+            raise NodeUnreachable(address.host, address.port, str(refused)) from refused
 
     async def _open_link(self, endpoint: NodeEndpoint) -> Link:
         connection = await pinned.connect(endpoint, await self._key())

@@ -86,19 +86,25 @@ class NodeStream:
         first = await self._skip_to_mark()
         if first:
             yield first
-        while chunk := await self._process.stdout.read(READ_BYTES):
+        while chunk := await self._next():
             yield chunk
         await self._check_end()
 
     async def _skip_to_mark(self) -> bytes:
         seen = b""
         while (rest := shell.after_mark(seen, self._mark)) is None:
-            chunk = await self._process.stdout.read(READ_BYTES)
+            chunk = await self._next()
             if not chunk or len(seen) > RUBBISH_BYTES:
                 await self._check_end()
                 raise AgentBroke(f"{self._words}: ended without an answer")
             seen += chunk
         return rest
+
+    async def _next(self) -> bytes:
+        try:
+            return await self._process.stdout.read(READ_BYTES)
+        except (ConnectionError, asyncssh.Error) as error:
+            raise OutcomeUnknown(f"{self._words}: {error}") from error
 
     async def _check_end(self) -> None:
         await self._process.wait_closed()
@@ -129,6 +135,7 @@ def refuse(answer: dict[str, Any]) -> None:
 
 async def _tail(reader: asyncssh.SSHReader[bytes]) -> bytes:
     kept = b""
-    while chunk := await reader.read(READ_BYTES):
-        kept = (kept + chunk)[-STDERR_BYTES:]
+    with contextlib.suppress(ConnectionError, asyncssh.Error):  # Its loss shows in stdout as well.
+        while chunk := await reader.read(READ_BYTES):
+            kept = (kept + chunk)[-STDERR_BYTES:]
     return kept

@@ -70,18 +70,18 @@ async def test_a_host_key_that_changes_later_is_refused_at_the_next_connection(
     impostor.start()
     try:
         with pytest.raises(HostKeyMismatch):
-            await _after_the_cut(connections, endpoint)
+            await look(connections, endpoint)
     finally:
         impostor.stop()
         sshd.start()
 
 
-async def _after_the_cut(pool: NodeConnections, endpoint: NodeEndpoint) -> None:
-    """The first call may still meet the connection that was cut."""
-    try:
-        await look(pool, endpoint)
-    except OutcomeUnknown:
-        await look(pool, endpoint)
+async def test_a_connection_that_went_while_nobody_looked_is_replaced(
+    sshd: Sshd, endpoint: NodeEndpoint, connections: NodeConnections
+) -> None:
+    for _ in range(5):
+        assert (await look(connections, endpoint))["state"] == "unknown"
+        sshd.cut()
 
 
 async def test_a_node_is_known_by_any_of_its_host_keys(
