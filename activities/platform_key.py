@@ -1,0 +1,47 @@
+"""The platform's own SSH key: what nodes let in. Only its public half leaves the file."""
+
+import base64
+import hashlib
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_private_key,
+)
+
+from activities.settings import settings
+
+
+class PlatformKeyError(Exception):
+    """There is no usable key; the message names the file and what to do."""
+
+
+def platform_public_key(path: Path | None = None) -> str:
+    """The public half, as one line of an authorized_keys file.
+
+    Raises: PlatformKeyError.
+    """
+    place = path or settings().platform_key_path
+    advice = "start the API once, or set BASELOAD_SSH_KEY to the platform's private key"
+    try:
+        key = load_ssh_private_key(place.read_bytes(), password=None)
+    except OSError as error:
+        raise PlatformKeyError(f"platform key {place}: {error.strerror}; {advice}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise PlatformKeyError(
+            f"platform key {place}: not an OpenSSH private key without a passphrase; {advice}"
+        ) from error
+    line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return f"{line.decode()} baseload"
+
+
+def platform_key_fingerprint(path: Path | None = None) -> str:
+    """`SHA256:…` of the platform's key, as ssh-keygen prints it.
+
+    Raises: PlatformKeyError.
+    """
+    blob = base64.b64decode(platform_public_key(path).split()[1])
+    digest = hashlib.sha256(blob).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")

@@ -1,0 +1,107 @@
+"""The process's connections to nodes, and what a failure on the way means to a workflow.
+
+None of the failures is marked as final here: which of them end an effect, and which are tried
+again, is said by the effect's own stub (`find_node_again` tries again even after a wrong key).
+"""
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import NoReturn
+
+from temporalio.exceptions import ApplicationError
+
+from activities.settings import settings
+from activities.transport.endpoint import NodeEndpoint
+from activities.transport.errors import (
+    AgentBroke,
+    AgentRefused,
+    HostKeyMismatch,
+    LoginRefused,
+    NodeUnreachable,
+    OutcomeUnknown,
+    TransportError,
+)
+from activities.transport.ssh import NodeConnections
+from workflows.contracts import errors
+from workflows.contracts.node import NodeAddress
+
+FAILURES: dict[type[TransportError], str] = {
+    HostKeyMismatch: errors.HOST_KEY_MISMATCH,
+    NodeUnreachable: errors.NODE_UNREACHABLE,
+    LoginRefused: errors.LOGIN_REFUSED,
+    OutcomeUnknown: errors.OUTCOME_UNKNOWN,
+    AgentBroke: errors.OUTCOME_UNKNOWN,
+}
+
+WORK_REFUSALS = {
+    "packages": "check the names and versions in environment.python_packages",
+    "apt-needs-root": "leave out environment.apt_packages, or add the node with the user root",
+    "apt": "check the names in environment.apt_packages",
+    "image": "check environment.image, and that the node can reach its registry",
+    "disk-full": "free space on the node, or ask for less in resources.disk_size_gb",
+    "broken-archive": "upload the archive again as tar.gz",
+    "unsafe-archive": "pack the files again, with names and links that stay inside the archive",
+    "archive-too-large": "leave out what the job does not need",
+    "hash-mismatch": "upload the archive again",
+}
+"""The agent's refusals that only the job's owner can mend, and how."""
+
+PASSING = frozenset({"tree-alive", "start-failed"})
+"""The agent's refusals that may be over by the next time it is asked."""
+
+_open: dict[Path, NodeConnections] = {}
+
+
+def connections() -> NodeConnections:
+    """The connections of this process, with the platform's key; for its one event loop."""
+    key = settings().platform_key_path
+    if key not in _open:
+        _open[key] = NodeConnections(key)
+    return _open[key]
+
+
+async def close_connections() -> None:
+    """Close every connection; what runs on the nodes runs on. Called once, before leaving."""
+    while _open:
+        await _open.popitem()[1].close()
+
+
+def endpoint(node: NodeAddress) -> NodeEndpoint:
+    """The node as the transport knows it."""
+    return NodeEndpoint.of(node)
+
+
+@contextlib.contextmanager
+def told(node: NodeAddress, *, loss: str = errors.OUTCOME_UNKNOWN) -> Generator[None]:
+    """Turn what goes wrong inside into the failure that workflows know, naming the node.
+
+    loss: what a connection that goes in the middle is called.
+    """
+    try:
+        yield
+    except AgentRefused as refusal:
+        refuse(node, refusal)
+    except HostKeyMismatch as error:
+        raise ApplicationError(
+            f"{node.node_id}: {error}: another machine answers at this address, or the machine"
+            " was installed anew; nothing was sent to it",
+            {"expected": error.expected, "found": error.found},
+            type=errors.HOST_KEY_MISMATCH,
+        ) from error
+    except TransportError as error:
+        kind = FAILURES[type(error)]
+        kind = loss if kind == errors.OUTCOME_UNKNOWN else kind
+        raise ApplicationError(f"{node.node_id}: {error}", type=kind) from error
+
+
+def refuse(node: NodeAddress, refusal: AgentRefused) -> NoReturn:
+    """Raise the failure that the agent's no means."""
+    advice = WORK_REFUSALS.get(refusal.code)
+    if advice is not None:
+        message = f"{refusal.message.strip()} ({node.node_id}); {advice}"
+        kind = errors.WORK_REFUSED
+    else:
+        message = f"{node.node_id}: {refusal.message.strip()}"
+        kind = errors.OUTCOME_UNKNOWN if refusal.code in PASSING else errors.NODE_REFUSED
+    raise ApplicationError(message, {"code": refusal.code}, type=kind) from refusal

@@ -1,0 +1,140 @@
+"""What a node's lifecycle asks of its machine."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.platform_key import (
+    PlatformKeyError,
+    platform_key_fingerprint,
+    platform_public_key,
+)
+from activities.site.calls import ask, beating
+from activities.site.stored import bring_log
+from workflows.contracts import errors
+from workflows.contracts.base import Done
+from workflows.contracts.job import parse_run_id
+from workflows.contracts.node import Hardware, Preparation, RunSeen
+from workflows.effects.node import (
+    EndStrays,
+    InspectNode,
+    NodeInspected,
+    NodePrepared,
+    NodeReached,
+    PrepareNode,
+    ReachNode,
+    RebootNode,
+    StraysEnded,
+)
+from workflows.effects.region import CheckSite, SiteChecked
+
+STRAY_GRACE_S = 2
+STRAY_LOG_S = 20.0
+STRAY_KEPT = timedelta(hours=1)
+
+
+@activity.defn
+async def check_site(command: CheckSite) -> SiteChecked:
+    """Prove that a worker serves the region's queue and holds the platform's key."""
+    try:
+        fingerprint = await asyncio.to_thread(platform_key_fingerprint)
+    except PlatformKeyError as error:
+        raise ApplicationError(
+            f"region {command.region_id}: the worker of its site has no key for nodes: {error}",
+            type=errors.REFUSED,
+        ) from error
+    return SiteChecked(platform_key_fingerprint=fingerprint)
+
+
+@activity.defn
+async def reach_node(command: ReachNode) -> NodeReached:
+    """Prove that the node answers with its own key; puts the agent there when it is missing."""
+    answer = await ask(command.node, "look", {"run_ids": []}, limit_s=18)
+    return NodeReached(boot_mark=answer["boot_mark"])
+
+
+@activity.defn
+async def inspect_node(command: InspectNode) -> NodeInspected:
+    """What the machine is made of, as its own kernel and drivers say."""
+    answer = await ask(command.node, "inspect", {}, limit_s=55)
+    return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
+
+
+@activity.defn
+async def prepare_node(command: PrepareNode) -> NodePrepared:
+    """Folders, the job user, who may log in, neighbours; a second time changes nothing."""
+    request = {
+        "exclusive": command.exclusive,
+        "authorized_key": await asyncio.to_thread(platform_public_key),
+        "peers": [[peer.host, peer.port] for peer in command.peers],
+    }
+    async with beating():
+        answer = await ask(command.node, "prepare", request, limit_s=240)
+    job_user = answer["job_user"]
+    alone = None if job_user else "the log-in user is not root: jobs share its account"
+    return NodePrepared(
+        preparation=Preparation(
+            job_user=job_user,
+            closed_logins=answer["closed_logins"],
+            unreachable_peers=tuple(answer["unreachable_peers"]),
+            trusted_only_reason=alone,
+        )
+    )
+
+
+@activity.defn
+async def reboot_node(command: RebootNode) -> Done:
+    """Restart the machine, unless it has restarted since the boot that is named."""
+    answer = await ask(command.node, "look", {"run_ids": []}, limit_s=12)
+    if answer["boot_mark"] == command.boot_mark:
+        await ask(command.node, "reboot", {}, limit_s=12)
+    return Done()
+
+
+@activity.defn
+async def end_strays(command: EndStrays) -> StraysEnded:
+    """End every supervised command that is not in `live`, and store its log.
+
+    Folders are removed only where the end is an hour old: this answer may be lost on its way, and
+    the next try then finds again what is to be billed.
+    """
+    async with beating():
+        request = {"live": list(command.live), "grace_s": STRAY_GRACE_S}
+        answer = await ask(command.node, "strays", request, limit_s=90)
+        ended: dict[str, dict[str, Any]] = answer["ended"]
+        old = [run_id for run_id, state in ended.items() if _is_old(state)]
+        if old:
+            await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
+        seen = [_seen(run_id, state) for run_id, state in ended.items() if run_id not in old]
+        runs = tuple(run for run in seen if run is not None)
+        for run in runs:
+            # Whose log cannot be stored within the time is ended all the same.
+            with contextlib.suppress(ApplicationError, TimeoutError, OSError):
+                async with asyncio.timeout(STRAY_LOG_S):
+                    await bring_log(command.node, run.run_id)
+    return StraysEnded(runs=runs)
+
+
+def _is_old(state: dict[str, Any]) -> bool:
+    finished_at = datetime.fromisoformat(state["exit"]["finished_at"])
+    return datetime.now(UTC) - finished_at > STRAY_KEPT
+
+
+def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
+    """None for a run that was not named by us: it is ended like the others, and nobody's."""
+    try:
+        job_id, worker, attempt = parse_run_id(run_id)
+    except ValueError:
+        return None
+    return RunSeen(
+        run_id=run_id,
+        job_id=job_id,
+        worker=worker,
+        attempt=attempt,
+        elapsed_s=state["elapsed_s"],
+        started_at=state["started_at"],
+    )

@@ -1,0 +1,148 @@
+"""Bringing everything that a worker needs to its node, before its command starts."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+from weakref import WeakValueDictionary
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.runtimes.choice import NoRuntimeError, choose_runtime
+from activities.sealed_orders import WorkOrder, open_order
+from activities.settings import settings
+from activities.site.calls import ask, beating
+from activities.site.connections import connections, endpoint, told
+from activities.storage.blobs import BlobMissingError, blob_store
+from activities.storage.names import code_name
+from workflows.contracts import errors
+from workflows.contracts.base import Done
+from workflows.contracts.job import WorkerAssignment
+from workflows.contracts.node import NodeAddress
+from workflows.effects.job import StageWorker
+
+CALL_S = 30.0
+TRANSFER_S = 3000.0
+STAGE_S = 3500.0
+
+_bringing: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+
+@activity.defn
+async def stage_worker(command: StageWorker) -> Done:
+    """Bring code, packages, input and environment to the node; what is there is not brought again.
+
+    Raises: WORK_REFUSED with what its owner can do, and the losses.
+    """
+    node, run_id = command.node, command.run_id
+    async with beating():
+        answer = await ask(node, "look", {"run_ids": [run_id]}, limit_s=CALL_S)
+        if answer["runs"][run_id]["state"] != "unknown":
+            return Done()
+        order = await _open(command)
+        runtime = _runtime(command.assignment, order)
+        if order.code_sha256 is not None:
+            await _bring_code(node, order.code_sha256)
+        if order.input_sha256 is not None:
+            await _bring_input(node, run_id, order.input_sha256)
+        await ask(node, "stage", _request(command, order, runtime), limit_s=STAGE_S)
+    return Done()
+
+
+async def _open(command: StageWorker) -> WorkOrder:
+    region_id = command.node.region_id
+    try:
+        order = await asyncio.to_thread(open_order, command.work_order, region_id)
+    except BlobMissingError as error:
+        raise ApplicationError(
+            f"run {command.run_id}: its work order {command.work_order} is not in the store",
+            type=errors.NOT_FOUND,
+        ) from error
+    if order.run_id != command.run_id:
+        raise ApplicationError(
+            f"run {command.run_id}: the work order {command.work_order} is of {order.run_id}",
+            type=errors.REFUSED,
+        )
+    return order
+
+
+def _runtime(assignment: WorkerAssignment, order: WorkOrder) -> str:
+    try:
+        return choose_runtime(assignment.runtimes, order.image)
+    except NoRuntimeError as error:
+        raise ApplicationError(
+            f"{assignment.node.node_id}: {error}", {"code": "image"}, type=errors.WORK_REFUSED
+        ) from error
+
+
+async def _bring_code(node: NodeAddress, sha256: str) -> None:
+    """Once for each node and content, also when two workers ask at the same time."""
+    lock = _bringing.setdefault((node.node_id, sha256), asyncio.Lock())
+    async with lock:
+        answer = await ask(node, "has_code", {"sha256": sha256}, limit_s=CALL_S)
+        if answer["present"]:
+            return
+        with told(node):
+            path = await connections().put_file(
+                endpoint(node), _chunks(sha256), f"code/{sha256}.tar.gz", limit_s=TRANSFER_S
+            )
+        request = {
+            "sha256": sha256,
+            "archive": path,
+            "max_bytes": settings().upload_max_unpacked_bytes,
+        }
+        await ask(node, "unpack_code", request, limit_s=TRANSFER_S)
+
+
+async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
+    request = {
+        "run_id": run_id,
+        "into": "input",
+        "max_bytes": settings().upload_max_unpacked_bytes,
+    }
+    with told(node):
+        await connections().feed(
+            endpoint(node), "put_input", request, _chunks(sha256), limit_s=TRANSFER_S
+        )
+
+
+async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
+    """An uploaded archive out of the store, read beside the event loop.
+
+    Raises: ApplicationError, NOT_FOUND.
+    """
+    chunks: Iterator[bytes] = blob_store(settings().storage).stream(code_name(sha256))
+    try:
+        while chunk := await asyncio.to_thread(next, chunks, b""):
+            yield chunk
+    except BlobMissingError as error:
+        raise ApplicationError(
+            f"upload {sha256}: it is not in the store any more; upload it again",
+            type=errors.NOT_FOUND,
+        ) from error
+
+
+def _request(command: StageWorker, order: WorkOrder, runtime: str) -> dict[str, Any]:
+    assignment = command.assignment
+    spec = {
+        "command": order.command,
+        "environment": order.environment,
+        "runtime": runtime,
+        "image": order.image,
+        "gpu_uuids": list(assignment.gpu_uuids),
+        "user": assignment.job_user,
+        "cpu_count": assignment.cpu_count or None,
+        "memory_bytes": assignment.memory_bytes or None,
+        "grace_s": order.grace_s,
+        "disk_size_gb": order.disk_size_gb,
+        "port": order.port,
+    }
+    return {
+        "run_id": command.run_id,
+        "code_sha256": order.code_sha256,
+        "python_packages": list(order.python_packages),
+        "apt_packages": list(order.apt_packages),
+        "image": order.image,
+        "disk_size_gb": order.disk_size_gb,
+        "spec": spec,
+    }

@@ -1,0 +1,212 @@
+"""The one long activity of each node: log bytes are stored as they appear, exits become signals.
+
+    frames of the node's watcher → what waits to be stored → the store → signals to jobs
+
+Reading stops while too much waits: then the channel fills up, the watcher on the node waits, and
+a job that floods is slowed, not our memory filled. Nothing depends on a watch being unbroken:
+each begins where the store ends, and a run that has exited is told again by the next one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.settings import settings
+from activities.site.calls import ask, beating
+from activities.site.connections import connections, endpoint, told
+from activities.site.signals import JobSignals
+from activities.storage.logs import LogGapError, LogStore, log_store
+from activities.transport.frames import ExitFrame, Frame, LogFrame, LostFrame, frames
+from activities.transport.stream import NodeStream
+from workflows.contracts import errors
+from workflows.contracts.job import parse_run_id
+from workflows.contracts.node import NodeAddress, WatchEnded
+from workflows.effects.node import WatchNode
+
+RENEW_S = 23 * 3600.0
+SILENCE_S = 12.0
+"""The watcher beats every 2 s: for how long nothing may come while we listen."""
+WAITING_BYTES = 4 << 20
+LOOK_S = 20.0
+STORE_PAUSE_S = 2.0
+
+
+@activity.defn
+async def watch_node(command: WatchNode) -> WatchEnded:
+    """Until it is to be renewed, this worker stops, or the node is lost.
+
+    Raises: NODE_UNREACHABLE when the connection goes, HOST_KEY_MISMATCH, LOGIN_REFUSED.
+    """
+    watch = Watch(command.node, log_store(settings().storage))
+    async with beating():
+        try:
+            async with asyncio.timeout(RENEW_S) as limit:
+                await watch.serve()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return WatchEnded(reason="renewed")
+    return WatchEnded(reason="worker-stops")
+
+
+@dataclass
+class Piece:
+    """Bytes of one log that follow one another."""
+
+    run_id: str
+    offset: int
+    content: bytearray
+
+
+@dataclass
+class Waiting:
+    """What has come and is not stored yet."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    last: dict[str, Piece] = field(default_factory=dict)
+    """The last piece of each run, which its next bytes join."""
+    exits: list[ExitFrame] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, frame: LogFrame) -> None:
+        """Take new bytes of a log."""
+        piece = self.last.get(frame.run_id)
+        if piece is None or piece.offset + len(piece.content) != frame.offset:
+            piece = self.last[frame.run_id] = Piece(frame.run_id, frame.offset, bytearray())
+            self.pieces.append(piece)
+        piece.content += frame.payload
+        self.size += len(frame.payload)
+
+
+class Watch:
+    """One watch of one node."""
+
+    def __init__(self, node: NodeAddress, logs: LogStore) -> None:
+        self._node = node
+        self._logs = logs
+        self._waiting = Waiting()
+        self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._rewound: dict[str, int] = {}
+        """Runs whose log was asked for again from an earlier byte, and from which."""
+
+    async def serve(self) -> None:
+        """Watch until this worker stops."""
+        known = await self._stored_lengths()
+        node = endpoint(self._node)
+        with told(self._node, loss=errors.NODE_UNREACHABLE):
+            async with (
+                await connections().stream(node, "watch", {"known": known}, eof=False) as stream,
+                JobSignals(self._node.node_id) as signals,
+            ):
+                await first_of(
+                    self._read(stream, signals),
+                    self._store(stream, signals),
+                    activity.wait_for_worker_shutdown(),
+                )
+
+    async def _stored_lengths(self) -> dict[str, int]:
+        """How much is stored of each run that is on the node."""
+        answer = await ask(self._node, "look", {"run_ids": None}, limit_s=LOOK_S)
+        runs = [run_id for run_id in answer["runs"] if is_ours(run_id)]
+        lengths = await asyncio.to_thread(lambda: [self._logs.length(run_id) for run_id in runs])
+        return dict(zip(runs, lengths, strict=True))
+
+    async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
+        async for frame in self._audible(frames(stream)):
+            match frame:
+                case LogFrame(run_id=run_id) | ExitFrame(run_id=run_id) if not is_ours(run_id):
+                    await stream.send({"forget": [run_id]})
+                case LogFrame() if self._follows(frame):
+                    self._waiting.add(frame)
+                    self._arrived.set()
+                case ExitFrame():
+                    self._waiting.exits.append(frame)
+                    self._arrived.set()
+                case LostFrame(run_id=run_id) if is_ours(run_id):
+                    signals.ask_to_look(run_id)
+            while self._waiting.size > WAITING_BYTES:
+                self._taken.clear()
+                await self._taken.wait()
+
+    async def _audible(self, source: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
+        """The frames, each within its time."""
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    frame = await anext(source)
+            except TimeoutError as error:
+                raise ApplicationError(
+                    f"{self._node.node_id}: its watcher was silent for {SILENCE_S:g} s",
+                    type=errors.NODE_UNREACHABLE,
+                ) from error
+            except StopAsyncIteration as error:
+                raise ApplicationError(
+                    f"{self._node.node_id}: its watcher ended", type=errors.NODE_UNREACHABLE
+                ) from error
+            yield frame
+
+    def _follows(self, frame: LogFrame) -> bool:
+        """False for what was under way when a log was asked for again from an earlier byte."""
+        wanted = self._rewound.get(frame.run_id)
+        if wanted is not None and frame.offset > wanted:
+            return False
+        self._rewound.pop(frame.run_id, None)
+        return True
+
+    async def _store(self, stream: NodeStream, signals: JobSignals) -> None:
+        """Store what waits, all of it in one go; what comes meanwhile is the next go's."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            waiting, self._waiting = self._waiting, Waiting()
+            self._taken.set()
+            behind = await asyncio.to_thread(self._append, waiting.pieces)
+            for ended in waiting.exits:
+                # Also of those that are behind: their jobs collect what is missing.
+                signals.tell_exit(ended.run_id, ended.exit, ended.log_bytes)
+            if behind:
+                self._rewound.update(behind)
+                await asyncio.sleep(STORE_PAUSE_S)
+                await stream.send({"watch": behind})
+
+    def _append(self, pieces: list[Piece]) -> dict[str, int]:
+        """Store pieces; where the logs of those that could not be stored end. In a thread."""
+        behind: dict[str, int] = {}
+        for piece in pieces:
+            if piece.run_id in behind:
+                continue
+            try:
+                self._logs.append(piece.run_id, piece.offset, bytes(piece.content))
+            except LogGapError as gap:
+                behind[piece.run_id] = gap.length
+            except OSError as error:
+                behind[piece.run_id] = piece.offset
+                activity.logger.warning("log of %s cannot be stored: %s", piece.run_id, error)
+        return behind
+
+
+async def first_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Until one of them ends, with its failure; the others are cancelled."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def is_ours(run_id: str) -> bool:
+    """Whether a run on a node has a name that a job's run can have."""
+    try:
+        parse_run_id(run_id)
+    except ValueError:
+        return False
+    return True
