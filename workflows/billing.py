@@ -22,6 +22,7 @@ from workflows.effects.billing import (
 from workflows.effects.job import LookAtRun, look_at_run
 from workflows.journal import EFFECT_FAILED, cause_of
 from workflows.rules.ticks import next_tick_s
+from workflows.waiting import until
 
 SHORTEST_WAIT = timedelta(seconds=2)
 
@@ -44,7 +45,7 @@ class JobBilling:
     async def run(self, request: BillingRequest) -> BillingReport:
         standing = await post_usage(PostUsage(usages=self._nothing_yet()))
         while not self._done:
-            await self._wait(self._until_next(standing))
+            await until(lambda: self._done, self._until_next(standing), "next period")
             if self._done:
                 break
             standing = await self._meter()
@@ -79,14 +80,6 @@ class JobBilling:
         )
         request = EndRequest(reason=reason, code="insufficient-credits")
         await tell_job_to_end(TellJobToEnd(job_id=self._request.job_id, request=request))
-
-    async def _wait(self, limit: timedelta) -> None:
-        try:
-            await workflow.wait_condition(
-                lambda: self._done, timeout=limit, timeout_summary="next period"
-            )
-        except TimeoutError:
-            return  # the period is over
 
     def _until_next(self, standing: UsagePosted) -> timedelta:
         elapsed_s = (workflow.now() - self._request.started_at).total_seconds()

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
-from workflows.contracts.billing import BilledWorker, BillingRequest, WorkerUsage
+from workflows.contracts.billing import BillingRequest
 from workflows.contracts.errors import JOB_ENDED, LOSSES, NODE_UNREACHABLE
 from workflows.contracts.events import Event
 from workflows.contracts.job import (
@@ -31,35 +31,23 @@ from workflows.effects.billing import (
     post_usage,
 )
 from workflows.effects.job import (
-    CleanWorker,
-    CollectLog,
     DiscardWorkOrders,
-    EndWorker,
     FindPlacement,
-    LookAtRun,
     RemoveStored,
     SealWorkOrders,
-    StageWorker,
-    StartWorker,
-    StoreOutput,
-    clean_worker,
-    collect_log,
     discard_work_orders,
-    end_worker,
     find_placement,
-    look_at_run,
     remove_stored,
     seal_work_orders,
-    stage_worker,
-    start_worker,
-    store_output,
 )
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
+from workflows.waiting import Interrupted, all_of, undisturbed, unless, until
 from workflows.worker import Worker
 
 LOOK_INTERVAL = timedelta(hours=1)
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
+STORE_LIMIT = timedelta(minutes=2)
 
 Answer = TypeVar("Answer")
 
@@ -78,7 +66,11 @@ class JobLifecycle:
         carried = request.carried
         self._request = request
         self._attempt = carried.attempt if carried else 1
-        self._workers = [Worker(worker) for worker in carried.workers] if carried else []
+        self._workers = [
+            Worker(request.job_id, self._attempt, worker)
+            for worker in (carried.workers if carried else ())
+        ]
+        self._orders: tuple[str, ...] = ()
         self._journal = Journal(
             request.job_id,
             request.account_id,
@@ -110,12 +102,9 @@ class JobLifecycle:
                     await self._start()
                 await self._serve()
                 self._conclude()
-            except (*EFFECT_FAILED, asyncio.CancelledError) as cause:
+            except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
                 self._note(cause)
-            await self._end_workers()
-            await self._settle()
-            await self._upload()
-            await self._release()
+            await undisturbed(self._wind_down(), self._canceled_outside)
             if self._outcome is not JobStatus.STOPPED:
                 return self._report()
             await self._rest()
@@ -133,7 +122,7 @@ class JobLifecycle:
         self._workers = []
         await self._write(Event(type="job.waiting", message="waits for resources"))
         while self._placement is None:
-            await self._unless_ended(self._placed_or_a_while())
+            await self._unless_ended(until(self._has_placement, WAIT_INTERVAL, "lost signal"))
             if self._placement is None:  # the signal may have been lost: look
                 question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
                 self._take_placement((await find_placement(question)).placement)
@@ -148,7 +137,7 @@ class JobLifecycle:
             Worker.placed(self._request.job_id, self._attempt, assignment)
             for assignment in placement.assignments
         ]
-        places = ", ".join(sorted({worker.place.node.node_id for worker in self._workers}))
+        places = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
         await self._write(Event(type="job.placed", message=f"placed on {places}"))
         orders = SealWorkOrders(
             job_id=self._request.job_id,
@@ -165,26 +154,12 @@ class JobLifecycle:
         await self._write(
             Event(type="job.staging", message="code, packages and input go to the nodes")
         )
-        await self._unless_ended(
-            self._all(
-                stage_worker(
-                    StageWorker(
-                        node=worker.place.node,
-                        run_id=worker.run,
-                        work_order=order,
-                        assignment=worker.place,
-                    ),
-                    summary=f"stage worker {worker.index} on {worker.place.node.node_id}",
-                )
-                for worker, order in zip(self._workers, self._orders, strict=True)
-            )
-        )
-        for worker in self._workers:
-            worker.status = WorkerStatus.STAGED
+        staging = zip(self._workers, self._orders, strict=True)
+        await self._unless_ended(all_of(worker.stage(order) for worker, order in staging))
 
     async def _start(self) -> None:
         """Every command is started, or found started; billing begins."""
-        await self._unless_ended(self._all(self._start_one(worker) for worker in self._workers))
+        await self._unless_ended(all_of(worker.start() for worker in self._workers))
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.running", message="all commands run"))
         await begin_billing(self._billing_request())
@@ -196,7 +171,7 @@ class JobLifecycle:
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
             self._stop_at_failure()
-            await self._unless_ended(self._something_or(self._patience()))
+            await self._unless_ended(until(self._has_news, self._patience(), "look"))
             message = self._inbox.take()
             if message is None:
                 await self._unless_ended(self._look())
@@ -207,21 +182,27 @@ class JobLifecycle:
             elif isinstance(message, NodeBack):
                 await self._note_back(message.node_id)
 
+    async def _wind_down(self) -> None:
+        """The straight line to the end: it is gone through whatever happened before."""
+        await self._end_workers()
+        await self._settle()
+        await self._upload()
+        await self._release()
+
     async def _end_workers(self) -> None:
         """Every process tree of the job is gone, and the nodes have said so."""
         open_workers = [w for w in self._workers if w.may_be_there and not self._is_given_up(w)]
-        if any(not worker.has_ended for worker in open_workers):
+        to_end = [w for w in open_workers if w.status is not WorkerStatus.EXITED]
+        if to_end:
             await self._write(Event(type="job.ending", message=self._reason or "ends"))
-        await asyncio.gather(
-            *(self._end_one(worker) for worker in open_workers if not worker.has_ended)
-        )
+            await all_of(self._end_one(worker) for worker in to_end)
 
     async def _settle(self) -> None:
         """Post what has been measured and is not posted yet, then end the billing workflow."""
-        started = [worker for worker in self._workers if worker.started_at is not None]
-        if not started:
+        usages = tuple(w.usage for w in self._workers if w.usage is not None)
+        if not usages:
             return
-        await post_usage(PostUsage(usages=tuple(self._usage(worker) for worker in started)))
+        await post_usage(PostUsage(usages=usages))
         await end_billing(BillingDone(job_id=self._request.job_id, attempt=self._attempt))
 
     async def _upload(self) -> None:
@@ -231,9 +212,13 @@ class JobLifecycle:
             return
         self._status = JobStatus.UPLOADING
         await self._write(Event(type="job.uploading", message="log and output are stored"))
+        storing = all_of(self._store_one(worker) for worker in reachable)
         try:
-            await self._unless_ended(self._all(self._store_one(worker) for worker in reachable))
-        except (*EFFECT_FAILED, asyncio.CancelledError) as cause:
+            if self._ending is None:
+                await self._unless_ended(storing)
+            else:
+                await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
+        except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
             if self._outcome is JobStatus.FINISHED:
                 self._note(cause)
 
@@ -241,8 +226,7 @@ class JobLifecycle:
         """Nothing of the job is left on a node; its places are free; its state is final."""
         staged = [w for w in self._workers if w.may_be_there and not self._is_given_up(w)]
         for left in await asyncio.gather(
-            *(clean_worker(CleanWorker(node=w.place.node, run_id=w.run)) for w in staged),
-            return_exceptions=True,
+            *(worker.clean() for worker in staged), return_exceptions=True
         ):
             if isinstance(left, BaseException):
                 workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)
@@ -258,14 +242,12 @@ class JobLifecycle:
     async def _rest(self) -> None:
         """Stopped: until someone starts it again, cancels or removes it."""
         self._ending = None
-        while not (self._start_again or self._remove_asked or self._ending):
+        wanted = False
+        while not wanted:  # a stopped service may rest for as long as its owner likes
             try:
-                await workflow.wait_condition(
-                    lambda: self._start_again or self._remove_asked or self._ending is not None,
-                    timeout=REST_INTERVAL,
-                )
-            except TimeoutError:
-                continue  # a stopped service may rest for as long as its owner likes
+                wanted = await until(self._is_wanted, REST_INTERVAL)
+            except asyncio.CancelledError:
+                self._canceled_outside()
         if self._ending is not None and not self._start_again and not self._remove_asked:
             self._outcome = self._status = JobStatus.CANCELED
             await self._write(Event(type="job.canceled", message="canceled while stopped"))
@@ -320,19 +302,11 @@ class JobLifecycle:
 
     # ── one worker ──────────────────────────────────────────────────────────────────────────
 
-    async def _start_one(self, worker: Worker) -> None:
-        command = StartWorker(node=worker.place.node, run_id=worker.run)
-        report = await start_worker(command, summary=f"start worker {worker.index}")
-        worker.starts(report, workflow.now())
-
     async def _end_one(self, worker: Worker) -> None:
-        command = EndWorker(
-            node=worker.place.node, run_id=worker.run, grace_s=self._request.grace_s
-        )
         try:
-            report = await end_worker(command, summary=f"end worker {worker.index}")
+            await worker.end(self._request.grace_s)
         except EFFECT_FAILED as failure:
-            self._lost.setdefault(worker.place.node.node_id, workflow.now())
+            self._lost.setdefault(worker.node.node_id, workflow.now())
             await self._write(
                 Event(
                     type="job.worker-left",
@@ -341,27 +315,12 @@ class JobLifecycle:
                 )
             )
             worker.status = WorkerStatus.LOST
-            return
-        worker.sees(report, workflow.now())
 
     async def _store_one(self, worker: Worker) -> None:
-        node, run = worker.place.node, worker.run
-        await collect_log(CollectLog(node=node, run_id=run))
         wanted = self._outcome in (JobStatus.FINISHED, JobStatus.FAILED)
+        stored = await worker.store(with_output=self._request.keeps_output and wanted)
         if self._request.keeps_output and wanted:
-            stored = await store_output(StoreOutput(node=node, run_id=run))
-            self._output_bytes = (self._output_bytes or 0) + stored.stored_bytes
-
-    def _usage(self, worker: Worker) -> WorkerUsage:
-        if worker.started_at is None:
-            raise ValueError(f"worker {worker.index} has not started")
-        return WorkerUsage(
-            job_id=self._request.job_id,
-            worker=worker.index,
-            attempt=self._attempt,
-            started_at=worker.started_at,
-            through_s=int(worker.elapsed_s),
-        )
+            self._output_bytes = (self._output_bytes or 0) + stored
 
     # ── what is seen ────────────────────────────────────────────────────────────────────────
 
@@ -371,30 +330,28 @@ class JobLifecycle:
             await self._look_at(worker)
 
     async def _look_at(self, worker: Worker) -> None:
-        node = worker.place.node
         try:
-            report = await look_at_run(LookAtRun(node=node, run_id=worker.run))
+            await worker.look()
         except EFFECT_FAILED as failure:
             kind, message = cause_of(failure)
             if kind not in LOSSES and kind != "TimeoutError":
                 raise
-            await self._note_lost(node.node_id, message)
+            await self._note_lost(worker.node.node_id, message)
             return
-        worker.sees(report, workflow.now())
-        await self._note_reached(node.node_id)
+        await self._note_reached(worker.node.node_id)
         if worker.has_ended:
-            await self._write(self._exit_event(worker))
+            await self._write(worker.exit_event())
 
     async def _note_exit(self, message: WorkerExit) -> None:
         worker = next((w for w in self._workers if w.index == message.worker), None)
         if worker is None or message.attempt != self._attempt or worker.has_ended:
             return
-        worker.exits(message.exit, workflow.now())
-        await self._note_reached(worker.place.node.node_id)
-        await self._write(self._exit_event(worker))
+        worker.exits(message.exit)
+        await self._note_reached(worker.node.node_id)
+        await self._write(worker.exit_event())
 
     async def _note_lost(self, node_id: str, reason: str) -> None:
-        if not any(w.place.node.node_id == node_id and not w.has_ended for w in self._workers):
+        if not any(w.node.node_id == node_id and not w.has_ended for w in self._workers):
             return
         since = self._lost.setdefault(node_id, workflow.now())
         if workflow.now() - since >= timedelta(seconds=self._request.unreachable_limit_s):
@@ -410,7 +367,7 @@ class JobLifecycle:
 
     async def _note_back(self, node_id: str) -> None:
         for worker in self._workers:
-            if worker.place.node.node_id == node_id and not worker.has_ended:
+            if worker.node.node_id == node_id and not worker.has_ended:
                 await self._look_at(worker)
 
     async def _note_reached(self, node_id: str) -> None:
@@ -436,8 +393,8 @@ class JobLifecycle:
             self._outcome, self._reason = JobStatus.FINISHED, None
 
     def _note(self, cause: BaseException) -> None:
-        if self._ending is None and isinstance(cause, asyncio.CancelledError):
-            self._ending = EndRequest(reason="canceled in Temporal")
+        if is_cancelled_exception(cause):
+            self._canceled_outside()
         if self._ending is None:
             self._outcome, self._reason = JobStatus.FAILED, cause_of(cause)[1]
             return
@@ -450,7 +407,7 @@ class JobLifecycle:
 
     def _is_given_up(self, worker: Worker) -> bool:
         """Its node was lost for longer than the limit: the node's own sweep ends what is left."""
-        since = self._lost.get(worker.place.node.node_id)
+        since = self._lost.get(worker.node.node_id)
         limit = timedelta(seconds=self._request.unreachable_limit_s)
         given_up = since is not None and workflow.now() - since >= limit
         return given_up or (since is not None and worker.status is WorkerStatus.LOST)
@@ -458,42 +415,20 @@ class JobLifecycle:
     # ── plumbing ────────────────────────────────────────────────────────────────────────────
 
     async def _unless_ended(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Do `work`; as soon as the job is asked to end, give it up and raise."""
-        task = asyncio.create_task(work)
-        try:
-            await workflow.wait_condition(lambda: task.done() or self._ending is not None)
-        except asyncio.CancelledError:
-            self._ending = self._ending or EndRequest(reason="canceled in Temporal")
-        if task.done() and not task.cancelled():
-            return task.result()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        reason = self._ending.reason if self._ending else "asked to end"
-        raise ApplicationError(reason, type=JOB_ENDED)
+        """Do `work`; as soon as the job is asked to end, it is given up and Interrupted raised."""
+        return await unless(lambda: self._ending is not None, work)
 
-    async def _all(self, works: Any) -> None:
-        """All of them, or the first failure once all have stopped."""
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(work) for work in works]
-        try:
-            await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+    def _has_placement(self) -> bool:
+        return self._placement is not None
 
-    async def _placed_or_a_while(self) -> None:
-        await self._wait(lambda: self._placement is not None, WAIT_INTERVAL)
+    def _has_news(self) -> bool:
+        return len(self._inbox) > 0
 
-    async def _something_or(self, limit: timedelta) -> None:
-        await self._wait(lambda: len(self._inbox) > 0, limit)
+    def _is_wanted(self) -> bool:
+        return self._start_again or self._remove_asked or self._ending is not None
 
-    @staticmethod
-    async def _wait(condition: Any, limit: timedelta) -> None:
-        try:
-            await workflow.wait_condition(condition, timeout=limit)
-        except TimeoutError:
-            return  # the caller looks for itself
+    def _canceled_outside(self) -> None:
+        self._ending = self._ending or EndRequest(reason="canceled in Temporal")
 
     def _patience(self) -> timedelta:
         """How long to wait for news before looking: until the limit where a node is lost."""
@@ -537,29 +472,15 @@ class JobLifecycle:
         shown = reason or (self._reason if self._status is self._outcome else None)
         await self._journal.write(self._status, changes, *events, reason=shown)
 
-    def _exit_event(self, worker: Worker) -> Event:
-        ended = worker.exit
-        return Event(
-            type="job.worker-exited",
-            message=worker.failure or f"worker {worker.index}: its command ended",
-            details={
-                "worker": worker.index,
-                "exit_code": ended.exit_code if ended else None,
-                "elapsed_s": worker.elapsed_s,
-            },
-        )
-
     def _billing_request(self) -> BillingRequest:
-        started = [(w, w.started_at) for w in self._workers if w.started_at is not None]
+        billed = tuple(w.billed for w in self._workers if w.billed is not None)
         return BillingRequest(
             job_id=self._request.job_id,
             account_id=self._request.account_id,
             attempt=self._attempt,
-            started_at=min(at for _, at in started),
-            workers=tuple(
-                BilledWorker(worker=w.index, run_id=w.run, node=w.place.node, started_at=at)
-                for w, at in started
-            ),
+            started_at=min(worker.started_at for worker in billed),
+            workers=billed,
+            period_s=self._request.billing_period_s,
         )
 
     def _report(self) -> JobReport:

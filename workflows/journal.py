@@ -12,6 +12,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.events import Event
 from workflows.contracts.record import Changes, Record
 from workflows.effects.lifecycle import record
+from workflows.waiting import until
 
 Picked = TypeVar("Picked", bound=Contract)
 
@@ -83,10 +84,7 @@ class Inbox:
 
     async def wait(self, limit: timedelta) -> Contract | None:
         """The next message, None when there is none within the limit."""
-        try:
-            await workflow.wait_condition(lambda: bool(self._messages), timeout=limit)
-        except TimeoutError:
-            return None
+        await until(lambda: bool(self._messages), limit, "news")
         return self.take()
 
 

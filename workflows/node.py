@@ -1,7 +1,6 @@
 """The life of a node."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -51,6 +50,7 @@ from workflows.effects.node import (
 )
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
 from workflows.rules.hardware import evaluate
+from workflows.waiting import Interrupted, unless, until
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
@@ -206,12 +206,7 @@ class NodeLifecycle:
         self._watch = watch_node.begin(WatchNode(node=self._address()), summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
-            try:
-                await workflow.wait_condition(
-                    lambda: len(self._inbox) > 0 or watch.done(), timeout=NEWS_INTERVAL
-                )
-            except TimeoutError:
-                self._inbox.take()
+            await until(lambda: len(self._inbox) > 0 or watch.done(), NEWS_INTERVAL, "news")
             while (message := self._inbox.take()) is not None:
                 await self._obey(message)
             if workflow.info().is_continue_as_new_suggested() and self._removal is None:
@@ -237,8 +232,9 @@ class NodeLifecycle:
         await tell_jobs(TellJobs(node_id=self._request.node_id, what="lost", reason=reason))
         while self._removal is None:
             try:
-                if await self._finishes(self._find_again(), self._news_wait):
-                    return
+                return await unless(self._news_wait, self._find_again())
+            except Interrupted:
+                workflow.logger.info("node %s: news while it is looked for", self._request.name)
             except EFFECT_FAILED as again:
                 await self._refused_again(again)
             while (moved := self._inbox.pick(Announcement)) is not None:
@@ -375,10 +371,7 @@ class NodeLifecycle:
         if self._journal.reason != message:
             event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
-        try:
-            await workflow.wait_condition(self._news_wait, timeout=REFUSED_KEY_INTERVAL)
-        except TimeoutError:
-            return  # look again
+        await until(self._news_wait, REFUSED_KEY_INTERVAL, "before the next look")
 
     async def _end_strays(self) -> None:
         found = await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
@@ -412,21 +405,10 @@ class NodeLifecycle:
 
     async def _unless_removed(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`; a removal that arrives meanwhile ends it."""
-        if not await self._finishes(work, self._removal_waits):
-            raise ApplicationError("removed meanwhile", type=REFUSED)
-
-    async def _finishes(
-        self, work: Coroutine[Any, Any, None], interrupted: Callable[[], bool]
-    ) -> bool:
-        """Do `work` to its end; False: given up, because `interrupted` became true."""
-        task = asyncio.create_task(work)
-        await workflow.wait_condition(lambda: task.done() or interrupted())
-        if task.done():
-            task.result()
-            return True
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return False
+        try:
+            await unless(self._removal_waits, work)
+        except Interrupted as removed:
+            raise ApplicationError("removed meanwhile", type=REFUSED) from removed
 
     def _news_wait(self) -> bool:
         """A removal, or an announcement from where the machine is now."""

@@ -11,6 +11,7 @@ from workflows.effects.placement import (
     announce_placements,
     plan_placements,
 )
+from workflows.waiting import until
 
 QUIET_INTERVAL = timedelta(seconds=30)
 
@@ -34,7 +35,7 @@ class PlacementLoop:
     @workflow.run
     async def run(self, request: PlacementRequest) -> Done:
         while not workflow.info().is_continue_as_new_suggested():
-            await self._wait()
+            await until(lambda: self._woken, QUIET_INTERVAL, "a wake may be lost")
             self._woken = False
             planned = await plan_placements(PlanPlacements())
             self._rounds += 1
@@ -42,12 +43,6 @@ class PlacementLoop:
             self._woken = self._woken or planned.more
             await self._announce()
         workflow.continue_as_new(request)
-
-    async def _wait(self) -> None:
-        try:
-            await workflow.wait_condition(lambda: self._woken, timeout=QUIET_INTERVAL)
-        except TimeoutError:
-            return  # a wake may have been lost: look
 
     async def _announce(self) -> None:
         more = True

@@ -1,7 +1,9 @@
-"""One worker of a job: its place, its run and its exit. State alone; `job.py` acts."""
+"""One worker of a job: its place, its run, its exit, and what is asked of its node."""
 
-from datetime import datetime
+from temporalio import workflow
 
+from workflows.contracts.billing import BilledWorker, WorkerUsage
+from workflows.contracts.events import Event
 from workflows.contracts.job import (
     Exit,
     RunReport,
@@ -9,13 +11,32 @@ from workflows.contracts.job import (
     WorkerCarry,
     run_id,
 )
+from workflows.contracts.node import NodeAddress
 from workflows.contracts.states import RunState, WorkerStatus
+from workflows.effects.job import (
+    CleanWorker,
+    CollectLog,
+    EndWorker,
+    LookAtRun,
+    StageWorker,
+    StartWorker,
+    StoreOutput,
+    clean_worker,
+    collect_log,
+    end_worker,
+    look_at_run,
+    stage_worker,
+    start_worker,
+    store_output,
+)
 
 
 class Worker:
     """pending → staging → staged → running → exited · lost"""
 
-    def __init__(self, carried: WorkerCarry) -> None:
+    def __init__(self, job_id: str, attempt: int, carried: WorkerCarry) -> None:
+        self._job_id = job_id
+        self._attempt = attempt
         self.index = carried.index
         self.status = carried.status
         self.assignment = carried.assignment
@@ -29,12 +50,58 @@ class Worker:
     def placed(cls, job_id: str, attempt: int, assignment: WorkerAssignment) -> "Worker":
         """A worker that has been given its place and has done nothing there."""
         return cls(
+            job_id,
+            attempt,
             WorkerCarry(
                 index=assignment.worker,
                 assignment=assignment,
                 run_id=run_id(job_id, assignment.worker, attempt),
-            )
+            ),
         )
+
+    # ── what is asked of its node ───────────────────────────────────────────────────────────
+
+    async def stage(self, work_order: str) -> None:
+        """Bring code, packages, input and the sealed environment to its node."""
+        command = StageWorker(
+            node=self.node, run_id=self.run, work_order=work_order, assignment=self.place
+        )
+        await stage_worker(command, summary=f"stage worker {self.index} on {self.node.node_id}")
+        self.status = WorkerStatus.STAGED
+
+    async def start(self) -> None:
+        """Start its command, or find it started."""
+        command = StartWorker(node=self.node, run_id=self.run)
+        report = await start_worker(command, summary=f"start worker {self.index}")
+        self.status = WorkerStatus.RUNNING
+        self.started_at = workflow.now()
+        self.sees(report)
+
+    async def look(self) -> None:
+        """Ask its node for its run."""
+        self.sees(await look_at_run(LookAtRun(node=self.node, run_id=self.run)))
+
+    async def end(self, grace_s: int) -> None:
+        """End its whole process tree; the node says that it is gone."""
+        command = EndWorker(node=self.node, run_id=self.run, grace_s=grace_s)
+        self.sees(await end_worker(command, summary=f"end worker {self.index}"))
+
+    async def store(self, *, with_output: bool) -> int:
+        """Store its log to the last byte and, when wanted, its output: the bytes of the latter."""
+        await collect_log(CollectLog(node=self.node, run_id=self.run))
+        if not with_output:
+            return 0
+        return (await store_output(StoreOutput(node=self.node, run_id=self.run))).stored_bytes
+
+    async def clean(self) -> None:
+        """Remove its folders from its node."""
+        await clean_worker(CleanWorker(node=self.node, run_id=self.run))
+
+    # ── what it is ──────────────────────────────────────────────────────────────────────────
+
+    @property
+    def node(self) -> NodeAddress:
+        return self.place.node
 
     @property
     def place(self) -> WorkerAssignment:
@@ -61,27 +128,22 @@ class Worker:
     def has_run(self) -> bool:
         return self.started_at is not None
 
-    def starts(self, report: RunReport, at: datetime) -> None:
-        self.status = WorkerStatus.RUNNING
-        self.started_at = at
-        self.sees(report, at)
-
-    def sees(self, report: RunReport, at: datetime) -> None:
+    def sees(self, report: RunReport) -> None:
         """Take over what the node says of the run; an exit is final."""
         self.elapsed_s = max(self.elapsed_s, report.elapsed_s)
         if report.exit is not None:
-            self.exits(report.exit, at)
+            self.exits(report.exit)
         elif report.state in (RunState.LOST, RunState.UNKNOWN) and not self.has_ended:
             self.status = WorkerStatus.LOST
-            self.finished_at = at
+            self.finished_at = workflow.now()
 
-    def exits(self, ended: Exit, at: datetime) -> None:
+    def exits(self, ended: Exit) -> None:
         if self.status is WorkerStatus.EXITED:
             return
         self.status = WorkerStatus.EXITED
         self.exit = ended
         self.elapsed_s = max(self.elapsed_s, ended.elapsed_s)
-        self.finished_at = at
+        self.finished_at = workflow.now()
 
     @property
     def failure(self) -> str | None:
@@ -89,12 +151,46 @@ class Worker:
         if self.status is WorkerStatus.LOST:
             return (
                 f"worker {self.index}: its command was gone when node "
-                f"{self.place.node.node_id} was looked at again (the machine restarted, or its "
+                f"{self.node.node_id} was looked at again (the machine restarted, or its "
                 f"supervisor was killed) after {self.elapsed_s:.0f} s"
             )
         if self.exit is None or self.exit.succeeded:
             return None
         return f"worker {self.index}: {_said(self.exit)}"
+
+    @property
+    def usage(self) -> WorkerUsage | None:
+        """What its node has measured; None when it has not started."""
+        if self.started_at is None:
+            return None
+        return WorkerUsage(
+            job_id=self._job_id,
+            worker=self.index,
+            attempt=self._attempt,
+            started_at=self.started_at,
+            through_s=int(self.elapsed_s),
+        )
+
+    @property
+    def billed(self) -> BilledWorker | None:
+        """What its billing needs to know; None when it has not started."""
+        if self.started_at is None:
+            return None
+        return BilledWorker(
+            worker=self.index, run_id=self.run, node=self.node, started_at=self.started_at
+        )
+
+    def exit_event(self) -> Event:
+        """What is told when its command has ended."""
+        return Event(
+            type="job.worker-exited",
+            message=self.failure or f"worker {self.index}: its command ended",
+            details={
+                "worker": self.index,
+                "exit_code": self.exit.exit_code if self.exit else None,
+                "elapsed_s": self.elapsed_s,
+            },
+        )
 
     def carry(self) -> WorkerCarry:
         return WorkerCarry(

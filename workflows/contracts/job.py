@@ -103,6 +103,7 @@ class JobRequest(Contract):
     """Between asking a command to end and killing it."""
     unreachable_limit_s: int = 3600
     """How long a job waits for a node that cannot be reached before it fails."""
+    billing_period_s: int = 3600
     removal: bool = False
     """The job has ended before; remove what it left, then archive it."""
     sequence: int = 0

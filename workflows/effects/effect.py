@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
@@ -74,7 +74,9 @@ class Effect(Generic[Asked, Answered]):
                 ),
                 summary=summary,
             )
-        except (ActivityError, ApplicationError):
+        except (ActivityError, ApplicationError) as failure:
+            if is_cancelled_exception(failure):
+                raise
             return await self(command, summary=summary)
         return answer
 
