@@ -1,6 +1,7 @@
 """The packed agent on this machine, called as a node calls it, without SSH between."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from typing import Any
 
 from activities.transport.agent_archive import agent_archive
 from tests.activities.waiting import wait_for
+
+NOBODY = 65534
 
 
 class Refused(Exception):  # noqa: N818 - as the transport names it
@@ -26,9 +29,18 @@ class LocalAgent:
         self.root = root
         self.environment = environment
         self.python = sys.executable
+        self.user: int | None = None
         self.archive = root / "agent" / agent_archive().name
         self.archive.parent.mkdir(parents=True)
         self.archive.write_bytes(agent_archive().content)
+
+    def become_ordinary(self) -> None:
+        """From now on the agent is no longer root, if it was."""
+        if os.geteuid() == 0:
+            self.user = NOBODY
+            self.python = "/usr/bin/python3"
+            for path in (self.root, *self.root.rglob("*")):
+                os.chown(path, NOBODY, -1)
 
     def command(self, verb: str) -> list[str]:
         """What runs a verb."""
@@ -46,6 +58,7 @@ class LocalAgent:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=self.environment,
+            user=self.user,
         )
         assert process.stdin is not None
         process.stdin.write(json.dumps({"root": str(self.root), **request}).encode() + b"\n")
