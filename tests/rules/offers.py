@@ -1,0 +1,53 @@
+"""Jobs and nodes for tests of placement."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from workflows.contracts.placement import GpuSlot, NodeOffer, PendingJob, Resources
+
+GIB = 1024**3
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+OWNER = "acc-owner"
+OTHER = "acc-other"
+
+
+def offer(node_id: str = "n1", gpus: int = 0, free: int | None = None, **changes: Any) -> NodeOffer:
+    """A node of the owner's with so many A100, the first `free` of them free (all, if None)."""
+    unused = gpus if free is None else free
+    made: dict[str, Any] = {
+        "node_id": node_id,
+        "node_name": node_id,
+        "region_id": "reg-1",
+        "region_name": "home",
+        "account_id": OWNER,
+        "gpu_type": "A100" if gpus else None,
+        "gpus": tuple(
+            GpuSlot(index=i, uuid=f"{node_id}-{i}", free=i < unused) for i in range(gpus)
+        ),
+        "cpu_count": 16,
+        "free_cpu_count": 16,
+        "memory_bytes": 64 * GIB,
+        "free_memory_bytes": 64 * GIB,
+        "free_disk_bytes": 1000**4,
+    }
+    return NodeOffer(**(made | changes))
+
+
+def job(job_id: str = "job-1", gpus: int = 0, age_s: float = 0, **changes: Any) -> PendingJob:
+    """A job of the owner's asking for so many A100 a worker, submitted `age_s` before NOW."""
+    asked: dict[str, Any] = {
+        "gpu_types": ("A100",) if gpus else (),
+        "gpu_count": gpus,
+        "cpu_count": 1,
+    }
+    names = Resources.model_fields.keys() & changes.keys()
+    asked |= {name: changes.pop(name) for name in names}
+    made: dict[str, Any] = {
+        "job_id": job_id,
+        "account_id": OWNER,
+        "project_id": "prj-1",
+        "created_at": NOW - timedelta(seconds=age_s),
+        "attempt": 1,
+        "resources": Resources(**asked),
+    }
+    return PendingJob(**(made | changes))

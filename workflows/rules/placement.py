@@ -1,0 +1,254 @@
+"""Placement, pure: jobs and offers in; assignments, and every refusal with its reason, out.
+
+Order: priority first; among projects the one that holds least; within one, first come first
+served. A job that does not fit lets later ones pass. One that could fit, were enough of it free,
+and has waited for `PATIENCE`, has the nodes that it needs kept free until it fits: later jobs are
+not placed there, and what runs there ends some day. One job of each project is helped so.
+
+Choice: feasible → own machines before others' → cheapest → fewest nodes → fullest node, so that
+large holes stay whole. All workers of a job lie in one region, where the nodes reach each other,
+on one GPU type where that is possible; several may share a node.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+
+from workflows.contracts.offers import RankedOffer, Ranking
+from workflows.contracts.placement import (
+    Assignment,
+    JobRefusals,
+    NodeOffer,
+    PendingJob,
+    Plan,
+    Refusal,
+    WorkerSlot,
+)
+from workflows.rules.inventory import Demand, Inventory, Machine, Place
+from workflows.rules.refusals import refusals_of
+
+PATIENCE = timedelta(minutes=10)
+CPUS_PER_GPU = 8
+"""What a GPU weighs beside CPUs when it is asked which project holds least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a round has to know beside jobs and offers."""
+
+    now: datetime
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Weight (see `weight`) that the running jobs of each project hold."""
+    stock_outs: frozenset[str] = frozenset()
+    """Ids of offers that are known to have nothing for a while."""
+    limit: int | None = None
+    """Stop after so many placed jobs; those not reached are neither placed nor refused."""
+
+
+def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Situation) -> Plan:
+    """Who goes where now, and why the others wait."""
+    stock_outs = situation.stock_outs
+    inventory = Inventory(offer for offer in offers if offer.node_id not in stock_outs)
+    turns = _Turns(jobs, situation.held)
+    assignments: list[Assignment] = []
+    waiting: list[PendingJob] = []
+    hopeless: set[Demand] = set()
+    helped: set[str] = set()
+    for job in turns:
+        demand = Demand.of(job)
+        chosen = None if demand in hopeless else _choose(demand, inventory)
+        if chosen is not None:
+            assignments.append(_take(job.job_id, chosen, demand))
+            turns.charge(job)
+            if len(assignments) == situation.limit:
+                break
+            continue
+        # Nothing becomes free within a round: what did not fit once does not fit later.
+        hopeless.add(demand)
+        waiting.append(job)
+        overdue = situation.now - job.created_at >= PATIENCE
+        if overdue and job.project_id not in helped and _keep_free(job, demand, inventory):
+            helped.add(job.project_id)
+    return Plan(assignments=tuple(assignments), refused=tuple(_refused(waiting, inventory)))
+
+
+def rank(demand: Demand, offers: Iterable[NodeOffer] | Inventory, most: int = 100) -> Ranking:
+    """Where such a job would go now, best first, at most so many; and why nowhere else."""
+    inventory = offers if isinstance(offers, Inventory) else Inventory(offers)
+    fitting = [
+        (_preference(machine, demand), machine, place)
+        for place in inventory.seen_by(demand)
+        if place.refusal(demand) is None
+        for pool in place.pools(demand)
+        for machine in pool
+        if machine.room(demand)
+    ]
+    fitting.sort(key=lambda entry: entry[0])
+    items = tuple(_ranked(machine, place, demand) for _, machine, place in fitting[:most])
+    enough = bool(fitting) if demand.workers == 1 else _choose(demand, inventory) is not None
+    refusals = refusals_of(demand, inventory)
+    if enough:  # what has room and is not needed has refused nothing
+        refusals = tuple(refusal for refusal in refusals if refusal.code != "workers")
+    return Ranking(placeable=enough, items=items, refusals=refusals)
+
+
+def weight(worker_count: int, gpu_count: int, cpu_count: int) -> int:
+    """What a job holds, as one number to compare projects by."""
+    return worker_count * (gpu_count * CPUS_PER_GPU + cpu_count)
+
+
+class _Turns:
+    """Jobs in the order in which they are looked at; `charge` moves a project back."""
+
+    def __init__(self, jobs: Iterable[PendingJob], held: Mapping[str, int]) -> None:
+        self._held = dict(held)
+        self._waiting: dict[str, list[PendingJob]] = {}
+        for job in sorted(jobs, key=_within_project, reverse=True):
+            self._waiting.setdefault(job.project_id, []).append(job)
+        self._heads = [self._head(project) for project in self._waiting]
+        heapq.heapify(self._heads)
+
+    def __iter__(self) -> Iterator[PendingJob]:
+        while self._heads:
+            *_, project = heapq.heappop(self._heads)
+            queue = self._waiting[project]
+            yield queue.pop()
+            if queue:
+                heapq.heappush(self._heads, self._head(project))
+
+    def charge(self, job: PendingJob) -> None:
+        asked = job.resources
+        added = weight(job.worker_count, asked.gpu_count, asked.cpu_count)
+        self._held[job.project_id] = self._held.get(job.project_id, 0) + added
+
+    def _head(self, project: str) -> tuple[int, int, datetime, str, str]:
+        job = self._waiting[project][-1]
+        return job.priority, self._held.get(project, 0), job.created_at, job.job_id, project
+
+
+def _within_project(job: PendingJob) -> tuple[int, datetime, str]:
+    return job.priority, job.created_at, job.job_id
+
+
+def _choose(demand: Demand, inventory: Inventory) -> list[Machine] | None:
+    """One machine for each worker, or None when they do not all fit."""
+    for mixed in (False, True):
+        best: tuple[tuple[object, ...], list[Machine]] | None = None
+        for place in inventory.seen_by(demand):
+            if place.refusal(demand) is not None:
+                continue
+            pools = place.pools(demand)
+            if mixed and len(pools) < 2:
+                continue
+            for pool in [list(chain.from_iterable(pools))] if mixed else pools:
+                found = _pick(pool, demand)
+                if found is not None and (best is None or found[0] < best[0]):
+                    best = found
+        if best is not None or demand.workers == 1:
+            return best[1] if best else None
+    return None
+
+
+def _pick(pool: list[Machine], demand: Demand) -> tuple[tuple[object, ...], list[Machine]] | None:
+    """The best machines of a pool for all workers, with a key to compare pools by."""
+    rooms = [(room, machine) for machine in pool if (room := machine.room(demand))]
+    whole = [machine for room, machine in rooms if room >= demand.workers]
+    if whole:
+        best = min(whole, key=lambda machine: _preference(machine, demand))
+        return (*_preference(best, demand)[:2], 1, _preference(best, demand)), [
+            best
+        ] * demand.workers
+    if sum(room for room, _ in rooms) < demand.workers:
+        return None
+    rooms.sort(key=lambda entry: (-entry[0], _preference(entry[1], demand)))
+    chosen = [machine for room, machine in rooms for _ in range(room)][: demand.workers]
+    first = _preference(chosen[0], demand)
+    cost = sum(machine.cost_per_hour(demand) for machine in chosen)
+    nodes = len({machine.node_id for machine in chosen})
+    return (first[0], cost // demand.workers, nodes, first), chosen
+
+
+def _preference(machine: Machine, demand: Demand) -> tuple[bool, int, bool, int, int, str]:
+    """Smallest first: owned, cheap, without GPUs for CPU jobs, with little left over, by id."""
+    return (
+        machine.owner_id != demand.account_id,
+        machine.cost_per_hour(demand),
+        machine.gpu_total > 0 and not demand.gpu_count,
+        len(machine.free_gpus) - demand.gpu_count,
+        machine.free_cpus,
+        machine.node_id,
+    )
+
+
+def _take(job_id: str, chosen: list[Machine], demand: Demand) -> Assignment:
+    return Assignment(
+        job_id=job_id,
+        slots=tuple(
+            WorkerSlot(worker=worker, node_id=machine.node_id, gpu_indices=machine.take(demand))
+            for worker, machine in enumerate(chosen)
+        ),
+    )
+
+
+def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
+    """Keep nodes free for the job that together could hold it; False when there are none."""
+    for place in inventory.seen_by(demand):
+        if place.refusal(demand) is not None:
+            continue
+        able = [
+            (capacity, machine)
+            for pool in place.pools(demand)
+            for machine in pool
+            if machine.active
+            and machine.kept_for is None
+            and demand.disk_bytes <= machine.free_disk_bytes
+            and (capacity := machine.capacity(demand))
+        ]
+        if sum(capacity for capacity, _ in able) < demand.workers:
+            continue
+        # Those that are nearly free, so that the same ones are chosen again next round.
+        able.sort(key=lambda e: (-len(e[1].free_gpus), -e[1].free_cpus, e[1].node_id))
+        needed = demand.workers
+        for capacity, machine in able:
+            if needed > 0:
+                machine.kept_for = job.job_id
+                needed -= capacity
+        return True
+    return False
+
+
+def _refused(waiting: list[PendingJob], inventory: Inventory) -> Iterator[JobRefusals]:
+    """Reasons as they stand after the round; equal demands share them."""
+    keepers = {m.kept_for for place in inventory.places for m in place.machines()} - {None}
+    known: dict[Demand, tuple[Refusal, ...]] = {}
+    for job in waiting:
+        demand = Demand.of(job)
+        if job.job_id in keepers:
+            refusals = refusals_of(demand, inventory, job.job_id)
+        elif demand in known:
+            refusals = known[demand]
+        else:
+            refusals = known[demand] = refusals_of(demand, inventory)
+        yield JobRefusals(job_id=job.job_id, refusals=refusals)
+
+
+def _ranked(machine: Machine, place: Place, demand: Demand) -> RankedOffer:
+    return RankedOffer(
+        offer_id=machine.node_id,
+        node_name=machine.offer.node_name,
+        region_id=place.region_id,
+        region_name=place.region_name,
+        provider_kind=place.provider_kind,
+        owned=machine.owner_id == demand.account_id,
+        gpu_type=machine.offer.gpu_type if machine.gpu_total else None,
+        gpu_count=machine.gpu_total,
+        free_gpu_count=len(machine.free_gpus),
+        cpu_count=machine.offer.cpu_count,
+        free_cpu_count=machine.free_cpus,
+        free_memory_bytes=machine.free_memory_bytes,
+        workers_that_fit=machine.room(demand),
+        microcredits_per_gpu_hour=machine.price,
+        microcredits_per_hour=machine.cost_per_hour(demand),
+    )

@@ -1,0 +1,234 @@
+"""Why a job was not placed: one refusal for every node that it sees, with the numbers.
+
+A person who sees more than `LISTED_NODES` nodes gets one refusal for each region and code instead.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from workflows.contracts.billing import MICROCREDITS
+from workflows.contracts.placement import Refusal
+from workflows.rules.inventory import GB, Demand, Inventory, Machine, Place
+
+LISTED_NODES = 100
+GIB = 1024**3
+
+NOTHING_THERE = Refusal(
+    offer_id="none", code="no-offers", detail="there is no node to look at", ever=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """Nodes of one region that refuse for one reason."""
+
+    place: Place
+    code: str
+    ever: bool
+    machines: list[Machine]
+
+
+def refusals_of(
+    demand: Demand, inventory: Inventory, job_id: str | None = None
+) -> tuple[Refusal, ...]:
+    """Every node's reason, as things are now.
+
+    job_id: nodes that are kept free for this job do not refuse it for that.
+    """
+    places = inventory.seen_by(demand)
+    found = [finding for place in places for finding in _findings(demand, place, job_id)]
+    if not found:
+        return (NOTHING_THERE,)
+    if sum(len(finding.machines) for finding in found) > LISTED_NODES:
+        return tuple(_one_for_all(finding, demand) for finding in found)
+    return tuple(
+        _refusal(finding, machine, demand) for finding in found for machine in finding.machines
+    )
+
+
+def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[_Finding]:
+    code = place.refusal(demand)
+    if code is not None:
+        yield _Finding(place, code, ever=False, machines=list(place.machines()))
+        return
+    wanted = place.pools(demand)
+    chosen = {id(pool) for pool in wanted}
+    others = [pool for pool in place.by_type.values() if id(pool) not in chosen]
+    if others:
+        machines = [machine for pool in others for machine in pool]
+        yield _Finding(place, "gpu-type", ever=False, machines=machines)
+    short: dict[tuple[str, bool], list[Machine]] = {}
+    roomy: list[Machine] = []
+    for pool in wanted:
+        for machine in pool:
+            shortage = _shortage(machine, demand, job_id)
+            (roomy if shortage is None else short.setdefault(shortage, [])).append(machine)
+    for (code, ever), machines in short.items():
+        yield _Finding(place, code, ever, machines)
+    if roomy:
+        enough = sum(m.capacity(demand) for pool in wanted for m in pool) >= demand.workers
+        yield _Finding(place, "workers", enough, roomy)
+
+
+def _shortage(  # noqa: C901, PLR0911 - a list of conditions, asked by the hundred thousand
+    machine: Machine, demand: Demand, job_id: str | None
+) -> tuple[str, bool] | None:
+    """The code of what is short, and whether freed capacity can change it."""
+    offer = machine.offer
+    if not machine.admits(demand):
+        return _inadmissible(machine, demand), False
+    gpus, cpus, memory_bytes = demand.gpu_count, machine.cpus_for(demand), demand.memory_bytes
+    if gpus > machine.gpu_total:
+        return "gpu-count", False
+    if cpus > offer.cpu_count:
+        return "cpu", False
+    if memory_bytes > offer.memory_bytes:
+        return "memory", False
+    if not machine.active:
+        return "inactive", True
+    if gpus > len(machine.free_gpus):
+        return "gpu-count", True
+    if cpus > machine.free_cpus:
+        return "cpu", True
+    if memory_bytes > machine.free_memory_bytes:
+        return "memory", True
+    if demand.disk_bytes > machine.free_disk_bytes:
+        return "disk", True
+    if demand.port in machine.used_ports:
+        return "port", True
+    kept = machine.kept_for is not None and machine.kept_for != job_id
+    return ("reserved", True) if kept else None
+
+
+def _inadmissible(machine: Machine, demand: Demand) -> str:
+    if demand.needs_image and not machine.podman:
+        return "image"
+    if machine.trusted_only and machine.owner_id != demand.account_id:
+        return "not-owned"
+    return "price"
+
+
+def _refusal(finding: _Finding, machine: Machine, demand: Demand) -> Refusal:
+    words = _WORDS[finding.code](machine, demand, finding.ever)
+    return Refusal(
+        offer_id=machine.node_id,
+        region_id=finding.place.region_id,
+        code=finding.code,
+        detail=f"node {_name(machine)}: {words}",
+        ever=finding.ever,
+    )
+
+
+def _one_for_all(finding: _Finding, demand: Demand) -> Refusal:
+    """The node with the most free speaks for the others."""
+    nearest = finding.machines[0]
+    if finding.ever:
+        nearest = max(finding.machines, key=lambda m: (len(m.free_gpus), m.free_cpus))
+    words = _WORDS[finding.code](nearest, demand, finding.ever)
+    count = len(finding.machines)
+    return Refusal(
+        offer_id=finding.place.region_id,
+        region_id=finding.place.region_id,
+        code=finding.code,
+        detail=f"region {finding.place.region_name}: {count} nodes, such as node {_name(nearest)}: "
+        f"{words}",
+        ever=finding.ever,
+    )
+
+
+def _name(machine: Machine) -> str:
+    return machine.offer.node_name or machine.node_id
+
+
+def gpus_asked(demand: Demand) -> str:
+    """Such as `4×A100 or H100`."""
+    return f"{demand.gpu_count}×{' or '.join(demand.gpu_types)}"
+
+
+def _gpu_type(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    has = f"{machine.gpu_total}×{machine.offer.gpu_type}" if machine.gpu_total else "no GPU"
+    return f"asked {gpus_asked(demand)}, has {has}"
+
+
+def _gpu_count(machine: Machine, demand: Demand, ever: bool) -> str:
+    if not ever:
+        return f"asked {gpus_asked(demand)}, has {machine.gpu_total}"
+    free = len(machine.free_gpus)
+    return f"asked {gpus_asked(demand)}, {free} free of {machine.gpu_total}"
+
+
+def _cpu(machine: Machine, demand: Demand, ever: bool) -> str:
+    asked, total = machine.cpus_for(demand), machine.offer.cpu_count
+    has = f"{machine.free_cpus} free of {total}" if ever else f"has {total}"
+    return f"asked {asked} CPUs, {has}"
+
+
+def _memory(machine: Machine, demand: Demand, ever: bool) -> str:
+    total = f"{machine.offer.memory_bytes / GIB:.1f}"
+    has = f"{machine.free_memory_bytes / GIB:.1f} free of {total}" if ever else f"has {total}"
+    return f"asked {demand.memory_bytes / GIB:.1f} GiB of memory, {has}"
+
+
+def _disk(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    asked, free = demand.disk_bytes / GB, max(0, machine.free_disk_bytes) / GB
+    return f"asked {asked:.0f} GB of disk, {free:.1f} free"
+
+
+def _price(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    most = demand.max_price_microcredits_per_gpu_hour / MICROCREDITS
+    return f"costs {machine.price / MICROCREDITS:.2f} credits a GPU-hour, asked at most {most:.2f}"
+
+
+def _not_owned(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    if machine.trusted_only and not demand.only_owned:
+        return "runs jobs of its owner alone"
+    return "asked owned machines alone, belongs to another account"
+
+
+def _wrong_region(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return f"asked region {demand.region_id}, is in {machine.offer.region_id}"
+
+
+def _provider(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    asked = " or ".join(demand.providers)
+    return f"asked provider {asked}, is of {machine.offer.provider_kind}"
+
+
+def _image(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "asked a container image, has no podman"
+
+
+def _inactive(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "is not active"
+
+
+def _port(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return f"asked port {demand.port}, which is in use"
+
+
+def _reserved(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "is kept free for a job that has waited longer"
+
+
+def _workers(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    each = gpus_asked(demand) if demand.gpu_count else f"{machine.cpus_for(demand)} CPUs"
+    fit = machine.room(demand)
+    return f"asked {demand.workers} workers of {each}, {fit} fit here and too few elsewhere"
+
+
+_WORDS: dict[str, Callable[[Machine, Demand, bool], str]] = {
+    "cpu": _cpu,
+    "disk": _disk,
+    "gpu-count": _gpu_count,
+    "gpu-type": _gpu_type,
+    "image": _image,
+    "inactive": _inactive,
+    "memory": _memory,
+    "not-owned": _not_owned,
+    "port": _port,
+    "price": _price,
+    "provider": _provider,
+    "reserved": _reserved,
+    "workers": _workers,
+    "wrong-region": _wrong_region,
+}
