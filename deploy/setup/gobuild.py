@@ -1,6 +1,5 @@
 """Building a Go program from a pinned module, into the cache."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,7 +15,7 @@ def build(pin: Path, package: str, target: Path, minutes: str) -> Path:
     with locked(CACHE, target.name):
         if target.exists():
             return target
-        go = shutil.which("go", path=f"{_path()}:/usr/local/go/bin")
+        go = shutil.which("go")
         if go is None:
             raise SetupError(
                 f"{target.name} has to be built, and there is no Go. "
@@ -37,8 +36,3 @@ def build(pin: Path, package: str, target: Path, minutes: str) -> Path:
             )
             built.replace(target)
     return target
-
-
-def _path() -> str:
-
-    return os.environ.get("PATH", "")

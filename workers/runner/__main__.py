@@ -1,26 +1,20 @@
 """`python -m workers.runner up | down | status | demo`."""
 
 import argparse
-import os
 import sys
-from pathlib import Path
 
-from workers.process import run_process
+from workers.runner.commands import Commands
+from workers.runner.demo import run_demo
+from workers.runner.home import join_home
 from workers.runner.lifecycle import StackError, bring_down, bring_up, look
 from workers.runner.programs import default_stack
 from workers.runner.settings import RunnerSettings
-from workers.runner.stack import Stack, saved_stack
-from workers.runner.supervisor import supervise
+from workers.runner.stack import saved_stack
 
 
 def main(arguments: list[str]) -> int:
     """Run one command; its exit status."""
     asked = _parse(arguments)
-    if asked.command == "serve":
-        if os.getpgrp() != os.getpid():
-            os.setsid()
-        stack = Stack.model_validate_json(Path(asked.stack).read_bytes())
-        run_process(lambda stop: supervise(stack, stop), shutdown_limit_s=90)
     settings = RunnerSettings()
     try:
         return _COMMANDS[asked.command](settings)
@@ -35,8 +29,15 @@ def tell(line: str) -> None:
 
 
 def _up(settings: RunnerSettings) -> int:
-    started = bring_up(settings.home.absolute(), lambda: default_stack(settings), tell)
-    tell("up" if started else "already up")
+    bring_up(settings.home.absolute(), lambda: default_stack(settings), tell)
+    node = join_home(settings, Commands(settings, tell, shown=False), tell)
+    places = f"API {settings.api_url}/docs, Temporal UI {settings.ui_url}"
+    tell(f"up: node {node['name']} is {node['status']}. {places}")
+    return 0
+
+
+def _demo(settings: RunnerSettings) -> int:
+    run_demo(settings, tell)
     return 0
 
 
@@ -56,7 +57,7 @@ def _status(settings: RunnerSettings) -> int:
     return 0 if states and all(state.ready for state in states) else 1
 
 
-_COMMANDS = {"up": _up, "down": _down, "status": _status}
+_COMMANDS = {"up": _up, "down": _down, "status": _status, "demo": _demo}
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -65,8 +66,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     commands.add_parser("up", help="start everything and wait until it is ready")
     commands.add_parser("down", help="end everything that was started")
     commands.add_parser("status", help="what runs now; exits 1 unless all of it is ready")
-    serve = commands.add_parser("serve", help="be the runner process (used by `up`)")
-    serve.add_argument("stack", help="the stack, as JSON")
+    commands.add_parser("demo", help="the same, then run a real job and sum up what happened")
     return parser.parse_args(arguments)
 
 

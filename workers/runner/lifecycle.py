@@ -101,7 +101,7 @@ def _live_runner(run: Path) -> Record | None:
 
 def _start_runner(stack: Stack) -> None:
     """Start the runner in the background of a shell that leaves at once: it is nobody's child."""
-    serve = [sys.executable, "-m", "workers.runner", "serve", str(stack.save())]
+    serve = [sys.executable, "-m", "workers.runner.serve", str(stack.save())]
     with open_log(stack.log(RUNNER)) as log:
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *serve],

@@ -1,0 +1,119 @@
+"""The `baseload` command and the public API, as a person with a terminal uses them."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from workers.runner.lifecycle import StackError, Tell
+from workers.runner.settings import RunnerSettings
+
+# What the API answers, as JSON: the runner depends on no model of it.
+Resource = dict[str, Any]
+POLL_S = 0.3
+
+
+class Commands:
+    """Runs commands against the stack, shown as typed, or silently."""
+
+    def __init__(self, settings: RunnerSettings, tell: Tell, *, shown: bool) -> None:
+        self._tell = tell
+        self._shown = shown
+        self._environment = _environment(settings)
+
+    def baseload(self, *arguments: str) -> None:
+        """Run `baseload …`. Raises: StackError, when it fails, with what it said."""
+        self.run("baseload", *arguments)
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run any program as part of the story. Raises: StackError, when it fails."""
+        line = shlex.join((program, *arguments))
+        if self._shown:
+            self._tell(f"$ {line}")
+        quiet = None if self._shown else subprocess.PIPE
+        done = subprocess.run(
+            (program, *arguments),
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=quiet,
+            stderr=subprocess.STDOUT if quiet else None,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            said = f":\n{done.stdout.strip()}" if done.stdout else ""
+            raise StackError(f"`{line}` ended with status {done.returncode}{said}")
+
+
+class PublicApi:
+    """Reads through the public API with the administrator's key."""
+
+    def __init__(self, settings: RunnerSettings) -> None:
+        key = (settings.home / "admin.key").read_text().strip()
+        self._client = httpx.Client(
+            base_url=settings.api_url,
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=30,
+            trust_env=False,  # It is on this machine: no proxy stands in between.
+        )
+
+    def get(self, path: str) -> Resource:
+        return self._answer(self._client.get(path))
+
+    def post(self, path: str, body: Mapping[str, object]) -> Resource:
+        return self._answer(self._client.post(path, json=body))
+
+    def live(self, noun: str, **wanted: str) -> Resource | None:
+        """The newest resource with these fields that has not been removed."""
+        for found in self.get(f"/v1/{noun}?limit=100")["items"]:
+            fits = all(found[field] == value for field, value in wanted.items())
+            if fits and found["status"] not in {"archived", "removing"}:
+                return dict(found)
+        return None
+
+    def wait(
+        self, path: str, wanted: frozenset[str], limit_s: float, changed: Callable[[str], None]
+    ) -> Resource:
+        """Wait for a lifecycle to reach a status, telling each change on the way.
+
+        Raises: StackError, when it fails, or has not got there within the limit.
+        """
+        deadline = time.monotonic() + limit_s
+        last = ""
+        while True:
+            found = self.get(path)
+            if found["status"] != last:
+                last = str(found["status"])
+                changed(last)
+            if last in wanted:
+                return found
+            reason = found["status_reason"] or "no reason given"
+            if last == "failed":
+                raise StackError(f"{found['id']} has failed: {reason}")
+            if time.monotonic() > deadline:
+                raise StackError(f"{found['id']} is {last} after {limit_s:g} s: {reason}")
+            time.sleep(POLL_S)
+
+    def _answer(self, response: httpx.Response) -> Resource:
+        if response.is_error:
+            request = response.request
+            raise StackError(f"{request.method} {request.url}: {response.text}")
+        return dict(response.json())
+
+
+def _environment(settings: RunnerSettings) -> dict[str, str]:
+    """`baseload` on PATH, and talking to this stack."""
+    own = Path(sys.executable).parent
+    others = {"BASELOAD_API_KEY", "BASELOAD_ACCOUNT"}
+    return {
+        **{name: value for name, value in os.environ.items() if name not in others},
+        "PATH": f"{own}:{os.environ.get('PATH', os.defpath)}",
+        "BASELOAD_HOME": str(settings.home.absolute()),
+        "BASELOAD_API": settings.api,
+    }
