@@ -8,7 +8,7 @@ import subprocess
 from typing import Any
 
 from .errors import RefusedError
-from .folders import Run
+from .folders import VARIABLES, Run
 
 STOP_MARGIN_S = 15.0
 PULL_S = 3600.0
@@ -49,7 +49,7 @@ def prepare(run: Run, spec: dict[str, Any],
     own["BASELOAD_RUN_ID"] = run.run_id
     by_name = [key for key, value in inside.items() if "\n" in value and key not in OWN_TO_PODMAN]
     own.update({key: inside.pop(key) for key in by_name})
-    env_file = run.at("environment")
+    env_file = run.at(VARIABLES)
     descriptor = os.open(env_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write("".join("%s=%s\n" % pair for pair in inside.items() if "\n" not in pair[1]))

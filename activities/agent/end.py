@@ -113,4 +113,5 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
 def _write(run: Run, document: dict[str, Any], elapsed_s: float, started_at: str | None) -> None:
     document.update(elapsed_s=elapsed_s, started_at=started_at, finished_at=processes.now(),
                     log_bytes=run.log_bytes(), tree_gone=True)
+    run.forget_variables()
     run.write("exit.json", document)

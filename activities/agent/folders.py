@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,6 +21,7 @@ from .errors import RefusedError
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,119}\Z")
 SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 JOB_USER = "baseload-job"
+VARIABLES = "variables"
 
 
 def default_root() -> str:
@@ -99,6 +101,14 @@ class Run:
     def write(self, name: str, document: dict[str, Any], durable: bool = True) -> None:
         """Replace the JSON document of that name at once; durable survives a power cut."""
         write_json(self.at(name), document, durable)
+
+    def forget_variables(self) -> None:
+        """Remove the command's variables from disk: they may be secret, and it is over."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.at(VARIABLES))
+        spec = self.read("spec.json")
+        if spec is not None and spec.pop("environment", None):
+            self.write("spec.json", spec)
 
     def log_bytes(self) -> int:
         """How long the log is, 0 when there is none."""

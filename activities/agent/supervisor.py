@@ -182,6 +182,8 @@ class Supervisor:
     def _report(self) -> None:
         if self.spec.get("runtime") == "podman":
             containers.remove(self.run.run_id)
+        with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
+            self.run.forget_variables()
         os.fsync(self.log)
         document = exits.describe(self.run, self.spec, self.status or 0)
         if self.reason is not None:

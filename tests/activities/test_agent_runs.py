@@ -263,6 +263,14 @@ def test_variables_are_never_on_a_command_line(agent: LocalAgent) -> None:
     assert agent.path(RUN, "spec.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_variables_are_gone_from_the_disk_when_the_run_is_over(agent: LocalAgent) -> None:
+    agent.run(RUN, "true", environment={"TOKEN": "s3cret-of-a-run"})
+    agent.exit_of(RUN)
+    files = [path for path in agent.path(RUN).rglob("*") if path.is_file()]
+    assert agent.path(RUN, "spec.json") in files
+    assert not [path for path in files if b"s3cret-of-a-run" in path.read_bytes()]
+
+
 def _command_line(folder: Path) -> bytes:
     try:
         return (folder / "cmdline").read_bytes()
