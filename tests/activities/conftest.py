@@ -10,7 +10,10 @@ import pytest
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent_process import LocalAgent
+from tests.activities.sites import site
 from tests.activities.sshd import SSHD, Sshd
+
+__all__ = ["agent", "connections", "endpoint", "node_root", "site", "sshd"]
 
 
 @pytest.fixture

@@ -1,0 +1,260 @@
+"""The watch of a node: each byte stored once, each exit told, nothing held up or filled up."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import statistics
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.site import signals, watch
+from activities.site.watch import watch_node
+from activities.storage.logs import LogStore
+from tests.activities.sites import Site
+from tests.activities.sshd import Sshd
+from tests.activities.waiting import wait_for, wait_until
+from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
+from workflows.contracts.job import NodeBack, WorkerExit
+from workflows.contracts.node import WatchEnded
+from workflows.effects.node import WatchNode
+
+RUN = "job-w-0-1"
+NUMBERS = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done"
+SLOWLY = "i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.05; done"
+ECHO = 'mkfifo in; exec 3<>in; while read line <&3; do echo "$line"; done'
+
+
+def lines(count: int) -> bytes:
+    return b"".join(b"line %d\n" % number for number in range(count))
+
+
+def stored(site: Site, run_id: str = RUN) -> bytes:
+    return b"".join(site.logs.stream(run_id))
+
+
+@contextlib.asynccontextmanager
+async def watched(site: Site) -> AsyncGenerator[ActivityEnvironment]:
+    """A watch of the node for as long as the block runs."""
+    environment, task = site.begin(watch_node, WatchNode(node=site.node))
+    try:
+        yield environment
+        assert not task.done() or task.exception() is None, task.exception()
+    finally:
+        environment.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ApplicationError):
+            await task
+
+
+async def failure(site: Site) -> ApplicationError:
+    """How a watch that is begun now fails."""
+    with pytest.raises(ApplicationError) as caught:
+        async with asyncio.timeout(30):
+            await site.do(watch_node, WatchNode(node=site.node))
+    return caught.value
+
+
+def watchers(site: Site) -> list[int]:
+    """The watchers on the node."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
+            if b"watch" in words and str(site.agent.archive).encode() in words:
+                found.append(int(folder.name))
+    return found
+
+
+async def test_a_line_that_is_printed_on_the_node_is_stored_within_300_ms(site: Site) -> None:
+    site.agent.run(RUN, ECHO)
+    pipe = site.agent.path(RUN, "work/in")
+    wait_for(pipe.exists, "the pipe")
+    took = []
+    async with watched(site):
+        await wait_until(lambda: watchers(site), "the watcher")
+        for number in range(7):
+            length = site.logs.length(RUN)
+            pipe.write_text(f"line {number}\n")
+            began = time.monotonic()
+            await wait_until(lambda after=length: site.logs.length(RUN) > after, "the line")
+            took.append(time.monotonic() - began)
+    assert statistics.median(took) < 0.3, took
+
+
+async def test_the_exit_of_a_run_is_told_to_its_job_when_its_log_is_stored(site: Site) -> None:
+    site.agent.run(RUN, f"{NUMBERS}; exit 7")
+    async with watched(site):
+        await wait_until(lambda: site.jobs.signals, "a signal")
+        assert stored(site) == lines(3000)
+    [(name, told)] = site.jobs.of("job/job-w")
+    assert name == "worker_exited"
+    assert isinstance(told, WorkerExit)
+    assert (told.worker, told.attempt, told.exit.exit_code) == (0, 1, 7)
+    assert told.exit.log_bytes == len(lines(3000))
+    assert told.exit.elapsed_s > 0
+
+
+async def test_a_run_that_begins_while_the_node_is_watched_is_found(site: Site) -> None:
+    async with watched(site):
+        await wait_until(lambda: watchers(site), "the watcher")
+        site.agent.run(RUN, "echo found")
+        await wait_until(lambda: site.jobs.signals, "a signal")
+    assert stored(site) == b"found\n"
+
+
+async def test_binary_bytes_are_stored_exactly(site: Site) -> None:
+    site.agent.run(RUN, "head -c 700000 /dev/urandom; printf '\\0\\377\\n{}'")
+    async with watched(site):
+        await wait_until(lambda: site.jobs.signals, "a signal")
+    assert stored(site) == site.agent.path(RUN, "log").read_bytes()
+    assert len(stored(site)) == 700005
+
+
+async def test_a_watch_whose_connection_is_cut_says_so_and_the_next_resumes_at_the_byte(
+    site: Site,
+) -> None:
+    site.agent.run(RUN, SLOWLY)
+    _, task = site.begin(watch_node, WatchNode(node=site.node))
+    await wait_until(lambda: site.logs.length(RUN) > 100, "some lines")
+    site.sshd.cut()
+    with pytest.raises(ApplicationError) as caught:
+        await task
+    assert caught.value.type == NODE_UNREACHABLE
+    assert "nod-1" in str(caught.value)
+    assert site.logs.length(RUN) < len(lines(60))
+    async with watched(site):
+        await wait_until(lambda: site.jobs.signals, "a signal")
+    assert stored(site) == lines(60)
+
+
+async def test_an_exit_is_told_again_by_the_next_watch_and_no_byte_is_stored_twice(
+    site: Site,
+) -> None:
+    site.agent.run(RUN, NUMBERS)
+    for expected in (1, 2):
+        async with watched(site):
+            await wait_until(lambda e=expected: len(site.jobs.signals) == e, "a signal")
+    assert stored(site) == lines(3000)
+
+
+async def test_another_host_key_is_refused_and_both_fingerprints_are_named(
+    site: Site, tmp_path: Path
+) -> None:
+    other = Sshd(tmp_path / "other").fingerprint()
+    site.node = site.node.model_copy(update={"minion_id": other})
+    found = await failure(site)
+    assert found.type == HOST_KEY_MISMATCH
+    assert other in str(found)
+    assert site.sshd.fingerprint() in str(found)
+
+
+async def test_a_node_where_nothing_listens_is_unreachable(site: Site) -> None:
+    site.sshd.stop()
+    assert (await failure(site)).type == NODE_UNREACHABLE
+
+
+async def test_a_watcher_that_falls_silent_is_a_loss(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "SILENCE_S", 3.0)
+    _, task = site.begin(watch_node, WatchNode(node=site.node))
+    [pid] = await wait_until(lambda: watchers(site), "the watcher")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ApplicationError) as caught:
+            await task
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert caught.value.type == NODE_UNREACHABLE
+    assert "silent" in str(caught.value)
+
+
+async def test_a_watch_that_is_cancelled_leaves_no_watcher_on_the_node(site: Site) -> None:
+    site.agent.run(RUN, "sleep 60")
+    environment, task = site.begin(watch_node, WatchNode(node=site.node))
+    await wait_until(lambda: watchers(site), "the watcher")
+    environment.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await wait_until(lambda: not watchers(site), "the watcher's end", 3)
+    assert site.agent.look(RUN)["state"] == "running"
+
+
+async def test_a_watch_ends_when_its_worker_stops_and_when_it_is_time(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, task = site.begin(watch_node, WatchNode(node=site.node))
+    await wait_until(lambda: watchers(site), "the watcher")
+    environment.worker_shutdown()
+    assert await task == WatchEnded(reason="worker-stops")
+    monkeypatch.setattr(watch, "RENEW_S", 0.5)
+    assert await site.do(watch_node, WatchNode(node=site.node)) == WatchEnded(reason="renewed")
+
+
+async def test_a_signal_that_is_lost_is_sent_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "PAUSES_S", (0.05,))
+    site.jobs.failures = 3
+    site.agent.run(RUN, "true")
+    async with watched(site):
+        await wait_until(lambda: site.jobs.signals, "a signal")
+    assert site.jobs.failures == 0
+
+
+async def test_the_exit_of_a_job_that_is_gone_disturbs_nobody(site: Site) -> None:
+    site.jobs.gone.add("job/job-gone")
+    site.agent.run("job-gone-0-1", "true")
+    site.agent.exit_of("job-gone-0-1")
+    site.agent.run("not-a-run", "echo nobody asked for this")
+    site.agent.exit_of("not-a-run")
+    site.agent.run(RUN, NUMBERS)
+    async with watched(site):
+        await wait_until(lambda: site.jobs.of("job/job-w"), "a signal")
+    assert stored(site) == lines(3000)
+
+
+async def test_a_run_whose_supervisor_is_gone_makes_its_job_look(site: Site) -> None:
+    site.agent.run(RUN, "sleep 60")
+    async with watched(site):
+        os.kill(site.agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
+        await wait_until(lambda: site.jobs.signals, "a signal")
+    assert site.jobs.of("job/job-w")[0] == ("node_back", NodeBack(node_id="nod-1"))
+
+
+async def test_a_log_that_the_store_has_lost_is_brought_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "STORE_PAUSE_S", 0.01)
+    site.agent.run(RUN, SLOWLY)
+    async with watched(site):
+        await wait_until(lambda: site.logs.length(RUN) > 100, "some lines")
+        site.logs.delete("job-w")
+        await wait_until(lambda: site.jobs.signals, "a signal")
+        await wait_until(lambda: site.logs.length(RUN) == len(lines(60)), "the whole log")
+    assert stored(site) == lines(60)
+
+
+async def test_a_job_that_floods_fills_no_memory_while_the_store_is_slow(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    append = LogStore.append
+
+    def slowly(logs: LogStore, run_id: str, offset: int, content: bytes) -> int:
+        sizes.append(len(content))
+        time.sleep(0.05)
+        return append(logs, run_id, offset, content)
+
+    monkeypatch.setattr(LogStore, "append", slowly)
+    site.agent.run(RUN, "head -c 60000000 /dev/zero")
+    async with watched(site):
+        await wait_until(lambda: site.jobs.signals, "a signal", 60)
+    assert max(sizes) <= watch.WAITING_BYTES + (256 << 10)
+    assert site.logs.length(RUN) == 60_000_000
