@@ -85,7 +85,9 @@ class NodeLifecycle:
         carried = request.carried
         self._request = request
         self._journal = Journal(
-            request.node_id, request.account_id, carried.sequence if carried else 0
+            request.node_id,
+            request.account_id,
+            carried.sequence if carried else request.sequence,
         )
         self._status = carried.status if carried else NodeStatus.NEW
         self._resume_status = carried.resume_status if carried else self._first_status()
@@ -232,11 +234,13 @@ class NodeLifecycle:
         await tell_jobs(TellJobs(node_id=self._request.node_id, what="lost", reason=reason))
         while self._removal is None:
             try:
-                return await unless(self._news_wait, self._find_again())
+                await unless(self._news_wait, self._find_again())
             except Interrupted:
                 workflow.logger.info("node %s: news while it is looked for", self._request.name)
             except EFFECT_FAILED as again:
                 await self._refused_again(again)
+            else:
+                return
             while (moved := self._inbox.pick(Announcement)) is not None:
                 await self._move(moved)
 

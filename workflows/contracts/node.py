@@ -103,6 +103,8 @@ class NodeRequest(Contract):
     public: bool = False
     central_storage: bool = False
     relaxed_requirements: tuple[str, ...] = ()
+    sequence: int = 0
+    """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
     carried: "NodeCarry | None" = None
 
 
