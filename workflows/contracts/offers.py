@@ -19,6 +19,7 @@ class RankedOffer(Contract):
     free_gpu_count: int = 0
     cpu_count: int
     free_cpu_count: int
+    memory_bytes: int
     free_memory_bytes: int
     workers_that_fit: int
     microcredits_per_gpu_hour: int = 0

@@ -1,6 +1,7 @@
 """Effects on a node, and on the rows of a node."""
 
 from workflows.contracts.base import Contract, Done
+from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.node import (
     Announcement,
     Hardware,
@@ -132,9 +133,9 @@ find_node_again = Effect(
     start_to_close_s=20,
     retry_first_s=1,
     retry_most_s=15,
-    never_retried=(),
+    never_retried=(HOST_KEY_MISMATCH,),
 )
-"""For a node that was there before: for ever, also while it shows another key."""
+"""For a node that was there before: for ever. Another key is told at once, and looked at again."""
 
 probe_node = Effect(
     "reach_node",

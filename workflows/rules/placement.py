@@ -247,6 +247,7 @@ def _ranked(machine: Machine, place: Place, demand: Demand) -> RankedOffer:
         free_gpu_count=len(machine.free_gpus),
         cpu_count=machine.offer.cpu_count,
         free_cpu_count=machine.free_cpus,
+        memory_bytes=machine.offer.memory_bytes,
         free_memory_bytes=machine.free_memory_bytes,
         workers_that_fit=machine.room(demand),
         microcredits_per_gpu_hour=machine.price,

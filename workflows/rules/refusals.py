@@ -10,7 +10,7 @@ from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.placement import Refusal
 from workflows.rules.inventory import GB, Demand, Inventory, Machine, Place
 
-LISTED_NODES = 100
+LISTED_NODES = 32
 GIB = 1024**3
 
 NOTHING_THERE = Refusal(

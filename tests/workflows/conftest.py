@@ -1,0 +1,83 @@
+"""One Temporal server for all workflow tests; a world of its own for each."""
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest_asyncio
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from tests.workflows.world import REGION, World
+from workers.registry import WORKFLOWS, workflow_runner
+from workflows.contracts import queues
+from workflows.contracts.job import JobReport, JobRequest
+from workflows.contracts.node import NodeReport, NodeRequest
+from workflows.contracts.states import JobType
+from workflows.job import JobLifecycle
+from workflows.node import NodeLifecycle
+
+
+@dataclass
+class Stage:
+    """A world, the workers that serve it, and ways to start lifecycles in it."""
+
+    client: Client
+    world: World
+
+    async def job(
+        self, job_type: JobType = JobType.TRAINING, **changes: Any
+    ) -> WorkflowHandle[JobLifecycle, JobReport]:
+        job_id = f"job-{uuid.uuid4().hex[:12]}"
+        request = JobRequest(
+            job_id=job_id,
+            account_id="acc-1",
+            project_id="prj-1",
+            name="digits",
+            type=job_type,
+            grace_s=1,
+            **changes,
+        )
+        return await self.client.start_workflow(
+            JobLifecycle.run, request, id=f"job/{job_id}", task_queue=queues.MAIN
+        )
+
+    async def node(self, **changes: Any) -> WorkflowHandle[NodeLifecycle, NodeReport]:
+        values = {"host": "10.0.0.1", "minion_id": "SHA256:key", **changes}
+        request = NodeRequest(
+            node_id="nod-1", account_id="acc-1", region_id=REGION, name="n1",
+            relaxed_requirements=("all",), **values,
+        )  # fmt: skip
+        return await self.client.start_workflow(
+            NodeLifecycle.run,
+            request,
+            id=f"node/{uuid.uuid4().hex[:12]}",
+            task_queue=queues.MAIN,
+        )
+
+
+@pytest_asyncio.fixture
+async def stage(temporal_server: Client) -> AsyncIterator[Stage]:
+    world = World(client=temporal_server)
+    activities = world.activities()
+    workers = [
+        Worker(
+            temporal_server,
+            task_queue=queue,
+            workflows=WORKFLOWS if queue == queues.MAIN else [],
+            activities=activities,
+            workflow_runner=workflow_runner(),
+            graceful_shutdown_timeout=timedelta(0),
+        )
+        for queue in (queues.MAIN, queues.PLANNING, queues.site(REGION))
+    ]
+    async with workers[0], workers[1], workers[2]:
+        yield Stage(temporal_server, world)
+        await _end_open_workflows(temporal_server)
+
+
+async def _end_open_workflows(client: Client) -> None:
+    async for found in client.list_workflows("ExecutionStatus = 'Running'"):
+        await client.get_workflow_handle(found.id).terminate("the test has ended")

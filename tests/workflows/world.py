@@ -1,0 +1,362 @@
+"""A world with state behind the effects: nodes, runs, rows, money; and faults at any of them.
+
+Workflow tests run on a real server against it. What is asserted is what is left in the world.
+"""
+
+import asyncio
+import inspect
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from workflows.contracts import errors
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.billing import BillingRequest, UsagePosted
+from workflows.contracts.job import Exit, Placement, RunReport, WorkerAssignment
+from workflows.contracts.node import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
+from workflows.contracts.placement import PlanningRound
+from workflows.contracts.provider import Check
+from workflows.contracts.record import JobChanges, NodeChanges, Record, Recorded
+from workflows.contracts.states import JobStatus, RunState
+from workflows.effects import billing, job, lifecycle, node, placement, region
+
+Fault = Callable[[Contract], Awaitable[None]]
+REGION = "reg-1"
+
+
+def node_address(node_id: str = "nod-1") -> NodeAddress:
+    return NodeAddress(
+        node_id=node_id, region_id=REGION, host="10.0.0.1", port=22, minion_id="SHA256:key"
+    )
+
+
+@dataclass
+class Run:
+    """One command on a node."""
+
+    state: RunState = RunState.STAGED
+    starts: int = 0
+    elapsed_s: float = 0.0
+    exit: Exit | None = None
+
+    def report(self, run_id: str) -> RunReport:
+        return RunReport(run_id=run_id, state=self.state, elapsed_s=self.elapsed_s, exit=self.exit)
+
+
+@dataclass
+class Machine:
+    reachable: bool = True
+    minion_id: str = "SHA256:key"
+    boot: int = 1
+    runs: dict[str, Run] = field(default_factory=dict)
+    hardware: Hardware = field(
+        default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)
+    )
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass
+class World:
+    """Everything outside of the workflows. Methods named like effects implement them."""
+
+    machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
+    rows: dict[str, Record] = field(default_factory=dict)
+    events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    held: dict[str, Placement] = field(default_factory=dict)
+    orders: set[tuple[str, int]] = field(default_factory=set)
+    logs: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    posted_s: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    billed_jobs: list[str] = field(default_factory=list)
+    balance_microcredits: int = 10**9
+    burn_microcredits_per_hour: int = 0
+    announcements: dict[str, Announcement] = field(default_factory=dict)
+    dependents: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    checks: tuple[Check, ...] = (Check(name="platform-key", status="passed"),)
+    faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+    client: Client | None = None
+
+    def activities(self) -> list[Callable[..., Any]]:
+        """All effects, implemented on this world, each with its faults before it."""
+        return [self._with_faults(name) for name in _EFFECTS]
+
+    def machine(self, address: NodeAddress) -> Machine:
+        """The machine at an address. Raises as the real effects do."""
+        machine = self.machines[address.node_id]
+        if not machine.reachable:
+            raise ApplicationError(f"{address.node_id}: no route", type=errors.NODE_UNREACHABLE)
+        if machine.minion_id != address.minion_id:
+            raise ApplicationError(
+                f"{address.node_id}: expected {address.minion_id}, found {machine.minion_id}",
+                type=errors.HOST_KEY_MISMATCH,
+            )
+        return machine
+
+    def place(self, job_id: str, attempt: int = 1, nodes: Sequence[str] = ("nod-1",)) -> Placement:
+        """Reserve, as the planner does."""
+        placed = Placement(
+            job_id=job_id,
+            attempt=attempt,
+            assignments=tuple(
+                WorkerAssignment(worker=index, node=node_address(name))
+                for index, name in enumerate(nodes)
+            ),
+        )
+        self.held[job_id] = placed
+        return placed
+
+    def live_runs(self) -> list[str]:
+        """Commands that run anywhere."""
+        return [
+            run_id
+            for machine in self.machines.values()
+            for run_id, run in machine.runs.items()
+            if run.state is RunState.RUNNING
+        ]
+
+    def _with_faults(self, name: str) -> Callable[..., Any]:
+        body = getattr(self, name)
+        asked = _EFFECTS[name].asked
+
+        async def implementation(command: Contract) -> Contract:
+            if self.faults[name]:
+                await self.faults[name].pop(0)(command)
+            answer = body(command)
+            result: Contract = await answer if inspect.isawaitable(answer) else answer
+            return result
+
+        implementation.__annotations__["command"] = asked
+        return activity.defn(name=name)(implementation)
+
+    # ── lifecycles ──────────────────────────────────────────────────────────────────────────
+
+    def record(self, step: Record) -> Recorded:
+        before = self.rows.get(step.resource_id)
+        if before is not None and before.sequence >= step.sequence:
+            return Recorded(applied=False)
+        self.rows[step.resource_id] = step
+        self.events[step.resource_id] += [event.type for event in step.events]
+        if not self.statuses[step.resource_id] or (
+            self.statuses[step.resource_id][-1] != step.status
+        ):
+            self.statuses[step.resource_id].append(step.status)
+        if isinstance(step.changes, JobChanges) and step.changes.release:
+            self.held.pop(step.resource_id, None)
+        return Recorded(applied=True)
+
+    def deliver_requests(self, _: lifecycle.DeliverRequests) -> lifecycle.RequestsDelivered:
+        return lifecycle.RequestsDelivered(delivered=0)
+
+    def sweep_lost(self, _: lifecycle.SweepLost) -> lifecycle.LostSwept:
+        return lifecycle.LostSwept()
+
+    # ── nodes ───────────────────────────────────────────────────────────────────────────────
+
+    def find_announcement(self, asked: node.FindAnnouncement) -> node.AnnouncementFound:
+        return node.AnnouncementFound(announcement=self.announcements.get(asked.minion_id))
+
+    def find_peers(self, _: node.FindPeers) -> node.PeersFound:
+        return node.PeersFound()
+
+    def find_node_runs(self, asked: node.FindNodeRuns) -> node.NodeRunsFound:
+        held = [
+            (placed.job_id, f"{placed.job_id}-{a.worker}-{placed.attempt}")
+            for placed in self.held.values()
+            for a in placed.assignments
+            if a.node.node_id == asked.node_id
+        ]
+        return node.NodeRunsFound(
+            run_ids=tuple(run for _, run in held), job_ids=tuple({j: None for j, _ in held})
+        )
+
+    def bill_strays(self, _: node.BillStrays) -> Done:
+        return Done()
+
+    async def tell_jobs(self, asked: node.TellJobs) -> node.JobsTold:
+        from workflows.contracts.job import EndRequest, NodeBack, NodeLost
+
+        if self.client is None:
+            return node.JobsTold()
+        jobs = self.find_node_runs(node.FindNodeRuns(node_id=asked.node_id)).job_ids
+        for job_id in jobs:
+            handle = self.client.get_workflow_handle(f"job/{job_id}")
+            if asked.what == "lost":
+                await handle.signal("node_lost", NodeLost(node_id=asked.node_id, reason="lost"))
+            elif asked.what == "back":
+                await handle.signal("node_back", NodeBack(node_id=asked.node_id))
+            else:
+                ending = EndRequest(reason=asked.reason, code="node-removed")
+                await handle.signal("cancel", ending)
+        return node.JobsTold(job_ids=jobs)
+
+    def reach_node(self, asked: node.ReachNode) -> node.NodeReached:
+        return node.NodeReached(boot_mark=str(self.machine(asked.node).boot))
+
+    def inspect_node(self, asked: node.InspectNode) -> node.NodeInspected:
+        return node.NodeInspected(hardware=self.machine(asked.node).hardware)
+
+    def prepare_node(self, asked: node.PrepareNode) -> node.NodePrepared:
+        self.machine(asked.node)
+        return node.NodePrepared(preparation=Preparation(job_user="baseload-job"))
+
+    def reboot_node(self, asked: node.RebootNode) -> Done:
+        self.machine(asked.node).boot += 1
+        return Done()
+
+    def end_strays(self, asked: node.EndStrays) -> node.StraysEnded:
+        machine = self.machine(asked.node)
+        for run_id, run in machine.runs.items():
+            if run_id not in asked.live and run.state is RunState.RUNNING:
+                run.state = RunState.EXITED
+        return node.StraysEnded()
+
+    async def watch_node(self, asked: node.WatchNode) -> WatchEnded:
+        machine = self.machine(asked.node)
+        while True:
+            activity.heartbeat()
+            self.machine(asked.node)
+            machine.changed.clear()
+            try:
+                await asyncio.wait_for(machine.changed.wait(), 0.5)
+            except TimeoutError:
+                continue
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────
+
+    def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
+        return job.PlacementFound(placement=self.held.get(asked.job_id))
+
+    def seal_work_orders(self, asked: job.SealWorkOrders) -> job.WorkOrdersSealed:
+        self.orders.add((asked.job_id, asked.attempt))
+        return job.WorkOrdersSealed(references=tuple("order" for _ in asked.assignments))
+
+    def discard_work_orders(self, asked: job.DiscardWorkOrders) -> Done:
+        self.orders.discard((asked.job_id, asked.attempt))
+        return Done()
+
+    def remove_stored(self, asked: job.RemoveStored) -> Done:
+        self.logs = {run for run in self.logs if not run.startswith(asked.job_id)}
+        self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
+        return Done()
+
+    def stage_worker(self, asked: job.StageWorker) -> Done:
+        self.machine(asked.node).runs.setdefault(asked.run_id, Run())
+        return Done()
+
+    def start_worker(self, asked: job.StartWorker) -> RunReport:
+        run = self.machine(asked.node).runs[asked.run_id]
+        if run.state is RunState.STAGED:
+            run.state, run.starts = RunState.RUNNING, run.starts + 1
+        return run.report(asked.run_id)
+
+    def look_at_run(self, asked: job.LookAtRun) -> RunReport:
+        run = self.machine(asked.node).runs.get(asked.run_id)
+        if run is None:
+            return RunReport(run_id=asked.run_id, state=RunState.UNKNOWN)
+        return run.report(asked.run_id)
+
+    def end_worker(self, asked: job.EndWorker) -> RunReport:
+        run = self.machine(asked.node).runs.setdefault(asked.run_id, Run())
+        if run.exit is None:
+            run.exit = Exit(reason="ended", elapsed_s=run.elapsed_s)
+        run.state = RunState.EXITED
+        return run.report(asked.run_id)
+
+    def collect_log(self, asked: job.CollectLog) -> job.LogCollected:
+        self.machine(asked.node)
+        self.logs.add(asked.run_id)
+        return job.LogCollected(stored_bytes=1)
+
+    def store_output(self, asked: job.StoreOutput) -> job.OutputStored:
+        self.machine(asked.node)
+        self.outputs.add(asked.run_id)
+        return job.OutputStored(stored_bytes=7)
+
+    def clean_worker(self, asked: job.CleanWorker) -> Done:
+        self.machine(asked.node).runs.pop(asked.run_id, None)
+        return Done()
+
+    # ── placement, money, sites ─────────────────────────────────────────────────────────────
+
+    def plan_placements(self, _: placement.PlanPlacements) -> PlanningRound:
+        waiting = [
+            row.resource_id
+            for row in self.rows.values()
+            if row.status == JobStatus.WAITING_FOR_RESOURCES and row.resource_id not in self.held
+        ]
+        for job_id in waiting:
+            changes = self.rows[job_id].changes
+            attempt = changes.attempt if isinstance(changes, JobChanges) else 1
+            self.place(job_id, attempt or 1)
+        return PlanningRound(placed=len(waiting))
+
+    async def announce_placements(
+        self, _: placement.AnnouncePlacements
+    ) -> placement.PlacementsAnnounced:
+        for job_id, placed in list(self.held.items()):
+            if self.client is not None:
+                handle = self.client.get_workflow_handle(f"job/{job_id}")
+                await handle.signal("placed", placed)
+        return placement.PlacementsAnnounced(announced=len(self.held))
+
+    def begin_billing(self, asked: BillingRequest) -> Done:
+        self.billed_jobs.append(asked.job_id)
+        return Done()
+
+    def post_usage(self, asked: billing.PostUsage) -> UsagePosted:
+        posted = 0
+        for usage in asked.usages:
+            key = (usage.job_id, usage.worker, usage.attempt)
+            before = self.posted_s.get(key, 0)
+            self.posted_s[key] = max(before, usage.through_s)
+            posted += self.posted_s[key] - before
+        self.balance_microcredits -= posted
+        return UsagePosted(
+            posted_microcredits=posted,
+            balance_microcredits=self.balance_microcredits,
+            burn_microcredits_per_hour=self.burn_microcredits_per_hour,
+        )
+
+    def end_billing(self, asked: billing.BillingDone) -> Done:
+        if asked.job_id in self.billed_jobs:
+            self.billed_jobs.remove(asked.job_id)
+        return Done()
+
+    async def tell_job_to_end(self, asked: billing.TellJobToEnd) -> Done:
+        if self.client is not None:
+            await self.client.get_workflow_handle(f"job/{asked.job_id}").signal(
+                "stop", asked.request
+            )
+        return Done()
+
+    def check_provider(self, _: region.CheckProvider) -> region.ProviderChecked:
+        return region.ProviderChecked(checks=self.checks)
+
+    def check_site(self, _: region.CheckSite) -> region.SiteChecked:
+        return region.SiteChecked(platform_key_fingerprint="SHA256:platform")
+
+    def find_dependents(self, asked: region.FindDependents) -> region.DependentsFound:
+        return region.DependentsFound(ids=tuple(sorted(self.dependents[asked.resource_id])))
+
+    def tell_dependents(self, asked: region.TellDependents) -> Done:
+        self.dependents[asked.resource_id].clear()
+        return Done()
+
+    def node_changes(self, node_id: str) -> NodeChanges:
+        changes = self.rows[node_id].changes
+        assert isinstance(changes, NodeChanges)
+        return changes
+
+
+_EFFECTS = {
+    effect.name: effect
+    for module in (lifecycle, node, job, placement, billing, region)
+    for effect in vars(module).values()
+    if effect.__class__.__name__ == "Effect"
+}

@@ -1,0 +1,89 @@
+"""The Temporal client of a process, as the settings describe it."""
+
+import asyncio
+import contextlib
+
+import structlog
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
+
+from activities.settings import Settings
+
+SEARCH_ATTRIBUTES = (
+    "AccountId",
+    "ProjectId",
+    "RegionId",
+    "NodeId",
+    "ProviderKind",
+    "GpuType",
+    "ResourceStatus",
+    "JobType",
+    "LeaseId",
+    "ClusterId",
+)
+RETRY_INTERVAL_S = 1.0
+
+log = structlog.get_logger("temporal")
+
+
+async def connect(settings: Settings) -> Client:
+    """Connect once. Raises: RuntimeError, when the server does not answer."""
+    return await _connect(settings, lazy=False)
+
+
+async def connect_until(settings: Settings, stop: asyncio.Event) -> Client | None:
+    """Connect, however long the server takes to come up; None when stopped before."""
+    said = False
+    while not stop.is_set():
+        try:
+            return await connect(settings)
+        except (RuntimeError, OSError) as error:
+            if not said:
+                log.warning("waits for temporal", address=settings.temporal_address, why=str(error))
+                said = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), RETRY_INTERVAL_S)
+    return None
+
+
+async def lazy_client(settings: Settings) -> Client:
+    """A client that connects at its first call: the API serves without Temporal too."""
+    return await _connect(settings, lazy=True)
+
+
+async def ensure_search_attributes(client: Client) -> None:
+    """Register what the workflows are found by; silent where that is somebody else's task."""
+    request = AddSearchAttributesRequest(
+        search_attributes=dict.fromkeys(
+            SEARCH_ATTRIBUTES, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+        ),
+        namespace=client.namespace,
+    )
+    try:
+        await client.operator_service.add_search_attributes(request)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            log.warning("search attributes were not registered", why=error.message)
+
+
+async def _connect(settings: Settings, *, lazy: bool) -> Client:
+    return await Client.connect(
+        settings.temporal_address,
+        namespace=settings.temporal_namespace,
+        data_converter=pydantic_data_converter,
+        api_key=settings.temporal_api_key,
+        tls=_tls(settings),
+        lazy=lazy,
+    )
+
+
+def _tls(settings: Settings) -> TLSConfig | bool:
+    if settings.temporal_tls_cert and settings.temporal_tls_key:
+        return TLSConfig(
+            client_cert=settings.temporal_tls_cert.read_bytes(),
+            client_private_key=settings.temporal_tls_key.read_bytes(),
+        )
+    return settings.temporal_api_key is not None

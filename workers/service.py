@@ -1,0 +1,210 @@
+"""A worker process: workflows and activities of the main queue, and those of every site."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import structlog
+from activities.first_start import first_start
+from sqlmodel import col, select
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+
+from activities import registry
+from activities.db.migrate import migrate
+from activities.db.session import database
+from activities.db.tables import Region
+from activities.settings import Settings, settings
+from activities.site.connections import close_connections
+from activities.temporal import set_client
+from workers.client import connect_until, ensure_search_attributes
+from workers.registry import WORKFLOWS, workflow_runner
+from workflows.contracts import queues
+from workflows.contracts.states import RegionStatus
+from workflows.placement import PlacementLoop, PlacementRequest
+from workflows.sweep import Starts, Sweep, SweepRequest
+
+ROW_THREADS = 32
+SITE_ACTIVITIES = 1000
+GRACE_S = 3
+SITES_INTERVAL_S = 0.5
+SWEEP_INTERVAL = timedelta(minutes=5)
+
+log = structlog.get_logger("worker")
+
+
+async def serve_main(stop: asyncio.Event) -> int:
+    """Serve the main queue and the sites until stopped; the exit status."""
+    client = await _begin(stop)
+    if client is None:
+        return 0
+    with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
+        main = main_worker(client, rows)
+        await _run(client, stop, main, singletons=True)
+    await close_connections()
+    return 0
+
+
+async def serve_planning(stop: asyncio.Event) -> int:
+    """Serve the planning queue: rules that use the CPU, away from everything that waits."""
+    client = await _begin(stop)
+    if client is None:
+        return 0
+    with ThreadPoolExecutor(4, "planning") as rows:
+        planning = Worker(
+            client,
+            task_queue=queues.PLANNING,
+            activities=registry.PLANNING,
+            activity_executor=rows,
+            max_concurrent_activities=4,
+            graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+        )
+        await _run(client, stop, planning, singletons=False)
+    return 0
+
+
+async def serve_sites(stop: asyncio.Event) -> int:
+    """Serve the queues of chosen regions from inside their network; no database is opened."""
+    client = await connect_until(settings(), stop)
+    if client is None:
+        return 0
+    set_client(client)
+    await Sites(client, settings()).serve(stop)
+    await close_connections()
+    return 0
+
+
+def main_worker(client: Client, rows: ThreadPoolExecutor) -> Worker:
+    """The worker of the main queue, with every workflow."""
+    return Worker(
+        client,
+        task_queue=queues.MAIN,
+        workflows=WORKFLOWS,
+        activities=registry.MAIN,
+        activity_executor=rows,
+        workflow_runner=workflow_runner(),
+        max_concurrent_activities=ROW_THREADS,
+        max_concurrent_local_activities=ROW_THREADS,
+        graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+    )
+
+
+def site_worker(client: Client, region_id: str) -> Worker:
+    """The worker of one region's queue; it opens no database."""
+    return Worker(
+        client,
+        task_queue=queues.site(region_id),
+        activities=registry.SITE,
+        max_concurrent_activities=SITE_ACTIVITIES,
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+        graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+    )
+
+
+async def _begin(stop: asyncio.Event) -> Client | None:
+    chosen = settings()
+    await asyncio.to_thread(migrate, chosen.database)
+    await asyncio.to_thread(first_start)
+    client = await connect_until(chosen, stop)
+    if client is not None:
+        set_client(client)
+    return client
+
+
+async def _run(client: Client, stop: asyncio.Event, worker: Worker, *, singletons: bool) -> None:
+    """Until stopped. A worker that fails ends the process, which the runner starts again."""
+    running = [asyncio.create_task(worker.run(), name=worker.task_queue)]
+    if singletons:
+        await ensure_search_attributes(client)
+        await start_singletons(client)
+        running.append(asyncio.create_task(Sites(client, settings()).serve(stop), name="sites"))
+    log.info("serves", queue=worker.task_queue)
+    stopped = asyncio.create_task(stop.wait(), name="stop")
+    done, _ = await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    await asyncio.gather(worker.shutdown(), *running[1:], return_exceptions=True)
+    stopped.cancel()
+    for task in done - {stopped}:
+        task.result()
+
+
+async def start_singletons(client: Client) -> None:
+    """Placement, starts and the sweep's schedule; all of them found when they are there."""
+    for run, argument, name in (
+        (PlacementLoop.run, PlacementRequest(), "placement"),
+        (Starts.run, SweepRequest(), "starts"),
+    ):
+        await client.start_workflow(
+            run,  # type: ignore[arg-type]
+            argument,
+            id=name,
+            task_queue=queues.MAIN,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"the one {name} loop",
+        )
+    with contextlib.suppress(ScheduleAlreadyRunningError):
+        await client.create_schedule(
+            "sweep",
+            Schedule(
+                action=ScheduleActionStartWorkflow(
+                    Sweep.run, SweepRequest(), id="sweep", task_queue=queues.MAIN
+                ),
+                spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=SWEEP_INTERVAL)]),
+                policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),
+            ),
+        )
+
+
+class Sites:
+    """A worker for the queue of each region that this process serves, as regions come and go."""
+
+    def __init__(self, client: Client, chosen: Settings) -> None:
+        self._client = client
+        self._chosen = None if chosen.sites == "*" else frozenset(chosen.sites.split(","))
+        self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await self._follow(await self._wanted())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), SITES_INTERVAL_S)
+        await self._end(tuple(self._workers))
+
+    async def _wanted(self) -> frozenset[str]:
+        """Regions to serve. A site in a customer's network is told them and asks no database."""
+        if self._chosen is not None:
+            return self._chosen
+        return await asyncio.to_thread(_open_regions)
+
+    async def _follow(self, wanted: frozenset[str]) -> None:
+        for region_id in wanted - self._workers.keys():
+            worker = site_worker(self._client, region_id)
+            task = asyncio.create_task(worker.run(), name=worker.task_queue)
+            self._workers[region_id] = (worker, task)
+            log.info("serves", queue=worker.task_queue)
+        for _, task in self._workers.values():
+            if task.done():
+                task.result()
+        await self._end(tuple(self._workers.keys() - wanted))
+
+    async def _end(self, region_ids: Sequence[str]) -> None:
+        ending = [self._workers.pop(region_id) for region_id in region_ids]
+        await asyncio.gather(*(worker.shutdown() for worker, _ in ending))
+
+
+def _open_regions() -> frozenset[str]:
+    query = select(Region.id).where(col(Region.status) != RegionStatus.ARCHIVED)
+    with database().read() as session:
+        return frozenset(session.exec(query).all())
