@@ -12,6 +12,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baseload"
+LOG = CHECKOUT / ".baseload" / "logs" / "setup.log"
 _CAUSES = (
     (("no space left", "disk quota", "errno 28"), "the disk is full"),
     (
@@ -113,8 +114,12 @@ def locked(folder: Path, name: str) -> Iterator[None]:
 
 
 def _failure(purpose: str, output: str, advice: str) -> str:
+    """One line where the cause is known; else with the end of what was said. All of it is kept."""
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    LOG.write_text(output)
     lowered = output.lower()
-    cause = next((said for signs, said in _CAUSES if any(sign in lowered for sign in signs)), "")
+    cause = next((said for signs, said in _CAUSES if any(sign in lowered for sign in signs)), None)
+    if cause:
+        return f"{purpose} failed: {cause}. {advice}. What was said: {LOG}"
     end = "\n".join(f"    {line}" for line in output.strip().splitlines()[-8:])
-    head = f"{purpose} failed" + (f": {cause}" if cause else "")
-    return f"{end}\n{head}. {advice}".rstrip()
+    return f"{end}\n{purpose} failed. {advice}".rstrip()

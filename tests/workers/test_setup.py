@@ -121,6 +121,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing_in_the_cache(person: Per
     done = person.runs("temporal.py", **OFFLINE)
     assert done.returncode == 1
     assert "building temporal-1.5.1 failed: the network" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert not (person.cache / "baseload" / "temporal-1.5.1").exists()
 
 
