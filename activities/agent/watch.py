@@ -17,7 +17,9 @@ from . import look
 from .folders import Folders, Run
 
 BUSY_POLL_S = 0.05
-QUIET_POLL_S = 0.25
+QUIET_POLL_S = 0.15
+QUIET_AFTER_S = 2.0
+IDLE_POLL_S = 0.25
 LOST_CHECK_S = 5.0
 BEAT_S = 2.0
 MOST_PER_TURN_BYTES = 256 << 10
@@ -76,6 +78,7 @@ class Watcher:
         self.typed = b""
         self.share = MOST_PER_TURN_BYTES
         self.runs_changed_at = -1.0
+        self.spoken_at = 0.0
         self.due = {"beat": 0.0, "lost": 0.0}
         for run_id, offset in known.items():
             self.follow(run_id, offset)
@@ -112,7 +115,9 @@ class Watcher:
             self.share = self.share * 2
         if sent:
             return 0.0
-        return BUSY_POLL_S if self.live else QUIET_POLL_S
+        if not self.live:
+            return IDLE_POLL_S
+        return BUSY_POLL_S if began < self.spoken_at + QUIET_AFTER_S else QUIET_POLL_S
 
     def _advance(self, run_id: str) -> int:
         followed = self.live[run_id]
@@ -122,6 +127,7 @@ class Watcher:
             _send({"run_id": run_id, "kind": "log", "offset": followed.offset,
                    "length": len(payload)}, payload)
             followed.offset += len(payload)
+            self.spoken_at = time.monotonic()
         if followed.is_done():
             _send({"run_id": run_id, "kind": "exit", "exit": followed.exit,
                    "log_bytes": followed.log_bytes})
