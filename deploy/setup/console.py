@@ -1,5 +1,6 @@
 """What every set-up script needs: a line to the person, a command with its words, a lock, disk."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -39,8 +40,9 @@ def main_of(step: object, *arguments: object) -> None:
     """Run a set-up step as a program: a SetupError is one line and status 1."""
     try:
         step(*arguments)  # type: ignore[operator]
-    except SetupError as error:
-        sys.stderr.write(f"{error}\n")
+    except (SetupError, OSError) as error:
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        sys.stderr.write(f"{'the disk is full: make room. ' if full else ''}{error}\n")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

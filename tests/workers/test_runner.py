@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.conftest import Running
+from workers.runner import lifecycle
 from workers.runner.lifecycle import StackError, look
 from workers.runner.records import read_record, start_ticks, strays, wait_until
 from workers.runner.stack import Backoff, FirstStart, Program, Stack
@@ -161,3 +162,12 @@ def test_what_a_first_start_left_half_made_is_discarded(running: Running, tmp_pa
 )
 def test_restarts_back_off_to_half_a_minute(failures: int, delay_s: float) -> None:
     assert Backoff().delay_s(failures) == delay_s
+
+
+def test_a_disk_without_room_is_said_before_anything_starts(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "DISK_NEEDED_MIB", 10**9)
+    with pytest.raises(StackError, match=r"home has \d+ MiB of free disk, 1000000000 are needed"):
+        running.up()
+    assert list((running.home / "run").glob("*.json")) == []

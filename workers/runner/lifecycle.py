@@ -1,6 +1,7 @@
 """`up`, `down` and `status` of a stack, from outside of the runner process."""
 
 import fcntl
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from workers.runner.supervisor import open_log
 
 Tell = Callable[[str], None]
 LEFTOVER_LIMIT_S = 12.0
+DISK_NEEDED_MIB = 256
 
 
 class StackError(Exception):
@@ -45,6 +47,7 @@ def bring_up(home: Path, plan: Callable[[], Stack], tell: Tell) -> bool:
             if _await_ready(stack, LogReader(stack.log(RUNNER)), tell):
                 return False
         _end_leftovers(home, tell)
+        _check_disk(home)
         stack = plan()
         _check_ports(stack)
         news = LogReader(stack.log(RUNNER))
@@ -114,6 +117,15 @@ def _start_runner(stack: Stack) -> None:
         )
     # Python's own start takes a moment; a runner that never notes itself has ended by an error.
     records.wait_until(lambda: _live_runner(stack.run) is not None, 10)
+
+
+def _check_disk(home: Path) -> None:
+    free_mib = shutil.disk_usage(home).free // 2**20
+    if free_mib < DISK_NEEDED_MIB:
+        raise StackError(
+            f"{home} has {free_mib} MiB of free disk, {DISK_NEEDED_MIB} are needed: "
+            "make room, or set BASELOAD_HOME to another place"
+        )
 
 
 def _check_ports(stack: Stack) -> None:
