@@ -1,14 +1,30 @@
 """The Temporal client of this process, for activities and routes that tell workflows something."""
 
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from workflows.contracts.base import Contract
+
+CALL_LIMIT_S = 5.0
 
 _client: Client | None = None
+_loop: asyncio.AbstractEventLoop | None = None
 
 
 def set_client(connected: Client) -> None:
-    """Make this the client of the process; done once, before anything asks for it."""
-    global _client  # noqa: PLW0603 - one client for each process
+    """Make this the client of the process; done on its event loop, before anything asks for it."""
+    global _client, _loop  # noqa: PLW0603 - one client for each process
     _client = connected
+    try:
+        _loop = asyncio.get_running_loop()
+    except RuntimeError:
+        _loop = None
 
 
 def client() -> Client:
@@ -19,3 +35,36 @@ def client() -> Client:
     if _client is None:
         raise RuntimeError("no Temporal client in this process: set_client comes first")
     return _client
+
+
+def client_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that the client belongs to; None before it, and after it has ended."""
+    return None if _loop is None or _loop.is_closed() else _loop
+
+
+async def limited(call: Coroutine[Any, Any, Any], what: str) -> Any:
+    """The answer of a call to Temporal, or a failure that is retried.
+
+    The server's own `rpc_timeout` does not bound a call that has no connection.
+    """
+    try:
+        return await asyncio.wait_for(call, CALL_LIMIT_S)
+    except TimeoutError as cause:
+        raise ApplicationError(f"{what}: Temporal has not answered in {CALL_LIMIT_S} s") from cause
+
+
+async def tell(workflow_id: str, signal: str, argument: Contract | None = None) -> bool:
+    """Send a signal. False: there is no such workflow, or it has ended.
+
+    Raises: RPCError, ApplicationError; both are for another try.
+    """
+    handle = client().get_workflow_handle(workflow_id)
+    arguments = [] if argument is None else [argument]
+    call = handle.signal(signal, args=arguments, rpc_timeout=timedelta(seconds=CALL_LIMIT_S))
+    try:
+        await limited(call, f"{workflow_id}: signal {signal}")
+    except RPCError as cause:
+        if cause.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True

@@ -9,6 +9,7 @@ from tests.database import (
     postgresql_template,
     sqlite_template,
 )
+from tests.temporal_server import temporal_process, temporal_server
 
 __all__ = [
     "database_url",
@@ -18,4 +19,6 @@ __all__ = [
     "postgresql_server",
     "postgresql_template",
     "sqlite_template",
+    "temporal_process",
+    "temporal_server",
 ]

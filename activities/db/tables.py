@@ -378,15 +378,31 @@ class LedgerPosting(SQLModel, table=True):
 
 
 class UsageMeter(SQLModel, table=True):
-    """How far one worker of one attempt has been billed, in whole measured seconds."""
+    """How far one worker of one attempt has been billed, in whole measured seconds.
+
+    What it costs and who pays is fixed by the first posting.
+    """
 
     __tablename__ = "usage_meters"
     job_id: str = Field(primary_key=True, foreign_key="jobs.id")
     worker: int = Field(primary_key=True)
     attempt: int = Field(primary_key=True)
+    payer_id: str = Field(foreign_key="accounts.id")
+    rates: dict[str, Any] = _json()
+    microcredits_per_hour: int = Field(default=0, sa_type=BigInteger)
+    running: bool = True
+    """Counts as what the payer spends by the hour."""
     started_at: datetime = Field(sa_type=Instant)
     posted_s: int = Field(default=0, sa_type=BigInteger)
     posted_microcredits: int = Field(default=0, sa_type=BigInteger)
+    __table_args__ = (
+        Index(
+            "usage_meters_running",
+            "payer_id",
+            sqlite_where=text("running"),
+            postgresql_where=text("running"),
+        ),
+    )
 
 
 class RequestRow(SQLModel, table=True):

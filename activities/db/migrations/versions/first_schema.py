@@ -459,11 +459,24 @@ def create_usage_meters() -> None:
         sa.Column("job_id", sa.String(), nullable=False),
         sa.Column("worker", sa.Integer(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("payer_id", sa.String(), nullable=False),
+        sa.Column("rates", sa.JSON(), nullable=False),
+        sa.Column("microcredits_per_hour", sa.BigInteger(), nullable=False),
+        sa.Column("running", sa.Boolean(), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("posted_s", sa.BigInteger(), nullable=False),
         sa.Column("posted_microcredits", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_usage_meters_job_id"),
+        sa.ForeignKeyConstraint(["payer_id"], ["accounts.id"], name="fk_usage_meters_payer_id"),
         sa.PrimaryKeyConstraint("job_id", "worker", "attempt", name="pk_usage_meters"),
+    )
+    op.create_index(
+        "usage_meters_running",
+        "usage_meters",
+        ["payer_id"],
+        unique=False,
+        sqlite_where=sa.text("running"),
+        postgresql_where=sa.text("running"),
     )
 
 

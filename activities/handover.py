@@ -1,0 +1,185 @@
+"""Handing over to Temporal what rows promise: starts and signals, in the order of their writing.
+
+A request is delivered when Temporal has taken it, or when there is nothing left to take it. What
+fails or takes too long stays undelivered, and the `starts` workflow comes back for it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.db.session import database
+from activities.db.tables import RequestRow
+from activities.lifecycle_requests import WorkflowStart, row_of, start_of, workflow_id_of
+from workflows.contracts import queues
+from workflows.contracts.states import JobStatus
+
+START = "start"
+CALL_LIMIT_S = 5.0
+AT_ONCE = 32
+CHUNK = 64
+_FINAL = frozenset({"archived", JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED})
+
+log = structlog.get_logger("handover")
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One request, and all that is needed to deliver it without looking at a row again."""
+
+    request_id: str
+    workflow_id: str
+    verb: str
+    argument: dict[str, Any] | None
+    start: WorkflowStart | None
+    """The workflow may have to be started for it."""
+    is_final: bool
+    """Nothing takes signals any more."""
+    again: bool = False
+    """The workflow has ended before and is started once more, to remove what it left."""
+
+
+async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
+    """Deliver the named requests that are not delivered yet; how many are now.
+
+    Requests of one resource follow one another, a failed one holds back those after it.
+    """
+    delivered = 0
+    for first in range(0, len(request_ids), CHUNK):
+        wanted = request_ids[first : first + CHUNK]
+        deliveries = await asyncio.to_thread(_prepare, wanted)
+        in_order = [_deliver_in_order(client, of_one) for of_one in _by_workflow(deliveries)]
+        done = [one for some in await asyncio.gather(*in_order) for one in some]
+        await asyncio.to_thread(_mark_delivered, done)
+        delivered += len(done)
+    return delivered
+
+
+def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
+    with database().read() as session:
+        rows = session.exec(
+            select(RequestRow)
+            .where(col(RequestRow.id).in_(request_ids), col(RequestRow.delivered_at).is_(None))
+            .order_by(col(RequestRow.created_at), col(RequestRow.id))
+        ).all()
+        return [_delivery(session, row) for row in rows]
+
+
+def _delivery(session: Session, request: RequestRow) -> Delivery:
+    row = row_of(session, request.resource_id)
+    removal = request.verb == START and bool((request.argument or {}).get("removal"))
+    rests = row is not None and row.status == JobStatus.STOPPED
+    again = removal and not rests
+    start = None
+    if row is not None and row.status != "archived" and (again or row.sequence == 0):
+        start = start_of(session, row, request.argument)
+    return Delivery(
+        request_id=request.id,
+        workflow_id=workflow_id_of(request.resource_id),
+        verb="remove" if removal and rests else request.verb,
+        argument=None if removal else request.argument,
+        start=start,
+        is_final=row is None or row.status in _FINAL,
+        again=again,
+    )
+
+
+def _by_workflow(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
+    grouped: dict[str, list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        grouped[delivery.workflow_id].append(delivery)
+    return list(grouped.values())
+
+
+async def _deliver_in_order(client: Client, deliveries: Sequence[Delivery]) -> list[str]:
+    """The ids of the requests that were delivered, up to the first that was not."""
+    done: list[str] = []
+    for delivery in deliveries:
+        try:
+            async with _turn(), asyncio.timeout(CALL_LIMIT_S):
+                taken = await _deliver(client, delivery)
+        except (RPCError, RuntimeError, TimeoutError) as cause:
+            log.warning("not handed over", request=delivery.request_id, why=str(cause))
+            taken = False
+        if not taken:
+            break
+        done.append(delivery.request_id)
+    return done
+
+
+async def _deliver(client: Client, delivery: Delivery) -> bool:
+    """False: it is to be tried again later."""
+    if delivery.verb == START:
+        return delivery.start is None or await _start(client, delivery.start, delivery)
+    if delivery.start is not None:
+        return await _start(client, delivery.start, delivery)
+    handle = client.get_workflow_handle(delivery.workflow_id)
+    try:
+        await handle.signal(delivery.verb, args=_arguments(delivery))
+    except RPCError as cause:
+        if cause.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return delivery.is_final  # one that is lost is started again by the sweep, and then told
+    return True
+
+
+async def _start(client: Client, start: WorkflowStart, delivery: Delivery) -> bool:
+    """Start what was never started; a signal goes along with it."""
+    signal = None if delivery.verb == START else delivery.verb
+    policy = WorkflowIDReusePolicy
+    try:
+        await client.start_workflow(
+            start.workflow,
+            start.argument,
+            id=start.id,
+            task_queue=queues.MAIN,
+            id_reuse_policy=policy.ALLOW_DUPLICATE if delivery.again else policy.REJECT_DUPLICATE,
+            id_conflict_policy=_conflict_policy(delivery),
+            search_attributes=start.search_attributes,
+            static_summary=start.summary,
+            start_signal=signal,
+            start_signal_args=_arguments(delivery) if signal else [],
+        )
+    except WorkflowAlreadyStartedError:
+        # A removal waits for the run before it to close; anything else came too late to matter.
+        return not delivery.again
+    return True
+
+
+def _conflict_policy(delivery: Delivery) -> WorkflowIDConflictPolicy:
+    if delivery.again:
+        return WorkflowIDConflictPolicy.FAIL
+    return WorkflowIDConflictPolicy.USE_EXISTING
+
+
+def _arguments(delivery: Delivery) -> list[Any]:
+    return [] if delivery.argument is None else [delivery.argument]
+
+
+def _mark_delivered(request_ids: Sequence[str]) -> None:
+    if not request_ids:
+        return
+    with database().write() as session:
+        session.execute(
+            update(RequestRow)
+            .where(col(RequestRow.id).in_(request_ids))
+            .values(delivered_at=datetime.now(UTC))
+        )
+
+
+def _turn() -> asyncio.Semaphore:
+    """At most so many calls at once in this process, whoever asks."""
+    return _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))

@@ -1,0 +1,128 @@
+"""The one writer of a lifecycle's state: status, events and changes of a step, together."""
+
+from typing import Any
+
+from sqlalchemy import CursorResult, update
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.db.ids import new_id
+from activities.db.release import release_job
+from activities.db.session import database, take_turn
+from activities.db.tables import EventRow, Job, LifecycleRow, Node, Provider, Region
+from activities.wake import wake_placement
+from workflows.contracts.errors import NOT_FOUND
+from workflows.contracts.node import Hardware
+from workflows.contracts.record import (
+    JobChanges,
+    NodeChanges,
+    ProviderChanges,
+    Record,
+    Recorded,
+)
+from workflows.contracts.states import JobStatus, NodeStatus
+from workflows.rules.gpus import gpu_type_of_driver_name
+
+_TABLES: dict[str, type[LifecycleRow]] = {
+    "provider": Provider,
+    "region": Region,
+    "node": Node,
+    "job": Job,
+}
+
+
+@activity.defn
+def record(step: Record) -> Recorded:
+    """Write a step once; a repeated or older one finds a later number and changes nothing.
+
+    Raises: NotFound, when there is no row for the resource.
+    """
+    with database().write() as session:
+        applied = apply_step(session, step)
+    if _matters_to_placement(step):
+        wake_placement()
+    return Recorded(applied=applied)
+
+
+def apply_step(session: Session, step: Record) -> bool:
+    """As `record`, inside the caller's transaction and without waking anybody."""
+    table = _TABLES[step.changes.noun]
+    values = {
+        "status": step.status,
+        "status_reason": step.status_reason,
+        "sequence": step.sequence,
+        "updated_at": step.at,
+        **_values(step),
+    }
+    written = session.execute(
+        update(table)
+        .where(col(table.id) == step.resource_id, col(table.sequence) < step.sequence)
+        .values(values)
+    )
+    if not isinstance(written, CursorResult) or written.rowcount == 0:
+        _must_exist(session, table, step.resource_id)
+        return False
+    if isinstance(step.changes, JobChanges) and step.changes.release:
+        release_job(session, step.resource_id, step.at)
+    _append_events(session, step)
+    return True
+
+
+def _values(step: Record) -> dict[str, Any]:
+    """The columns that the changes of a step set beside its status."""
+    changes = step.changes
+    values = changes.model_dump(mode="json", exclude={"noun", "release"}, exclude_none=True)
+    if isinstance(changes, NodeChanges) and changes.hardware is not None:
+        values |= _capacity(changes.hardware)
+    if isinstance(changes, (JobChanges, ProviderChanges, NodeChanges)):
+        return values
+    return {}
+
+
+def _capacity(hardware: Hardware) -> dict[str, Any]:
+    gpus = hardware.gpus
+    return {
+        "gpu_type": gpu_type_of_driver_name(gpus[0].name) if gpus else None,
+        "gpu_count": len(gpus),
+        "cpu_count": hardware.cpu_count,
+        "memory_bytes": hardware.memory_bytes,
+    }
+
+
+def _append_events(session: Session, step: Record) -> None:
+    """Last in the transaction: positions are given in the order in which commits are seen."""
+    if not step.events:
+        return
+    take_turn(session, f"events/{step.account_id}")
+    for index, event in enumerate(step.events):
+        session.add(
+            EventRow(
+                id=new_id("evt"),
+                account_id=step.account_id,
+                resource_id=step.resource_id,
+                sequence=step.sequence,
+                index=index,
+                type=event.type,
+                message=event.message,
+                details=event.details,
+                at=step.at,
+            )
+        )
+        session.flush()
+
+
+def _must_exist(session: Session, table: type[LifecycleRow], resource_id: str) -> None:
+    if session.exec(select(table.id).where(col(table.id) == resource_id)).first() is None:
+        raise ApplicationError(
+            f"{table.__tablename__}: asked to record a step of {resource_id}, found no such row",
+            type=NOT_FOUND,
+            non_retryable=True,
+        )
+
+
+def _matters_to_placement(step: Record) -> bool:
+    changes = step.changes
+    if isinstance(changes, JobChanges):
+        return changes.release or step.status == JobStatus.WAITING_FOR_RESOURCES
+    return isinstance(changes, NodeChanges) and step.status == NodeStatus.ACTIVE

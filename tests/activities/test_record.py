@@ -1,0 +1,174 @@
+"""`record`: a step is written once and whole, and never after a later one."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from sqlmodel import col, select
+from temporalio.exceptions import ApplicationError
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.record import record
+from tests.activities.rows import GIB, NOW, add_job, add_node, add_payer, add_region, allocate
+from workflows.contracts.errors import NOT_FOUND
+from workflows.contracts.events import Event
+from workflows.contracts.job import WorkerCarry
+from workflows.contracts.node import Gpu, Hardware
+from workflows.contracts.record import JobChanges, NodeChanges, Record
+from workflows.contracts.states import WorkerStatus
+
+
+@pytest.fixture
+def job(migrated: Database) -> tables.Job:
+    with migrated.write() as session:
+        return add_job(session, add_payer(session))
+
+
+def step_of(row: tables.Job, sequence: int, status: str, **changes: object) -> Record:
+    return Record(
+        resource_id=row.id,
+        account_id=row.account_id,
+        sequence=sequence,
+        at=NOW + timedelta(seconds=sequence),
+        status=status,
+        events=(Event(type=f"job.{status}", message=f"step {sequence}"),),
+        changes=JobChanges.model_validate(changes),
+    )
+
+
+def read_job(database: Database, job_id: str) -> tables.Job:
+    with database.read() as session:
+        return session.get_one(tables.Job, job_id)
+
+
+def events_of(database: Database, resource_id: str) -> list[tables.EventRow]:
+    with database.read() as session:
+        query = select(tables.EventRow).where(col(tables.EventRow.resource_id) == resource_id)
+        return list(session.exec(query.order_by(col(tables.EventRow.position))).all())
+
+
+def test_a_step_writes_status_changes_and_events_together(
+    migrated: Database, job: tables.Job
+) -> None:
+    worker = WorkerCarry(index=0, status=WorkerStatus.RUNNING)
+    assert record(step_of(job, 1, "running", workers=[worker], attempt=2)).applied
+    row = read_job(migrated, job.id)
+    assert (row.status, row.sequence, row.attempt) == ("running", 1, 2)
+    assert row.workers[0]["status"] == "running"
+    assert row.updated_at == NOW + timedelta(seconds=1)
+    assert [event.type for event in events_of(migrated, job.id)] == ["job.running"]
+
+
+def test_a_repeated_step_changes_nothing(migrated: Database, job: tables.Job) -> None:
+    record(step_of(job, 1, "running"))
+    assert not record(step_of(job, 1, "running")).applied
+    assert len(events_of(migrated, job.id)) == 1
+
+
+def test_a_stale_writer_changes_nothing(migrated: Database, job: tables.Job) -> None:
+    record(step_of(job, 3, "finished"))
+    assert not record(step_of(job, 2, "uploading", output_bytes=7)).applied
+    row = read_job(migrated, job.id)
+    assert (row.status, row.output_bytes) == ("finished", None)
+    assert [event.sequence for event in events_of(migrated, job.id)] == [3]
+
+
+def test_changes_left_out_leave_what_is_there(migrated: Database, job: tables.Job) -> None:
+    record(step_of(job, 1, "uploading", output_bytes=7))
+    record(step_of(job, 2, "finished"))
+    assert read_job(migrated, job.id).output_bytes == 7
+
+
+def test_a_step_of_nothing_is_refused_for_good(migrated: Database, job: tables.Job) -> None:
+    stray = step_of(job, 1, "running").model_copy(update={"resource_id": "job-none"})
+    with pytest.raises(ApplicationError) as refused:
+        record(stray)
+    assert (refused.value.type, refused.value.non_retryable) == (NOT_FOUND, True)
+
+
+def test_a_release_frees_gpus_and_capacity_once(migrated: Database, job: tables.Job) -> None:
+    with migrated.write() as session:
+        region = add_region(session, session.get_one(tables.Account, job.account_id))
+        node = add_node(session, region)
+        allocate(session, job, node, gpu=2)
+        other = add_job(session, session.get_one(tables.Account, job.account_id))
+        allocate(session, other, node, gpu=3)
+    record(step_of(job, 1, "finished", release=True))
+    record(step_of(job, 1, "finished", release=True))
+    with migrated.read() as session:
+        row = session.get_one(tables.Node, node.id)
+        held = session.exec(
+            select(tables.GpuAllocation.gpu_index).where(
+                col(tables.GpuAllocation.released_at).is_(None)
+            )
+        ).all()
+    assert (row.reserved_cpu_count, row.reserved_memory_bytes) == (2, 4 * GIB)
+    assert held == [3]
+
+
+def test_inspection_gives_the_node_its_capacity(migrated: Database, job: tables.Job) -> None:
+    with migrated.write() as session:
+        region = add_region(session, session.get_one(tables.Account, job.account_id))
+        node = add_node(session, region)
+    gpu = Gpu(index=0, name="NVIDIA A100-SXM4-80GB", uuid="GPU-1")
+    hardware = Hardware(cpu_count=8, memory_bytes=32 * GIB, gpus=(gpu,))
+    record(
+        Record(
+            resource_id=node.id,
+            account_id=node.account_id,
+            sequence=1,
+            at=NOW,
+            status="inspecting",
+            changes=NodeChanges(hardware=hardware),
+        )
+    )
+    with migrated.read() as session:
+        row = session.get_one(tables.Node, node.id)
+    assert (row.gpu_type, row.gpu_count, row.cpu_count) == ("A100-80GB", 1, 8)
+    assert row.hardware is not None
+    assert row.hardware["gpus"][0]["uuid"] == "GPU-1"
+
+
+def test_concurrent_writers_of_one_job_leave_the_last_step_and_no_gap_in_it(
+    migrated: Database, job: tables.Job
+) -> None:
+    steps = [step_of(job, number, "running") for number in range(1, 41)]
+    applied: list[int] = []
+
+    def write(mine: list[Record]) -> None:
+        applied.extend(step.sequence for step in mine if record(step).applied)
+
+    threads = [threading.Thread(target=write, args=(steps[first::4],)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read_job(migrated, job.id).sequence == 40
+    assert sorted(applied) == sorted(event.sequence for event in events_of(migrated, job.id))
+
+
+def test_events_are_seen_in_the_order_of_their_positions(
+    migrated: Database, job: tables.Job
+) -> None:
+    """A reader that remembers the last position it saw misses nothing that comes later."""
+    with migrated.write() as session:
+        account = session.get_one(tables.Account, job.account_id)
+        jobs = [add_job(session, account) for _ in range(4)]
+
+    def write(row: tables.Job) -> None:
+        for number in range(1, 21):
+            record(step_of(row, number, "running"))
+
+    threads = [threading.Thread(target=write, args=(row,)) for row in jobs]
+    for thread in threads:
+        thread.start()
+    seen: list[int] = []
+    while any(thread.is_alive() for thread in threads) or len(seen) < 80:
+        with migrated.read() as session:
+            query = select(tables.EventRow.position).where(
+                col(tables.EventRow.position) > (seen[-1] if seen else 0)
+            )
+            found = session.exec(query.order_by(col(tables.EventRow.position))).all()
+        seen.extend(position for position in found if position is not None)
+    assert len(seen) == 80

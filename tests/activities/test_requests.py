@@ -1,0 +1,194 @@
+"""Requests of rows reach Temporal once, in order, also when it was away meanwhile."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import col, select
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.handover import hand_over
+from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
+from tests.temporal_server import TemporalServer
+
+
+def ask(
+    database: Database, resource_id: str, verb: str, argument: dict[str, Any] | None = None
+) -> str:
+    row = tables.RequestRow(
+        id=new_id("req"),
+        resource_id=resource_id,
+        verb=verb,
+        argument=argument,
+        created_at=NOW,
+    )
+    with database.write() as session:
+        session.add(row)
+    return row.id
+
+
+def undelivered(database: Database) -> list[str]:
+    with database.read() as session:
+        query = select(tables.RequestRow.id).where(col(tables.RequestRow.delivered_at).is_(None))
+        return list(session.exec(query).all())
+
+
+def set_row(database: Database, job: tables.Job, status: str, sequence: int) -> None:
+    with database.write() as session:
+        row = session.get_one(tables.Job, job.id)
+        row.status, row.sequence = status, sequence
+
+
+async def signals_of(client: Client, workflow_id: str) -> list[str]:
+    signaled = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+    return [
+        event.workflow_execution_signaled_event_attributes.signal_name
+        async for event in client.get_workflow_handle(workflow_id).fetch_history_events()
+        if event.event_type == signaled
+    ]
+
+
+async def status_of(client: Client, workflow_id: str) -> WorkflowExecutionStatus | None:
+    return (await client.get_workflow_handle(workflow_id).describe()).status
+
+
+@pytest.fixture
+def job(migrated: Database) -> tables.Job:
+    with migrated.write() as session:
+        return add_job(session, add_payer(session))
+
+
+@pytest.fixture
+def node(migrated: Database) -> tables.Node:
+    with migrated.write() as session:
+        return add_node(session, add_region(session, add_payer(session, "owner")))
+
+
+async def test_a_start_makes_a_workflow_that_is_found_by_its_attributes(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    assert await hand_over(temporal_server, [ask(migrated, job.id, "start")]) == 1
+    seen = await temporal_server.get_workflow_handle(f"job/{job.id}").describe()
+    assert seen.workflow_type == "JobLifecycle"
+    assert seen.status is WorkflowExecutionStatus.RUNNING
+    found_by = {pair.key.name: pair.value for pair in seen.typed_search_attributes}
+    assert found_by["AccountId"] == job.account_id
+    assert found_by["GpuType"] == "A100"
+    assert undelivered(migrated) == []
+
+
+async def test_delivering_twice_starts_once(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    request = ask(migrated, job.id, "start")
+    await hand_over(temporal_server, [request])
+    first = await temporal_server.get_workflow_handle(f"job/{job.id}").describe()
+    assert await hand_over(temporal_server, [request]) == 0
+    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    second = await temporal_server.get_workflow_handle(f"job/{job.id}").describe()
+    assert second.run_id == first.run_id
+
+
+async def test_a_start_delivered_late_does_not_run_an_ended_job_again(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    await temporal_server.get_workflow_handle(f"job/{job.id}").terminate()
+    set_row(migrated, job, "finished", 9)
+    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    status = await status_of(temporal_server, f"job/{job.id}")
+    assert status is WorkflowExecutionStatus.TERMINATED
+
+
+async def test_signals_come_after_the_start_and_in_order(
+    migrated: Database, node: tables.Node, temporal_server: Client
+) -> None:
+    wanted = [
+        ask(migrated, node.id, "start"),
+        ask(migrated, node.id, "activate"),
+        ask(migrated, node.id, "maintain"),
+        ask(migrated, node.id, "remove", {"force": True, "requested_by": "usr-1"}),
+    ]
+    assert await hand_over(temporal_server, wanted) == 4
+    signals = await signals_of(temporal_server, f"node/{node.id}")
+    assert signals == ["activate", "maintain", "remove"]
+
+
+async def test_a_signal_to_what_was_never_started_starts_it(
+    migrated: Database, node: tables.Node, temporal_server: Client
+) -> None:
+    await hand_over(temporal_server, [ask(migrated, node.id, "activate")])
+    assert await signals_of(temporal_server, f"node/{node.id}") == ["activate"]
+
+
+async def test_a_signal_to_an_ended_job_counts_as_delivered(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    set_row(migrated, job, "finished", 9)
+    asked = ask(migrated, job.id, "cancel", {"reason": "no longer wanted"})
+    assert await hand_over(temporal_server, [asked]) == 1
+
+
+async def test_a_signal_to_a_lost_workflow_waits_for_the_sweep(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    set_row(migrated, job, "running", 5)
+    asked = ask(migrated, job.id, "cancel", {"reason": "no longer wanted"})
+    assert await hand_over(temporal_server, [asked]) == 0
+    assert undelivered(migrated) == [asked]
+
+
+async def test_a_removal_of_an_ended_job_runs_its_workflow_once_more(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    handle = temporal_server.get_workflow_handle(f"job/{job.id}")
+    set_row(migrated, job, "finished", 9)
+    removal = ask(migrated, job.id, "start", {"removal": True})
+    assert await hand_over(temporal_server, [removal]) == 0, "the first run has not closed yet"
+    await handle.terminate()
+    assert await hand_over(temporal_server, [removal]) == 1
+    assert await status_of(temporal_server, handle.id) is WorkflowExecutionStatus.RUNNING
+
+
+async def test_many_requests_are_all_delivered(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    with migrated.write() as session:
+        account = session.get_one(tables.Account, job.account_id)
+        jobs = [add_job(session, account) for _ in range(100)]
+    wanted = [ask(migrated, row.id, "start") for row in jobs]
+    assert await hand_over(temporal_server, wanted) == 100
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[TemporalServer]:
+    folder = tmp_path / "temporal"
+    folder.mkdir()
+    server = TemporalServer(folder)
+    yield server
+    server.stop()
+
+
+async def test_what_was_asked_while_temporal_was_away_is_delivered_once(
+    migrated: Database, job: tables.Job, own_server: TemporalServer
+) -> None:
+    own_server.start()
+    client = await own_server.connect()
+    own_server.stop()
+    wanted = [
+        ask(migrated, job.id, "start"),
+        ask(migrated, job.id, "cancel", {"reason": "no longer wanted"}),
+    ]
+    assert await hand_over(client, wanted) == 0
+    assert sorted(undelivered(migrated)) == sorted(wanted)
+    own_server.start()
+    client = await own_server.connect()
+    assert await hand_over(client, wanted) == 2
+    assert await hand_over(client, wanted) == 0
+    assert await signals_of(client, f"job/{job.id}") == ["cancel"]

@@ -1,0 +1,139 @@
+"""`temporal_server`: a client of a Temporal dev server that this test session has for itself."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+CHECKOUT = Path(__file__).parent.parent
+SEARCH_ATTRIBUTES = (
+    "AccountId",
+    "ProjectId",
+    "RegionId",
+    "NodeId",
+    "ProviderKind",
+    "GpuType",
+    "ResourceStatus",
+    "JobType",
+    "LeaseId",
+    "ClusterId",
+)
+_START_LIMIT_S = 30.0
+_PAUSE_S = 0.1
+
+
+class TemporalServer:
+    """One dev server on a port of its own; what it knows outlives a stop and a start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, *self._more_ports = _free_ports(3)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self.folder / "temporal.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(temporal_binary()), "server", "start-dev", *self._flags()],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(10)
+        self._process = None
+
+    async def connect(self) -> Client:
+        """A client, as soon as the server answers. Raises: RuntimeError, with its log."""
+        deadline = asyncio.get_running_loop().time() + _START_LIMIT_S
+        while True:
+            try:
+                client = await Client.connect(self.address, data_converter=pydantic_data_converter)
+                await client.count_workflows()
+            except Exception as cause:
+                self._start_elsewhere_if_ended()
+                if asyncio.get_running_loop().time() > deadline:
+                    log = (self.folder / "temporal.log").read_text()[-2000:]
+                    raise RuntimeError(f"temporal: not up in {_START_LIMIT_S} s: {log}") from cause
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return client
+
+    def _start_elsewhere_if_ended(self) -> None:
+        """Somebody else may have taken one of its ports before it could."""
+        if self._process is not None and self._process.poll() is not None:
+            self.port, *self._more_ports = _free_ports(3)
+            self.start()
+
+    def _flags(self) -> list[str]:
+        http, metrics = self._more_ports
+        flags = [
+            *("--headless", "--ip", "127.0.0.1", "--port", str(self.port)),
+            *("--http-port", str(http), "--metrics-port", str(metrics)),
+            *("--db-filename", str(self.folder / "temporal.db"), "--log-level", "error"),
+            *("--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL"),
+            *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"),
+        ]
+        for name in SEARCH_ATTRIBUTES:
+            flags += ["--search-attribute", f"{name}=Keyword"]
+        return flags
+
+
+def temporal_binary() -> Path:
+    """Raises: FileNotFoundError, when none is set up."""
+    note = CHECKOUT / ".baseload" / "temporal-binary"
+    candidates = (
+        os.environ.get("BASELOAD_TEMPORAL"),
+        note.read_text().strip() if note.exists() else None,
+        shutil.which("temporal"),
+        str(Path.home() / ".cache" / "baseload" / "temporal-1.5.1"),
+    )
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    raise FileNotFoundError("no Temporal binary: make setup finds, downloads or builds it")
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+@pytest.fixture(scope="session")
+def temporal_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
+    try:
+        temporal_binary()
+    except FileNotFoundError as cause:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(cause))
+    server = TemporalServer(tmp_path_factory.mktemp("temporal"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+async def temporal_server(temporal_process: TemporalServer) -> Client:
+    return await temporal_process.connect()
