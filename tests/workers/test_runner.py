@@ -46,6 +46,13 @@ def test_a_killed_program_is_started_again_and_the_runner_says_so(running: Runni
     assert "sleeper ended by signal 9" in running.log()
 
 
+def test_who_is_attached_is_told_what_the_runner_does(running: Running) -> None:
+    running.up()
+    with lifecycle.attached(running.home, running.said.append):
+        os.kill(running.record("sleeper").pid, signal.SIGKILL)
+        assert wait_until(lambda: "sleeper ended by signal 9" in "".join(running.said), 5)
+
+
 def test_down_ends_all_of_it_also_what_the_programs_left_behind(running: Running) -> None:
     running.up(running.plan_with_a_stubborn_program)
     records = [*running.records(), running.record("stubborn")]

@@ -6,7 +6,7 @@ import sys
 from workers.runner.commands import Commands
 from workers.runner.demo import run_demo
 from workers.runner.home import join_home
-from workers.runner.lifecycle import StackError, bring_down, bring_up, look
+from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, look
 from workers.runner.programs import default_stack
 from workers.runner.settings import RunnerSettings
 from workers.runner.stack import saved_stack
@@ -29,8 +29,10 @@ def tell(line: str) -> None:
 
 
 def _up(settings: RunnerSettings) -> int:
-    bring_up(settings.home.absolute(), lambda: default_stack(settings), tell)
-    node = join_home(settings, Commands(settings, tell, shown=False), tell)
+    home = settings.home.absolute()
+    bring_up(home, lambda: default_stack(settings), tell)
+    with attached(home, tell):
+        node = join_home(settings, Commands(settings, tell, shown=False), tell)
     places = f"API {settings.api_url}/docs, Temporal UI {settings.ui_url}"
     tell(f"up: node {node['name']} is {node['status']}. {places}")
     return 0

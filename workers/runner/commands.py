@@ -17,6 +17,7 @@ from workers.runner.settings import RunnerSettings
 # What the API answers, as JSON: the runner depends on no model of it.
 Resource = dict[str, Any]
 POLL_S = 0.3
+RESTART_LIMIT_S = 30
 
 
 class Commands:
@@ -64,7 +65,16 @@ class PublicApi:
         )
 
     def get(self, path: str) -> Resource:
-        return self._answer(self._client.get(path))
+        """Raises: StackError, for a refusal, and when nobody answers for half a minute."""
+        deadline = time.monotonic() + RESTART_LIMIT_S
+        while True:
+            try:
+                return self._answer(self._client.get(path))
+            except httpx.TransportError as error:
+                # Whoever has killed the API sees it come back: the runner starts it again.
+                if time.monotonic() > deadline:
+                    raise StackError(f"{self._client.base_url}{path}: {error}") from error
+                time.sleep(POLL_S)
 
     def post(self, path: str, body: Mapping[str, object]) -> Resource:
         return self._answer(self._client.post(path, json=body))

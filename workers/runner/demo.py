@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workers.runner.commands import Commands, PublicApi, Resource
 from workers.runner.home import join_home, shortened
-from workers.runner.lifecycle import StackError, Tell, bring_up
+from workers.runner.lifecycle import StackError, Tell, attached, bring_up
 from workers.runner.programs import default_stack
 from workers.runner.settings import RunnerSettings
 
@@ -22,6 +22,14 @@ def run_demo(settings: RunnerSettings, tell: Tell) -> None:
     with story.step("Start Temporal, SSH server, API and workers"):
         if not bring_up(settings.home.absolute(), lambda: default_stack(settings), tell):
             tell("they are running already")
+    with attached(settings.home.absolute(), tell):
+        node, job = _from_node_to_bill(settings, tell, story)
+    story.end(settings, node, job)
+
+
+def _from_node_to_bill(
+    settings: RunnerSettings, tell: Tell, story: "_Story"
+) -> tuple[Resource, Resource]:
     api = PublicApi(settings)
     commands = Commands(settings, tell, shown=True)
     node = join_home(settings, commands, tell, story.step)
@@ -34,7 +42,7 @@ def run_demo(settings: RunnerSettings, tell: Tell) -> None:
         for sight in ("placement", "events", "charges"):
             commands.baseload(sight, str(job["id"]))
         commands.baseload("bill")
-    story.end(settings, node, job)
+    return node, job
 
 
 def _train(api: PublicApi, commands: Commands, story: "_Story") -> Resource:

@@ -4,6 +4,7 @@ import fcntl
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,13 @@ from pydantic import BaseModel
 
 from workers.runner import probes, records
 from workers.runner.records import Record
-from workers.runner.stack import RUNNER, Program, Stack, make_folders, saved_stack
+from workers.runner.stack import RUNNER, Program, Stack, log_path, make_folders, saved_stack
 from workers.runner.supervisor import open_log
 
 Tell = Callable[[str], None]
 LEFTOVER_LIMIT_S = 12.0
 DISK_NEEDED_MIB = 256
+ATTACHED_POLL_S = 0.3
 
 
 class StackError(Exception):
@@ -186,6 +188,26 @@ def _recorded(run: Path) -> list[str]:
 def _end(record: Record) -> None:
     if not records.end(record, LEFTOVER_LIMIT_S):
         raise StackError(f"{record.name} (pid {record.pid}) cannot be ended; is it another user's?")
+
+
+@contextmanager
+def attached(home: Path, tell: Tell) -> Iterator[None]:
+    """Also tell what the runner says meanwhile, such as that it restarts what has died."""
+    news = LogReader(log_path(home, RUNNER))
+    done = threading.Event()
+
+    def follow() -> None:
+        while not done.wait(ATTACHED_POLL_S):
+            for line in news.lines():
+                tell(f"runner: {line}")
+
+    thread = threading.Thread(target=follow, name="attached", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 class LogReader:
