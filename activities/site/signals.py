@@ -5,13 +5,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from temporalio import activity
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
-from activities.temporal import client
+from activities.temporal import tell
 from workflows.contracts.base import Contract
 from workflows.contracts.job import Exit, NodeBack, WorkerExit, parse_run_id
 
-SIGNAL_S = 5.0
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 AT_ONCE = 8
 
@@ -63,16 +63,10 @@ class JobSignals:
 
     async def _try(self, job_id: str, signal: str, argument: Contract) -> bool:
         """Whether nothing is left to do: it was taken, or the job has ended."""
-        job = client().get_workflow_handle(f"job/{job_id}")
         try:
-            async with self._turns, asyncio.timeout(SIGNAL_S):
-                await job.signal(signal, argument)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return True
+            async with self._turns:
+                await tell(f"job/{job_id}", signal, argument)
+        except (RPCError, ApplicationError) as error:
             activity.logger.warning("job %s: signal %s: %s", job_id, signal, error)
-            return False
-        except TimeoutError:
-            activity.logger.warning("job %s: signal %s: no answer", job_id, signal)
             return False
         return True

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,13 +49,13 @@ class Job:
     jobs: Jobs
     id: str
 
-    async def signal(self, name: str, argument: Any) -> None:
+    async def signal(self, name: str, *, args: list[Any], rpc_timeout: timedelta) -> None:
         if self.id in self.jobs.gone:
             raise RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
         if self.jobs.failures:
             self.jobs.failures -= 1
             raise RPCError("unavailable", RPCStatusCode.UNAVAILABLE, b"")
-        self.jobs.signals.append((self.id, name, argument))
+        self.jobs.signals.append((self.id, name, args[0]))
 
 
 @dataclass
@@ -100,7 +101,8 @@ class Site:
         """As it comes out of Temporal's history on the other side."""
         payloads = converter().to_payloads([value])
         self.told += [payload.data.decode() for payload in payloads]
-        return converter().from_payloads(payloads, [type(value)])[0]
+        found: Asked = converter().from_payloads(payloads, [type(value)])[0]
+        return found
 
 
 def converter() -> PayloadConverter:

@@ -7,6 +7,7 @@ import signal
 import statistics
 import time
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def lines(count: int) -> bytes:
 
 def stored(site: Site, run_id: str = RUN) -> bytes:
     return b"".join(site.logs.stream(run_id))
+
+
+def longer(site: Site, than: int) -> bool:
+    return site.logs.length(RUN) > than
+
+
+def told(site: Site, count: int) -> bool:
+    return len(site.jobs.signals) == count
 
 
 @contextlib.asynccontextmanager
@@ -81,7 +90,7 @@ async def test_a_line_that_is_printed_on_the_node_is_stored_within_300_ms(site: 
             length = site.logs.length(RUN)
             pipe.write_text(f"line {number}\n")
             began = time.monotonic()
-            await wait_until(lambda after=length: site.logs.length(RUN) > after, "the line")
+            await wait_until(partial(longer, site, length), "the line")
             took.append(time.monotonic() - began)
     assert statistics.median(took) < 0.3, took
 
@@ -91,12 +100,12 @@ async def test_the_exit_of_a_run_is_told_to_its_job_when_its_log_is_stored(site:
     async with watched(site):
         await wait_until(lambda: site.jobs.signals, "a signal")
         assert stored(site) == lines(3000)
-    [(name, told)] = site.jobs.of("job/job-w")
+    [(name, argument)] = site.jobs.of("job/job-w")
     assert name == "worker_exited"
-    assert isinstance(told, WorkerExit)
-    assert (told.worker, told.attempt, told.exit.exit_code) == (0, 1, 7)
-    assert told.exit.log_bytes == len(lines(3000))
-    assert told.exit.elapsed_s > 0
+    assert isinstance(argument, WorkerExit)
+    assert (argument.worker, argument.attempt, argument.exit.exit_code) == (0, 1, 7)
+    assert argument.exit.log_bytes == len(lines(3000))
+    assert argument.exit.elapsed_s > 0
 
 
 async def test_a_run_that_begins_while_the_node_is_watched_is_found(site: Site) -> None:
@@ -138,7 +147,7 @@ async def test_an_exit_is_told_again_by_the_next_watch_and_no_byte_is_stored_twi
     site.agent.run(RUN, NUMBERS)
     for expected in (1, 2):
         async with watched(site):
-            await wait_until(lambda e=expected: len(site.jobs.signals) == e, "a signal")
+            await wait_until(partial(told, site, expected), "a signal")
     assert stored(site) == lines(3000)
 
 

@@ -1,0 +1,29 @@
+"""Machines that their owner brings: they are reached over SSH with the platform's own key."""
+
+from activities.platform_key import PlatformKeyError, platform_key_fingerprint
+from activities.settings import settings
+from workflows.contracts.provider import Check
+
+OTHERS_MAY = 0o077
+
+
+class PhysicalProvider:
+    """Needs nothing but the key that its nodes let in."""
+
+    def check(self) -> tuple[Check, ...]:
+        try:
+            fingerprint = platform_key_fingerprint()
+        except PlatformKeyError as error:
+            return (Check(name="platform-key", status="failed", detail=str(error)),)
+        found = Check(name="platform-key", status="passed", detail=fingerprint)
+        return (found, self._check_mode())
+
+    @staticmethod
+    def _check_mode() -> Check:
+        """A key that others on this machine can read is no longer ours alone."""
+        path = settings().platform_key_path
+        mode = path.stat().st_mode & 0o777
+        if mode & OTHERS_MAY:
+            detail = f"{path}: mode {mode:04o}, others can read it; run `chmod 600 {path}`"
+            return Check(name="platform-key-mode", status="warning", detail=detail)
+        return Check(name="platform-key-mode", status="passed", detail=f"{mode:04o}")
