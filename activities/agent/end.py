@@ -96,10 +96,11 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
         _write(run, document, 0.0, None)
         return
     spec = run.read("spec.json") or {}
+    gone = tree.end_strays(run.run_id, process, grace_s)
     if spec.get("runtime") == "systemd":
+        # After the tree: the unit's own time limit is longer than the grace that was asked for.
         subprocess.run(["systemctl", "stop", runtimes.unit_of(run.run_id)], check=False,
                        stdin=subprocess.DEVNULL, capture_output=True)
-    gone = tree.end_strays(run.run_id, process, grace_s)
     if spec.get("runtime") == "podman":
         gone = containers.remove(run.run_id) and gone
     if not gone:
