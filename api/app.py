@@ -1,0 +1,112 @@
+"""The application: routes, limits, problems. It reads rows; to change anything it asks a workflow.
+
+Made anew by whoever runs it, with what it needs of the process around it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+
+from activities.settings import settings
+from api import problems
+from api.limits import Limited
+from api.metrics import Measured
+from api.models.base import ProblemDetails
+from api.rates import Rate
+from api.routes import (
+    accounts,
+    announcements,
+    audit,
+    billing,
+    events,
+    health,
+    job_streams,
+    jobs,
+    keys,
+    nodes,
+    offers,
+    projects,
+    providers,
+    regions,
+    uploads,
+)
+from workflows.contracts.submission import JobSubmission
+
+ROUTERS = (
+    health, accounts, keys, projects, providers, regions, nodes, announcements, uploads, offers,
+    jobs, job_streams, billing, events, audit,
+)  # fmt: skip
+HAND_OVER_LIMIT_S = 1.0
+DESCRIPTION = """Own the base, rent the burst.
+
+Send `Authorization: Bearer bl_…`. POSTs honour `Idempotency-Key`. Lists are newest first:
+`?limit=&after=`. Whatever is refused is answered with problem details and a stable `code`."""
+
+
+def create_app(
+    hand_over: Callable[[Sequence[str]], Awaitable[Any]],
+    check_temporal: Callable[[], Awaitable[Any]],
+    stop: asyncio.Event | None = None,
+) -> FastAPI:
+    """The application.
+
+    hand_over: takes the ids of request rows to Temporal, after their commit; it may fail.
+    check_temporal: raises unless Temporal answers. stop: set when the process is to leave.
+    """
+    app = FastAPI(
+        title="baseload",
+        version="1",
+        description=DESCRIPTION,
+        responses={"default": _problem_response()},
+        lifespan=_lifespan,
+        redoc_url=None,
+    )
+    app.state.hand_over = hand_over
+    app.state.check_temporal = check_temporal
+    app.state.stop = stop or asyncio.Event()
+    app.state.running = set()
+    app.state.announcement_rate = Rate(settings().announcements_per_minute)
+    problems.install(app)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    app.add_middleware(Limited)
+    app.add_middleware(Measured)
+    generate = app.openapi
+    app.openapi = lambda: _with_submission(generate())  # type: ignore[method-assign]
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    # Hand-overs under way get a moment; what is left undone, the `starts` workflow does.
+    if app.state.running:
+        await asyncio.wait(app.state.running, timeout=HAND_OVER_LIMIT_S)
+
+
+def _problem_response() -> dict[str, Any]:
+    return {
+        "model": ProblemDetails,
+        "description": "Problem details (RFC 9457)",
+        "content": {problems.MEDIA_TYPE: {"schema": _reference("ProblemDetails")}},
+    }
+
+
+def _with_submission(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the schema of a job's submission, which is read by rules of its own."""
+    schemas = document["components"]["schemas"]
+    if "JobSubmission" not in schemas:
+        reference = "#/components/schemas/{model}"
+        _, found = models_json_schema([(JobSubmission, "validation")], ref_template=reference)
+        for name, schema in found["$defs"].items():
+            schemas.setdefault(name, schema)
+        document["components"]["schemas"] = dict(sorted(schemas.items()))
+    return document
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,128 @@
+"""Who asks, for which account, and what their key lets them do.
+
+What is not yours is 404 wherever it is looked up; what is yours but not allowed is 403 here.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import Depends, Header
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlmodel import Session, select
+
+from activities.db import tables
+from activities.db.session import database
+from api.problems import Problem, missing
+
+NOUNS = (
+    "accounts", "account", "users", "api-keys", "projects", "providers", "regions", "nodes",
+    "uploads", "jobs", "billing", "events", "audit",
+)  # fmt: skip
+SCOPES = frozenset(
+    {"*", "read", *(f"{noun}:{deed}" for noun in NOUNS for deed in ("read", "write"))}
+)
+_USE_IS_NOTED_EVERY = timedelta(minutes=10)
+_bearer = HTTPBearer(auto_error=False, description="An API key, `bl_…`.")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever holds the key, acting for one account."""
+
+    account_id: str
+    user_id: str
+    key_id: str
+    scopes: frozenset[str]
+    is_administrator: bool
+    home_account_id: str
+    """The key's own account; an administrator may act for another one."""
+
+    def may(self, scope: str) -> bool:
+        """Whether the key's scopes cover this one, such as `jobs:write`."""
+        noun, _, deed = scope.partition(":")
+        if deed == "read" and ("read" in self.scopes or f"{noun}:write" in self.scopes):
+            return True
+        return "*" in self.scopes or scope in self.scopes
+
+
+class Needs:
+    """A dependency: the caller, when the key's scopes allow it.
+
+    administrator: only for administrators; for others the resource does not exist.
+    """
+
+    def __init__(self, scope: str, *, administrator: bool = False) -> None:
+        self._scope = scope
+        self._administrator = administrator
+
+    def __call__(
+        self,
+        bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+        account: Annotated[str | None, Header(alias="X-Baseload-Account")] = None,
+    ) -> Caller:
+        caller = authenticate(bearer.credentials if bearer else None, account)
+        if self._administrator and not caller.is_administrator:
+            raise Problem("forbidden", "this is for administrators")
+        if not caller.may(self._scope):
+            raise Problem("forbidden", f"key {caller.key_id} lacks the scope {self._scope}")
+        return caller
+
+
+def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
+    """The caller behind a key.
+
+    Raises: Problem 401 when the key is missing, unknown, expired or revoked; 403 when one who is
+    no administrator acts for another account; 404 when that account does not exist.
+    """
+    if not secret:
+        raise _no_entry("Authorization: Bearer bl_… is missing")
+    with database().read() as session:
+        key = session.exec(
+            select(tables.ApiKey).where(tables.ApiKey.secret_sha256 == hash_of(secret))
+        ).first()
+        now = datetime.now(UTC)
+        if key is None or key.revoked_at is not None:
+            raise _no_entry("the key is unknown or revoked")
+        if key.expires_at is not None and key.expires_at <= now:
+            raise _no_entry(f"key {key.id} has expired on {key.expires_at:%Y-%m-%d %H:%M} UTC")
+        caller = _caller_of(session, key, act_for)
+    _note_use(key, now)
+    return caller
+
+
+def hash_of(secret: str) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _caller_of(session: Session, key: tables.ApiKey, act_for: str | None) -> Caller:
+    account = session.get(tables.Account, key.account_id)
+    is_administrator = account is not None and account.is_administrator
+    if act_for is not None and act_for != key.account_id:
+        if not is_administrator:
+            raise Problem("forbidden", "X-Baseload-Account is for administrators")
+        if session.get(tables.Account, act_for) is None:
+            raise missing("account", act_for)
+    return Caller(
+        account_id=act_for or key.account_id,
+        user_id=key.user_id,
+        key_id=key.id,
+        scopes=frozenset(key.scopes),
+        is_administrator=is_administrator,
+        home_account_id=key.account_id,
+    )
+
+
+def _note_use(key: tables.ApiKey, now: datetime) -> None:
+    if key.last_used_at is not None and now - key.last_used_at < _USE_IS_NOTED_EVERY:
+        return
+    with database().write() as session:
+        row = session.get(tables.ApiKey, key.id)
+        if row is not None:
+            row.last_used_at = now
+
+
+def _no_entry(detail: str) -> Problem:
+    return Problem("unauthorized", detail, (), {"WWW-Authenticate": "Bearer"})

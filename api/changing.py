@@ -1,0 +1,184 @@
+"""How anything is changed: one transaction, then what was asked of workflows is handed over.
+
+The transaction holds the rows, the requests to workflows, the audit entry and the answer under
+its `Idempotency-Key`; so whoever sends the same again gets the same again, and nothing is done
+twice.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel
+from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.models.base import Answer
+from api.problems import Problem
+
+A = TypeVar("A", bound=Answer)
+HandOver = Callable[[Sequence[str]], Awaitable[None]]
+log = logging.getLogger("api")
+
+
+@dataclass
+class Step:
+    """What a change works with: its transaction, its instant, and what it asks of workflows."""
+
+    session: Session
+    caller: Caller
+    now: datetime
+    action: str
+    requests: list[str] = field(default_factory=list)
+
+    def start(self, resource_id: str, argument: BaseModel | dict[str, Any] | None = None) -> None:
+        """Ask for the resource's workflow to be started."""
+        self._ask(resource_id, "start", argument)
+
+    def tell(self, resource_id: str, signal: str, argument: BaseModel | None = None) -> None:
+        """Ask for a signal to the resource's workflow."""
+        self._ask(resource_id, signal, argument)
+
+    def audit(self, resource_id: str | None) -> None:
+        self.session.add(
+            tables.AuditRow(
+                id=new_id("aud"),
+                account_id=self.caller.account_id,
+                key_id=self.caller.key_id or None,
+                action=self.action,
+                resource_id=resource_id,
+                at=self.now,
+            )
+        )
+
+    def _ask(
+        self, resource_id: str, verb: str, argument: BaseModel | dict[str, Any] | None
+    ) -> None:
+        said = argument.model_dump(mode="json") if isinstance(argument, BaseModel) else argument
+        row = tables.RequestRow(
+            id=new_id("req"),
+            resource_id=resource_id,
+            verb=verb,
+            argument=said,
+            created_at=self.now,
+        )
+        self.session.add(row)
+        self.requests.append(row.id)
+
+
+@dataclass
+class Change:
+    """One changing request, ready to be applied."""
+
+    caller: Caller
+    action: str
+    key: str | None
+    fingerprint: str
+    response: Response
+    hand_over: HandOver
+    running: set[asyncio.Task[None]]
+
+    async def apply(self, answer: type[A], effect: Callable[[Step], A]) -> A:
+        """Run the effect in its transaction, or find the answer that was given before."""
+        given, requests = await run_in_threadpool(self._commit, answer, effect)
+        if requests:
+            task = asyncio.create_task(_handed_over(self.hand_over, requests))
+            self.running.add(task)
+            task.add_done_callback(self.running.discard)
+        return given
+
+    def _commit(self, answer: type[A], effect: Callable[[Step], A]) -> tuple[A, list[str]]:
+        turn = f"idempotency/{self.caller.account_id}/{self.key}" if self.key else None
+        with database().write(turn) as session:
+            earlier = self._earlier(session)
+            if earlier is not None:
+                self.response.headers["Idempotent-Replayed"] = "true"
+                return answer.model_validate(earlier.body), []
+            step = Step(session, self.caller, datetime.now(UTC), self.action)
+            given = effect(step)
+            step.audit(getattr(given, "id", None))
+            self._remember(step, given)
+        return given, step.requests
+
+    def _earlier(self, session: Session) -> tables.IdempotencyKey | None:
+        if self.key is None:
+            return None
+        found = session.get(tables.IdempotencyKey, (self.caller.account_id, self.key))
+        if found is not None and found.request_sha256 != self.fingerprint:
+            raise Problem(
+                "idempotency-conflict",
+                f"Idempotency-Key {self.key}: was used at {found.created_at:%Y-%m-%d %H:%M:%S} "
+                "UTC for another request",
+            )
+        return found
+
+    def _remember(self, step: Step, given: Answer) -> None:
+        if self.key is None:
+            return
+        step.session.add(
+            tables.IdempotencyKey(
+                account_id=self.caller.account_id,
+                key=self.key,
+                request_sha256=self.fingerprint,
+                status_code=self.response.status_code or 200,
+                body=given.model_dump(mode="json"),
+                created_at=step.now,
+            )
+        )
+
+
+async def _handed_over(hand_over: HandOver, requests: Sequence[str]) -> None:
+    try:
+        await hand_over(requests)
+    except Exception:  # The rows stay, and the `starts` workflow delivers them.
+        log.warning("%d requests wait to be handed over", len(requests), exc_info=True)
+
+
+class Changes:
+    """A dependency: the change that a request asks for, when the key's scopes allow it."""
+
+    def __init__(self, scope: str, *, administrator: bool = False) -> None:
+        self.needs = Needs(scope, administrator=administrator)
+
+    def dependency(self) -> Callable[..., Awaitable[Change]]:
+        async def change(
+            request: Request,
+            response: Response,
+            caller: Annotated[Caller, Depends(self.needs)],
+            idempotency_key: Annotated[str | None, Header(max_length=255, min_length=1)] = None,
+        ) -> Change:
+            key = idempotency_key if request.method == "POST" else None
+            return change_of(request, response, caller, (key, await request.body()))
+
+        return change
+
+
+def change_of(
+    request: Request, response: Response, caller: Caller, sent: tuple[str | None, bytes]
+) -> Change:
+    """The change that a request asks for; sent: its idempotency key, and what tells its body."""
+    key, body = sent
+    target = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
+    return Change(
+        caller=caller,
+        action=request.scope["route"].operation_id,
+        key=key,
+        fingerprint=hashlib.sha256(target + body).hexdigest(),
+        response=response,
+        hand_over=request.app.state.hand_over,
+        running=request.app.state.running,
+    )
+
+
+def changing(scope: str, *, administrator: bool = False) -> Any:
+    """`Annotated[Change, changing("jobs:write")]`."""
+    return Depends(Changes(scope, administrator=administrator).dependency())

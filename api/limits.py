@@ -1,0 +1,43 @@
+"""A limit on the size of every request's body but uploads, which have their own."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from activities.settings import settings
+from api.problems import Problem, mistake, response
+
+UPLOADS = "/v1/uploads"
+
+
+class Limited:
+    """Refuses a body that is too large, announced or counted, with the limit."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] == UPLOADS:
+            await self._app(scope, receive, send)
+            return
+        limit = settings().request_max_bytes
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if announced.isdigit() and int(announced) > limit:
+            await response(_too_large(limit))(scope, receive, send)
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise _too_large(limit)
+            return message
+
+        await self._app(scope, counted, send)
+
+
+def _too_large(limit: int) -> Problem:
+    rule = f"is at most {limit} bytes"
+    return Problem(
+        "too-large", f"the body {rule}", [mistake("body", rule)], {"Connection": "close"}
+    )

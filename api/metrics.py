@@ -1,0 +1,89 @@
+"""What Prometheus reads: requests as they were answered, and resources as they stand."""
+
+import time
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlmodel import col, func, select
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from activities.db import tables
+from activities.db.session import database
+
+REGISTRY = CollectorRegistry()
+REQUESTS = Counter(
+    "baseload_http_requests_total",
+    "Requests by route and status.",
+    ("method", "route", "status"),
+    registry=REGISTRY,
+)
+SECONDS = Histogram(
+    "baseload_http_request_seconds",
+    "Seconds until the answer began.",
+    ("method", "route"),
+    registry=REGISTRY,
+)
+
+
+class _Resources(Collector):
+    """Counted when asked for, by status."""
+
+    def collect(self) -> Iterable[Metric]:
+        counted: tuple[type[tables.LifecycleRow], ...] = (
+            tables.Provider, tables.Region, tables.Node, tables.Job,
+        )  # fmt: skip
+        with database().read() as session:
+            for table in counted:
+                noun = table.__name__.lower()
+                gauge = GaugeMetricFamily(f"baseload_{noun}s", f"{noun}s.", labels=["status"])
+                state = col(table.status)
+                for status, count in session.exec(select(state, func.count()).group_by(state)):
+                    gauge.add_metric([status], count)
+                yield gauge
+            waiting = select(func.count()).where(col(tables.RequestRow.delivered_at).is_(None))
+            yield GaugeMetricFamily(
+                "baseload_requests_undelivered",
+                "Requests that Temporal has not taken yet.",
+                value=session.exec(waiting).one(),
+            )
+
+
+# Registered without being asked what it would say: that would read the database at import.
+_RESOURCES = _Resources()
+
+
+def exposition() -> tuple[bytes, str]:
+    """All metrics as text, and its media type."""
+    own = CollectorRegistry(auto_describe=False)
+    own.register(_RESOURCES)
+    return generate_latest(REGISTRY) + generate_latest(own), CONTENT_TYPE_LATEST
+
+
+class Measured:
+    """Counts and times every request under its route's template."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", "none")
+                SECONDS.labels(scope["method"], route).observe(time.perf_counter() - began)
+                REQUESTS.labels(scope["method"], route, str(message["status"])).inc()
+            await send(message)
+
+        await self._app(scope, receive, counted)

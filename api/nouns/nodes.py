@@ -1,0 +1,203 @@
+"""Nodes and announcements: how they are shown, and how they are changed."""
+
+import base64
+import binascii
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlmodel import Session, col, select
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import take_turn
+from api.authorization import Caller
+from api.changing import Step
+from api.models import nodes as shapes
+from api.nouns.ownership import lifecycle, own, own_locked
+from api.nouns.places import GONE, add_lifecycle, remove, wrong_state
+from api.problems import Problem, invalid, mistake
+from workflows.contracts.node import Announcement
+from workflows.contracts.states import NodeStatus, RegionStatus
+
+_KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
+              "ecdsa-sha2-nistp521")  # fmt: skip
+_CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
+
+
+def shown_nodes(session: Session, rows: Sequence[tables.Node]) -> list[shapes.Node]:
+    """Nodes with the jobs that hold their GPUs."""
+    live = session.exec(
+        select(tables.Allocation).where(
+            col(tables.Allocation.node_id).in_([row.id for row in rows]),
+            col(tables.Allocation.released_at).is_(None),
+        )
+    )
+    held: dict[str, list[tables.Allocation]] = defaultdict(list)
+    for allocation in live:
+        held[allocation.node_id].append(allocation)
+    return [_shown(row, held[row.id]) for row in rows]
+
+
+def shown_node(session: Session, row: tables.Node) -> shapes.Node:
+    return shown_nodes(session, [row])[0]
+
+
+def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> shapes.Node:
+    job_of = {index: place.job_id for place in held for index in place.gpu_indices}
+    gpus = (row.hardware or {}).get("gpus", [])
+    return shapes.Node(
+        **lifecycle(row, "node"),
+        **row.model_dump(
+            include={
+                "region_id", "minion_id", "type", "services", "upnp", "mining", "port", "user",
+                "gpu_type", "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count",
+                "reserved_memory_bytes", "hardware", "requirements", "preparation",
+            }
+        ),
+        address=row.host,
+        gpus=[shapes.NodeGpu(**gpu, job_id=job_of.get(gpu["index"])) for gpu in gpus],
+        job_ids=sorted({place.job_id for place in held}),
+    )  # fmt: skip
+
+
+def add_node(step: Step, asked: shapes.NodeCreation) -> shapes.Node:
+    region = own_locked(step.session, tables.Region, asked.region_id, step.caller)
+    if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
+        raise wrong_state("region", region, "healthy to take nodes")
+    _check_node(step, asked, region)
+    known = step.session.get(tables.NodeAnnouncement, asked.minion_id)
+    told = asked.address is None and known is not None
+    row = tables.Node(
+        id=new_id("nod"),
+        account_id=step.caller.account_id,
+        name=asked.name,
+        region_id=region.id,
+        minion_id=asked.minion_id,
+        type=asked.type,
+        services=sorted(set(asked.services)),
+        upnp=asked.upnp,
+        mining=asked.mining,
+        host=known.host if told and known else asked.address,
+        port=known.port if told and known else asked.port,
+        user=known.user if told and known else asked.user,
+        requirements=[],
+        created_at=step.now,
+        updated_at=step.now,
+    )
+    add_lifecycle(step, row, "node")
+    return shown_node(step.session, row)
+
+
+def _check_node(step: Step, asked: shapes.NodeCreation, region: tables.Region) -> None:
+    take_turn(step.session, f"minion/{asked.minion_id}")
+    taken = _node_of(step.session, asked.minion_id)
+    if taken is not None:
+        ours = f"{taken.name} ({taken.id})" if taken.account_id == region.account_id else "another"
+        raise Problem("conflict", f"minion id {asked.minion_id}: is that of node {ours}")
+    if asked.mining:
+        account = step.session.get(tables.Account, step.caller.account_id)
+        if account is None or account.wallet_address is None:
+            raise invalid(mistake("mining", "needs a wallet address in the account", True))
+    if "storage" in asked.services and region.storage_mode != "central":
+        rule = "storage nodes are for regions with central storage"
+        raise invalid(mistake("services", rule, "storage"))
+
+
+def change_node(step: Step, node_id: str, deed: str) -> shapes.Node:
+    """Ask for `activate`, `maintain` or `reboot`; what is so already stays so."""
+    row = own(step.session, tables.Node, node_id, step.caller)
+    if row.status not in _CONNECTED:
+        raise wrong_state("node", row, f"in maintenance or active to {deed}")
+    step.tell(row.id, deed)
+    return shown_node(step.session, row)
+
+
+def remove_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:
+    row = own_locked(step.session, tables.Node, node_id, step.caller)
+    shown = shown_node(step.session, row)
+    remove(step, row, force=force, holds=("jobs", shown.job_ids))
+    return shown
+
+
+def announce(step: Step, asked: shapes.AnnouncementCreation) -> shapes.AnnouncementReceipt:
+    """Note where a machine is, and tell its node when it has been added.
+
+    Whoever announces proves nothing: the host key is checked at every connection.
+    """
+    _check_fingerprint(asked)
+    take_turn(step.session, f"minion/{asked.minion_id}")
+    row = step.session.get(tables.NodeAnnouncement, asked.minion_id)
+    if row is None:
+        row = tables.NodeAnnouncement(
+            minion_id=asked.minion_id,
+            host_public_key=asked.host_public_key,
+            host=asked.address,
+            port=asked.port,
+            first_at=step.now,
+            last_at=step.now,
+        )
+        step.session.add(row)
+    row.host, row.port, row.user = asked.address, asked.port, asked.user
+    row.last_at = step.now
+    node = _node_of(step.session, asked.minion_id)
+    if node is not None and node.status not in GONE:
+        told = Announcement(
+            minion_id=asked.minion_id, host=asked.address, port=asked.port, user=asked.user
+        )
+        step.tell(node.id, "announced", told)
+    return shapes.AnnouncementReceipt(
+        minion_id=row.minion_id,
+        address=row.host,
+        port=row.port,
+        user=row.user,
+        first_at=row.first_at,
+        last_at=row.last_at,
+        added=node is not None,
+    )
+
+
+def _node_of(session: Session, minion_id: str) -> tables.Node | None:
+    return session.exec(
+        select(tables.Node).where(
+            tables.Node.minion_id == minion_id, tables.Node.status != NodeStatus.ARCHIVED
+        )
+    ).first()
+
+
+def _check_fingerprint(asked: shapes.AnnouncementCreation) -> None:
+    found = fingerprint(asked.host_public_key)
+    if found is None:
+        rule = f"is an OpenSSH public key: one of {', '.join(_KEY_TYPES)}, then base64"
+        raise invalid(mistake("host_public_key", rule, asked.host_public_key[:100]))
+    if found != asked.minion_id:
+        rule = f"is the fingerprint of host_public_key, which is {found}"
+        raise invalid(mistake("minion_id", rule, asked.minion_id))
+
+
+def fingerprint(public_key: str) -> str | None:
+    """`SHA256:…` of an OpenSSH public key; None when it is no such key."""
+    words = public_key.split()
+    if len(words) < 2 or words[0] not in _KEY_TYPES:
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    name = words[0].encode()
+    if blob[: 4 + len(name)] != len(name).to_bytes(4, "big") + name:
+        return None
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return f"SHA256:{digest}"
+
+
+def nobody() -> Caller:
+    """Who announces a machine: anyone."""
+    return Caller(
+        account_id="announcements",
+        user_id="",
+        key_id="",
+        scopes=frozenset(),
+        is_administrator=False,
+        home_account_id="announcements",
+    )

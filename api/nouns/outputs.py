@@ -1,0 +1,62 @@
+"""The output of a job: one archive of one worker, or all workers' in one."""
+
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+from activities.db import tables
+from activities.settings import settings
+from activities.storage.blobs import CHUNK_BYTES, BlobStore, blob_store
+from activities.storage.names import output_name
+from api.problems import Problem, missing
+
+
+def output_of(job: tables.Job, worker: int | None) -> Iterator[bytes]:
+    """The newest attempt's output as tar.gz; with several workers each has its own folder.
+
+    Raises: Problem `not-found`, before the first byte.
+    """
+    blobs = blob_store(settings().storage)
+    count = len(job.spec["workers"])
+    if worker is not None and worker >= count:
+        raise missing("worker", f"{worker} of job {job.name}, which has {count}")
+    stored = _stored(blobs, job, range(count) if worker is None else [worker])
+    if not stored:
+        raise Problem("not-found", f"job {job.name}: has no output ({job.status})")
+    if worker is None and count > 1:
+        return _joined(blobs, stored)
+    return blobs.stream(stored[0][1])
+
+
+def _stored(
+    blobs: BlobStore, job: tables.Job, workers: "range | list[int]"
+) -> list[tuple[int, str]]:
+    found = []
+    for worker in workers:
+        names = [output_name(job.id, worker, attempt) for attempt in range(job.attempt, 0, -1)]
+        name = next((name for name in names if blobs.exists(name)), None)
+        if name is not None:
+            found.append((worker, name))
+    return found
+
+
+def _joined(blobs: BlobStore, stored: list[tuple[int, str]]) -> Iterator[bytes]:
+    """One archive of several; it is put together on disk, for outputs may be large."""
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as joined:
+            for worker, name in stored:
+                with blobs.open(name) as content:
+                    _add(joined, content, f"worker-{worker}")
+        file.seek(0)
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _add(joined: tarfile.TarFile, content: IO[bytes], folder: str) -> None:
+    with tarfile.open(fileobj=content, mode="r|gz") as part:
+        for member in part:
+            member.name = f"{folder}/{member.name}"
+            if member.islnk():
+                member.linkname = f"{folder}/{member.linkname}"
+            joined.addfile(member, part.extractfile(member) if member.isreg() else None)

@@ -1,0 +1,94 @@
+"""Finding rows for a caller: what is not theirs is not there."""
+
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, SQLModel, col, or_, select
+
+from activities.db import tables
+from api.authorization import Caller
+from api.problems import Problem, missing
+
+Row = TypeVar("Row", bound=SQLModel)
+_LEVELS = {"read": ("read", "all"), "all": ("all",)}
+
+
+def own(session: Session, table: type[Row], row_id: str, caller: Caller) -> Row:
+    """The account's row of this id.
+
+    Raises: Problem `not-found`, also when it is someone else's.
+    """
+    row = session.get(table, row_id)
+    if row is None or getattr(row, "account_id", None) != caller.account_id:
+        raise missing(table.__name__.lower(), row_id)
+    return row
+
+
+def own_locked(session: Session, table: type[Row], row_id: str, caller: Caller) -> Row:
+    """As `own`, and nobody else changes it before the transaction ends."""
+    row = session.get(table, row_id, with_for_update=True)
+    if row is None or getattr(row, "account_id", None) != caller.account_id:
+        raise missing(table.__name__.lower(), row_id)
+    return row
+
+
+def projects_of(session: Session, caller: Caller, noun: str, level: str) -> list[str]:
+    """Ids of other accounts' projects in which the caller's user has this permission."""
+    if caller.account_id != caller.home_account_id:
+        return []
+    rows = session.exec(
+        select(tables.ProjectMember).where(tables.ProjectMember.user_id == caller.user_id)
+    )
+    return [row.project_id for row in rows if row.permissions.get(noun) in _LEVELS[level]]
+
+
+def project_for(session: Session, caller: Caller, project_id: str) -> tables.Project:
+    """A project in which the caller may create jobs.
+
+    Raises: Problem `not-found`, or `forbidden` when the caller may only read there.
+    """
+    project = session.get(tables.Project, project_id)
+    if project is not None and project.account_id == caller.account_id:
+        return project
+    if project is None or project_id not in projects_of(session, caller, "job", "read"):
+        raise missing("project", project_id)
+    if project_id not in projects_of(session, caller, "job", "all"):
+        raise Problem("forbidden", f"project {project_id}: its jobs may be read, not created")
+    return project
+
+
+def visible_jobs(session: Session, caller: Caller, level: str = "read") -> ColumnElement[bool]:
+    """The condition that a job is the account's, or in a project that its user is a member of."""
+    shared = projects_of(session, caller, "job", level)
+    return or_(
+        col(tables.Job.account_id) == caller.account_id, col(tables.Job.project_id).in_(shared)
+    )
+
+
+def visible_job(session: Session, caller: Caller, job_id: str, level: str = "read") -> tables.Job:
+    """A job that the caller may read, or change with level `all`.
+
+    Raises: Problem `not-found`, or `forbidden` when the caller may only read it.
+    """
+    job = session.get(tables.Job, job_id)
+    if job is not None and job.account_id == caller.account_id:
+        return job
+    if job is None or job.project_id not in projects_of(session, caller, "job", "read"):
+        raise missing("job", job_id)
+    if job.project_id not in projects_of(session, caller, "job", level):
+        raise Problem("forbidden", f"job {job_id}: may be read, not changed")
+    return job
+
+
+def lifecycle(row: tables.LifecycleRow, noun: str) -> dict[str, Any]:
+    """What every resource with a lifecycle shows."""
+    return {
+        "id": row.id,
+        "account_id": row.account_id,
+        "name": row.name,
+        "status": row.status,
+        "status_reason": row.status_reason,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "workflow_id": f"{noun}/{row.id}",
+    }

@@ -1,0 +1,171 @@
+"""Providers and regions: how they are shown, and how they are changed."""
+
+import re
+from typing import Any
+
+from sqlmodel import Session, SQLModel, col, select
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import take_turn
+from api.changing import Step
+from api.models import places as shapes
+from api.nouns.events import note_creation
+from api.nouns.ownership import lifecycle, own, own_locked
+from api.problems import Problem, invalid, mistake
+from workflows.contracts.provider import Removal
+from workflows.contracts.states import NodeStatus, ProviderStatus, RegionStatus
+from workflows.rules import hardware
+
+GONE = ("removing", "archived")
+_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def shown_provider(row: tables.Provider) -> shapes.Provider:
+    return shapes.Provider(
+        **lifecycle(row, "provider"),
+        kind=row.kind,
+        payment_mode=row.payment_mode,
+        preferred_credits_microcredits=row.preferred_credits_microcredits,
+        fee_waived=row.fee_waived,
+        checks=[shapes.ProviderCheck(**({"detail": ""} | check)) for check in row.checks],
+    )
+
+
+def shown_region(row: tables.Region) -> shapes.Region:
+    warnings = []
+    if not _DNS_LABEL.fullmatch(row.name):
+        warnings.append(f"name: {row.name} is no DNS label (a-z, 0-9, - inside, at most 63)")
+    return shapes.Region(
+        **lifecycle(row, "region"),
+        provider_id=row.provider_id,
+        provider_kind=row.provider_kind,
+        storage_mode=row.storage_mode,
+        public=row.public,
+        exclusive_nodes=row.exclusive_nodes,
+        node_root=row.node_root,
+        relaxed_requirements=row.relaxed_requirements,
+        warnings=warnings,
+    )
+
+
+def enable_provider(step: Step, asked: shapes.ProviderCreation) -> shapes.Provider:
+    if asked.waive_usage_fee and not step.caller.is_administrator:
+        raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
+    row = tables.Provider(
+        id=new_id("prv"),
+        account_id=step.caller.account_id,
+        name=asked.name or asked.kind.value,
+        kind=asked.kind.value,
+        payment_mode=asked.payment_mode,
+        preferred_credits_microcredits=asked.preferred_credits_microcredits,
+        fee_waived=asked.waive_usage_fee,
+        checks=[],
+        created_at=step.now,
+        updated_at=step.now,
+    )
+    add_lifecycle(step, row, "provider")
+    return shown_provider(row)
+
+
+def recheck_provider(step: Step, provider_id: str) -> shapes.Provider:
+    row = own(step.session, tables.Provider, provider_id, step.caller)
+    if row.status not in (ProviderStatus.READY, ProviderStatus.FAILED):
+        raise wrong_state("provider", row, "ready or failed to be checked again")
+    step.tell(row.id, "recheck")
+    return shown_provider(row)
+
+
+def remove_provider(step: Step, provider_id: str, *, force: bool) -> shapes.Provider:
+    row = own_locked(step.session, tables.Provider, provider_id, step.caller)
+    of_it = (tables.Region.provider_id == row.id, tables.Region.status != RegionStatus.ARCHIVED)
+    remove(step, row, force=force, holds=("regions", _names(step.session, tables.Region, of_it)))
+    return shown_provider(row)
+
+
+def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
+    unknown = hardware.unknown_names(asked.relaxed_requirements)
+    if unknown:
+        rule = f"are among {', '.join((hardware.ALL, *hardware.NAMES))}"
+        raise invalid(*(mistake("relaxed_requirements", rule, name) for name in unknown))
+    take_turn(step.session, f"regions/{step.caller.account_id}")
+    provider = own_locked(step.session, tables.Provider, asked.provider_id, step.caller)
+    if provider.status != ProviderStatus.READY:
+        found = f"is {provider.status}" + (
+            f": {provider.status_reason}" * bool(provider.status_reason)
+        )
+        raise Problem("provider-not-ready", f"provider {provider.id}: {found}; asked: ready")
+    _check_region_name(step, asked.name)
+    row = tables.Region(
+        id=new_id("reg"),
+        account_id=step.caller.account_id,
+        name=asked.name,
+        provider_id=provider.id,
+        provider_kind=provider.kind,
+        storage_mode=asked.storage_mode,
+        public=asked.public,
+        exclusive_nodes=asked.exclusive_nodes,
+        node_root=asked.node_root,
+        relaxed_requirements=list(asked.relaxed_requirements),
+        options={},
+        created_at=step.now,
+        updated_at=step.now,
+    )
+    add_lifecycle(step, row, "region")
+    return shown_region(row)
+
+
+def remove_region(step: Step, region_id: str, *, force: bool) -> shapes.Region:
+    row = own_locked(step.session, tables.Region, region_id, step.caller)
+    of_it = (tables.Node.region_id == row.id, tables.Node.status != NodeStatus.ARCHIVED)
+    remove(step, row, force=force, holds=("nodes", _names(step.session, tables.Node, of_it)))
+    return shown_region(row)
+
+
+def add_lifecycle(step: Step, row: tables.LifecycleRow, noun: str) -> None:
+    """Write a new row, its first event, and the request that starts its workflow."""
+    step.session.add(row)
+    step.session.flush()
+    note_creation(step.session, row, noun)
+    step.start(row.id)
+
+
+def remove(
+    step: Step, row: tables.LifecycleRow, *, force: bool, holds: tuple[str, list[str]]
+) -> None:
+    """Ask for a resource to be removed; doing it again is silent.
+
+    holds: what uses it, which forbids the removal unless it is forced.
+    Raises: Problem `conflict`, naming them.
+    """
+    if row.status in GONE:
+        return
+    what, names = holds
+    if names and not force:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        noun = type(row).__name__.lower()
+        raise Problem(
+            "conflict",
+            f"{noun} {row.name}: has {what} {', '.join(names[:5])}{more}; force ends them",
+        )
+    step.tell(row.id, "remove", Removal(force=force, requested_by=step.caller.user_id))
+
+
+def wrong_state(noun: str, row: tables.LifecycleRow, asked: str) -> Problem:
+    return Problem("conflict", f"{noun} {row.name}: is {row.status}; must be {asked}")
+
+
+def _check_region_name(step: Step, name: str) -> None:
+    same = select(tables.Region).where(
+        tables.Region.account_id == step.caller.account_id,
+        tables.Region.name == name,
+        tables.Region.status != RegionStatus.ARCHIVED,
+    )
+    found = step.session.exec(same).first()
+    if found is not None:
+        raise Problem("conflict", f"region {name}: {found.id} has this name")
+
+
+def _names(session: Session, table: type[SQLModel], conditions: tuple[Any, ...]) -> list[str]:
+    rows = session.exec(select(table).where(*conditions).order_by(col(table.name)))  # type: ignore[attr-defined]
+    return [f"{row.name} ({row.id})" for row in rows]  # type: ignore[attr-defined]

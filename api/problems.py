@@ -1,0 +1,141 @@
+"""Every answer that is not a success, as problem details (RFC 9457), from one table.
+
+Routes and changes raise `Problem` with a code of the table; nothing else decides a status.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+
+from api.models.base import Mistake, ProblemDetails
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger("api")
+
+PROBLEMS: Mapping[str, tuple[int, str]] = {
+    "invalid-request": (422, "The request is not valid"),
+    "malformed-request": (400, "The request cannot be read"),
+    "unauthorized": (401, "A valid key is needed"),
+    "insufficient-credits": (402, "The balance must be positive"),
+    "forbidden": (403, "This is yours, but not allowed with this key"),
+    "plan-required": (403, "A higher plan is needed"),
+    "not-found": (404, "There is nothing of this name"),
+    "method-not-allowed": (405, "The method is not allowed here"),
+    "conflict": (409, "This does not go together with what is there"),
+    "idempotency-conflict": (409, "The key was used with another request"),
+    "provider-not-ready": (409, "The provider is not ready"),
+    "too-large": (413, "The request is too large"),
+    "too-many-requests": (429, "Too many requests"),
+    "internal-error": (500, "Something is wrong on our side"),
+    "unavailable": (503, "Not available now"),
+}
+_CODE_OF_STATUS = {
+    400: "malformed-request",
+    401: "unauthorized",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "too-large",
+}
+_SECRET_FIELDS = frozenset({"credentials", "variables", "secrets", "secret"})
+
+
+class Problem(HTTPException):
+    """A refusal. `detail` is for a person: the thing, what was asked, what was found."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        mistakes: Iterable[Mistake] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        status, self.title = PROBLEMS[code]
+        super().__init__(status, detail, dict(headers or {}))
+        self.code = code
+        self.mistakes = tuple(mistakes)
+
+
+def missing(noun: str, name: str) -> Problem:
+    """There is no such thing, or it is not yours: nobody can tell which."""
+    return Problem("not-found", f"{noun} {name}: not found")
+
+
+def invalid(*mistakes: Mistake) -> Problem:
+    """A user's mistakes, all of them, each with field, rule and value."""
+    said = "; ".join(f"{mistake.field}: {mistake.rule}" for mistake in mistakes[:3])
+    more = f"; and {len(mistakes) - 3} more" if len(mistakes) > 3 else ""
+    return Problem("invalid-request", said + more, mistakes)
+
+
+def mistake(field: str, rule: str, value: Any = None) -> Mistake:
+    return Mistake(field=field, rule=rule, value=value)
+
+
+def install(app: FastAPI) -> None:
+    """Let the application answer every failure with problem details."""
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(OperationalError, _on_database)
+    app.add_exception_handler(Exception, _on_unforeseen)
+
+
+def response(problem: Problem) -> JSONResponse:
+    details = ProblemDetails(
+        type=f"https://baseload.dev/problems/{problem.code}",
+        title=problem.title,
+        status=problem.status_code,
+        detail=problem.detail,
+        code=problem.code,
+        errors=list(problem.mistakes),
+    )
+    return JSONResponse(
+        details.model_dump(mode="json"), problem.status_code, problem.headers, MEDIA_TYPE
+    )
+
+
+def _on_http(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, Problem):
+        return response(error)
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = error.headers if isinstance(error, HTTPException) else None
+    detail = f"{request.method} {request.url.path}"
+    return response(Problem(_CODE_OF_STATUS.get(status, "malformed-request"), detail, (), headers))
+
+
+def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    if any(details["type"] == "json_invalid" for details in found):
+        return response(Problem("malformed-request", "the body is not valid JSON"))
+    return response(invalid(*(_mistake_of(details) for details in found)))
+
+
+def _on_database(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s: database: %s", request.method, request.url.path, error)
+    return response(
+        Problem("unavailable", "the database does not answer", (), {"Retry-After": "1"})
+    )
+
+
+def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return response(Problem("internal-error", f"{request.method} {request.url.path}"))
+
+
+def _mistake_of(details: Mapping[str, Any]) -> Mistake:
+    place = [str(step) for step in details["loc"]]
+    path = place[1:] if place and place[0] in ("body", "query", "path", "header") else place
+    given = details.get("input")
+    plain = isinstance(given, str | int | float | bool) and details["type"] != "missing"
+    hidden = bool(_SECRET_FIELDS.intersection(path))
+    rule = str(details["msg"]).removeprefix("Value error, ")
+    return Mistake(
+        field=".".join(path) or "body",
+        rule=rule[:1].lower() + rule[1:],
+        value=given if plain and not hidden else None,
+    )

@@ -1,0 +1,75 @@
+"""Accounts, for administrators; and one's own."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from sqlmodel import col, select
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.changing import Change, changing
+from api.models.accounts import (
+    Account,
+    AccountChange,
+    AccountCreation,
+    AccountPage,
+    CreditGrant,
+    OwnAccountChange,
+)
+from api.models.money import Transaction
+from api.nouns import accounts, money
+from api.pages import Paging, page
+
+router = APIRouter(tags=["accounts"])
+Administrator = Annotated[Caller, Depends(Needs("accounts:read", administrator=True))]
+Administration = Annotated[Change, changing("accounts:write", administrator=True)]
+Reader = Annotated[Caller, Depends(Needs("account:read"))]
+Writer = Annotated[Change, changing("account:write")]
+
+
+@router.get("/v1/accounts", operation_id="list_accounts")
+def list_accounts(_caller: Administrator, paging: Paging) -> AccountPage:
+    with database().read() as session:
+        view = (col(tables.Account.id), lambda row: accounts.shown_account(session, row))
+        return page(session, AccountPage, select(tables.Account), paging, view)
+
+
+@router.post("/v1/accounts", status_code=201, operation_id="create_account")
+async def create_account(asked: AccountCreation, change: Administration) -> Account:
+    """Create an account with its owner and its Personal project."""
+    return await change.apply(Account, lambda step: accounts.create_account(step, asked))
+
+
+@router.get("/v1/accounts/{account_id}", operation_id="get_account")
+def get_account(account_id: str, _caller: Administrator) -> Account:
+    with database().read() as session:
+        return accounts.shown_account(session, accounts.find_account(session, account_id))
+
+
+@router.patch("/v1/accounts/{account_id}", operation_id="change_account")
+async def change_account(account_id: str, asked: AccountChange, change: Administration) -> Account:
+    return await change.apply(
+        Account, lambda step: accounts.change_account(step, account_id, asked)
+    )
+
+
+@router.post("/v1/accounts/{account_id}/credits", status_code=201, operation_id="grant_credits")
+async def grant_credits(account_id: str, asked: CreditGrant, change: Administration) -> Transaction:
+    """Give an account credits."""
+    return await change.apply(
+        Transaction, lambda step: money.grant_credits(step, account_id, asked)
+    )
+
+
+@router.get("/v1/account", operation_id="get_own_account")
+def get_own_account(caller: Reader) -> Account:
+    """The account of the key, or the one that an administrator acts for."""
+    with database().read() as session:
+        row = accounts.find_account(session, caller.account_id)
+        return accounts.shown_account(session, row)
+
+
+@router.patch("/v1/account", operation_id="change_own_account")
+async def change_own_account(asked: OwnAccountChange, change: Writer) -> Account:
+    return await change.apply(Account, lambda step: accounts.change_own_account(step, asked))

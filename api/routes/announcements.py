@@ -1,0 +1,34 @@
+"""Announcements: machines making themselves known, without a key and limited in rate."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+
+from api.changing import Change, change_of
+from api.models.nodes import AnnouncementCreation, AnnouncementReceipt
+from api.nouns import nodes
+from api.problems import Problem
+
+router = APIRouter(prefix="/v1/announcements", tags=["nodes"])
+
+
+async def _announcing(
+    request: Request,
+    response: Response,
+    idempotency_key: Annotated[str | None, Header(max_length=255, min_length=1)] = None,
+) -> Change:
+    peer = request.client.host if request.client else "unknown"
+    wait_s = request.app.state.announcement_rate.wait_s(peer)
+    if wait_s > 0:
+        headers = {"Retry-After": str(int(wait_s) + 1)}
+        raise Problem("too-many-requests", f"announcements from {peer}", (), headers)
+    sent = (idempotency_key, await request.body())
+    return change_of(request, response, nodes.nobody(), sent)
+
+
+@router.post("", status_code=202, operation_id="announce_machine")
+async def announce_machine(
+    asked: AnnouncementCreation, change: Annotated[Change, Depends(_announcing)]
+) -> AnnouncementReceipt:
+    """Say where a machine is; its host key proves at every connection that it is that machine."""
+    return await change.apply(AnnouncementReceipt, lambda step: nodes.announce(step, asked))

@@ -1,0 +1,123 @@
+"""Events: of the account, and of each resource with a lifecycle."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.responses import StreamingResponse
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, func, select
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.models.events import Event, EventPage
+from api.nouns.events import shown_event
+from api.nouns.ownership import own, visible_job
+from api.pages import Paging, Place, page
+from api.streams import EventLook, resume_offset, stream, wants_stream
+
+router = APIRouter(tags=["events"])
+Following = Annotated[bool, Depends(wants_stream)]
+LastEventId = Annotated[str | None, Header()]
+AT_ONCE = 500
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A page, newest first; as a stream: events, oldest first, each with its "
+        "position as id.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+_ROUTE: dict[str, Any] = {"response_model": EventPage, "responses": _EVENTS}
+_TABLES: dict[str, type[tables.LifecycleRow]] = {
+    "provider": tables.Provider,
+    "region": tables.Region,
+    "node": tables.Node,
+}
+
+
+@router.get("/v1/events", operation_id="list_events", **_ROUTE)
+def list_events(
+    request: Request,
+    caller: Annotated[Caller, Depends(Needs("events:read"))],
+    paging: Paging,
+    following: Following = False,
+    last_event_id: LastEventId = None,
+) -> EventPage | StreamingResponse:
+    """Events of all the account's resources; a stream begins now, or after `Last-Event-ID`."""
+    mine = col(tables.EventRow.account_id) == caller.account_id
+    if not following:
+        return _page(mine, paging)
+    begin = resume_offset(last_event_id, -1)
+    return stream(EventLook(begin if begin >= 0 else _newest(mine), _reader(mine)), _stop(request))
+
+
+def _add_route(noun: str) -> None:
+    """`GET /v1/<noun>s/{id}/events`; a stream begins with the first event."""
+
+    def checked(
+        resource_id: str, caller: Annotated[Caller, Depends(Needs(f"{noun}s:read"))]
+    ) -> str:
+        with database().read() as session:
+            _find(session, noun, resource_id, caller)
+        return resource_id
+
+    def list_events_of(
+        request: Request,
+        resource_id: Annotated[str, Depends(checked)],
+        paging: Paging,
+        following: Following = False,
+        last_event_id: LastEventId = None,
+    ) -> EventPage | StreamingResponse:
+        of_it = col(tables.EventRow.resource_id) == resource_id
+        if not following:
+            return _page(of_it, paging)
+        look = EventLook(resume_offset(last_event_id, 0), _reader(of_it))
+        return stream(look, _stop(request))
+
+    router.add_api_route(
+        f"/v1/{noun}s/{{resource_id}}/events",
+        list_events_of,
+        operation_id=f"list_{noun}_events",
+        summary=f"Events of a {noun}",
+        **_ROUTE,
+    )
+
+
+def _find(session: Session, noun: str, resource_id: str, caller: Caller) -> None:
+    if noun == "job":
+        visible_job(session, caller, resource_id)
+    else:
+        own(session, _TABLES[noun], resource_id, caller)
+
+
+def _page(condition: ColumnElement[bool], paging: Place) -> EventPage:
+    rows = select(tables.EventRow).where(condition)
+    with database().read() as session:
+        view = (col(tables.EventRow.position), shown_event)
+        return page(session, EventPage, rows, paging, view)
+
+
+def _reader(condition: ColumnElement[bool]) -> Callable[[int], Sequence[Event]]:
+    def read(after: int) -> Sequence[Event]:
+        position = col(tables.EventRow.position)
+        rows = select(tables.EventRow).where(condition, position > after)
+        with database().read() as session:
+            found = session.exec(rows.order_by(position).limit(AT_ONCE)).all()
+        return [shown_event(row) for row in found]
+
+    return read
+
+
+def _newest(condition: ColumnElement[bool]) -> int:
+    with database().read() as session:
+        newest = select(func.max(tables.EventRow.position)).where(condition)
+        return session.exec(newest).one() or 0
+
+
+def _stop(request: Request) -> Any:
+    return request.app.state.stop
+
+
+for _noun in (*_TABLES, "job"):
+    _add_route(_noun)

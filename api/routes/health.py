@@ -1,0 +1,55 @@
+"""Whether the process lives, whether it can serve, and what it has done."""
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+
+from activities.db.session import database
+from api.metrics import exposition
+from api.models.events import Health, Readiness
+
+router = APIRouter(tags=["health"])
+TEMPORAL_LIMIT_S = 2.0
+
+
+@router.get("/healthz", operation_id="get_health")
+async def get_health() -> Health:
+    """The process answers."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", operation_id="get_readiness", responses={503: {"model": Readiness}})
+async def get_readiness(request: Request, response: Response) -> Readiness:
+    """Database and Temporal answer; 503 when one does not. Changes are taken without Temporal."""
+    rows, engine = await asyncio.gather(run_in_threadpool(database_state), temporal_state(request))
+    ready = rows == engine == "ok"
+    response.status_code = 200 if ready else 503
+    return Readiness(status="ok" if ready else "not-ready", database=rows, temporal=engine)
+
+
+@router.get("/metrics", operation_id="get_metrics", response_class=PlainTextResponse)
+def get_metrics() -> Response:
+    """Prometheus metrics."""
+    content, media_type = exposition()
+    return Response(content, media_type=media_type)
+
+
+def database_state() -> str:
+    try:
+        with database().read() as session:
+            session.connection().execute(text("SELECT 1"))
+    except SQLAlchemyError as error:
+        return f"{type(error).__name__}: does not answer"
+    return "ok"
+
+
+async def temporal_state(request: Request) -> str:
+    try:
+        await asyncio.wait_for(request.app.state.check_temporal(), TEMPORAL_LIMIT_S)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+        return f"{type(error).__name__}: does not answer"
+    return "ok"

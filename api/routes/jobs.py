@@ -1,0 +1,97 @@
+"""Jobs: submitted, looked at, ended, started again, removed."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Query
+from sqlmodel import col
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.changing import Change, changing
+from api.models.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
+from api.nouns import jobs, money
+from api.nouns.ownership import visible_job
+from api.pages import Paging, page
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
+Writer = Annotated[Change, changing("jobs:write")]
+_SUBMISSION = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobSubmission"}}},
+    }
+}
+
+
+@router.get("", operation_id="list_jobs")
+def list_jobs(
+    caller: Reader,
+    paging: Paging,
+    status: Annotated[list[str] | None, Query()] = None,
+    project_id: str | None = None,
+) -> JobPage:
+    """Jobs of the account and of projects that its user is a member of; not the archived ones."""
+    with database().read() as session:
+        rows = jobs.jobs_of(session, caller)
+        state = col(tables.Job.status)
+        rows = rows.where(state.in_(status) if status else state != "archived")
+        if project_id is not None:
+            rows = rows.where(tables.Job.project_id == project_id)
+        return page(session, JobPage, rows, paging, (col(tables.Job.id), jobs.shown_job))
+
+
+@router.post("", status_code=202, operation_id="submit_job", openapi_extra=_SUBMISSION)
+async def submit_job(document: Annotated[Any, Body()], change: Writer) -> Job:
+    """Submit a job. A document with several mistakes gets all of them at once."""
+    return await change.apply(Job, lambda step: jobs.submit_job(step, document))
+
+
+@router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")
+async def kill_all_jobs(change: Writer) -> JobsKilled:
+    """Cancel every open job of the account."""
+    return await change.apply(JobsKilled, jobs.kill_all)
+
+
+@router.get("/{job_id}", operation_id="get_job")
+def get_job(job_id: str, caller: Reader) -> Job:
+    with database().read() as session:
+        return jobs.shown_job(visible_job(session, caller, job_id))
+
+
+@router.post("/{job_id}/stop", status_code=202, operation_id="stop_job")
+async def stop_job(job_id: str, change: Writer) -> Job:
+    """End the command of a notebook or endpoint, which can be started again."""
+    return await change.apply(Job, lambda step: jobs.stop_job(step, job_id))
+
+
+@router.post("/{job_id}/start", status_code=202, operation_id="start_job")
+async def start_job(job_id: str, change: Writer) -> Job:
+    """Start a stopped notebook or endpoint again."""
+    return await change.apply(Job, lambda step: jobs.start_job(step, job_id))
+
+
+@router.post("/{job_id}/cancel", status_code=202, operation_id="cancel_job")
+async def cancel_job(job_id: str, change: Writer) -> Job:
+    """End a job for good, in whatever state it is."""
+    return await change.apply(Job, lambda step: jobs.cancel_job(step, job_id))
+
+
+@router.delete("/{job_id}", status_code=202, operation_id="remove_job")
+async def remove_job(job_id: str, change: Writer) -> Job:
+    """Remove a job that has ended, with its log and output; what it cost stays."""
+    return await change.apply(Job, lambda step: jobs.remove_job(step, job_id))
+
+
+@router.get("/{job_id}/charges", operation_id="get_job_charges")
+def get_job_charges(job_id: str, caller: Reader) -> JobCharges:
+    with database().read() as session:
+        return money.charges_of(session, visible_job(session, caller, job_id))
+
+
+@router.get("/{job_id}/placement", operation_id="get_job_placement")
+def get_job_placement(job_id: str, caller: Reader) -> JobPlacement:
+    """Why the job waits, or where it went."""
+    with database().read() as session:
+        return jobs.shown_placement(session, visible_job(session, caller, job_id))

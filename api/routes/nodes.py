@@ -1,0 +1,71 @@
+"""Nodes: machines in regions."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from sqlmodel import col, select
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.changing import Change, changing
+from api.models.nodes import Node, NodeCreation, NodePage
+from api.nouns import nodes
+from api.nouns.ownership import own
+from api.pages import Paging, page
+
+router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
+Reader = Annotated[Caller, Depends(Needs("nodes:read"))]
+Writer = Annotated[Change, changing("nodes:write")]
+
+
+@router.get("", operation_id="list_nodes")
+def list_nodes(
+    caller: Reader, paging: Paging, region_id: str | None = None, status: str | None = None
+) -> NodePage:
+    """The account's nodes; archived ones only when asked for by status."""
+    rows = select(tables.Node).where(
+        tables.Node.account_id == caller.account_id,
+        col(tables.Node.status) == status if status else col(tables.Node.status) != "archived",
+    )
+    if region_id is not None:
+        rows = rows.where(tables.Node.region_id == region_id)
+    with database().read() as session:
+        view = (col(tables.Node.id), lambda row: nodes.shown_node(session, row))
+        return page(session, NodePage, rows, paging, view)
+
+
+@router.post("", status_code=202, operation_id="add_node")
+async def add_node(asked: NodeCreation, change: Writer) -> Node:
+    """Add a machine by its minion id; it is reached once it has announced itself."""
+    return await change.apply(Node, lambda step: nodes.add_node(step, asked))
+
+
+@router.get("/{node_id}", operation_id="get_node")
+def get_node(node_id: str, caller: Reader) -> Node:
+    with database().read() as session:
+        return nodes.shown_node(session, own(session, tables.Node, node_id, caller))
+
+
+@router.post("/{node_id}/activate", status_code=202, operation_id="activate_node")
+async def activate_node(node_id: str, change: Writer) -> Node:
+    """Let a node in maintenance take jobs."""
+    return await change.apply(Node, lambda step: nodes.change_node(step, node_id, "activate"))
+
+
+@router.post("/{node_id}/maintenance", status_code=202, operation_id="maintain_node")
+async def maintain_node(node_id: str, change: Writer) -> Node:
+    """Take no new jobs; those that run go on."""
+    return await change.apply(Node, lambda step: nodes.change_node(step, node_id, "maintain"))
+
+
+@router.post("/{node_id}/reboot", status_code=202, operation_id="reboot_node")
+async def reboot_node(node_id: str, change: Writer) -> Node:
+    """Restart the machine."""
+    return await change.apply(Node, lambda step: nodes.change_node(step, node_id, "reboot"))
+
+
+@router.delete("/{node_id}", status_code=202, operation_id="remove_node")
+async def remove_node(node_id: str, change: Writer, force: bool = False) -> Node:
+    """Remove a node; with jobs on it only when forced."""
+    return await change.apply(Node, lambda step: nodes.remove_node(step, node_id, force=force))

@@ -1,0 +1,59 @@
+"""Providers: enabled sources of machines."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from sqlmodel import col, select
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.changing import Change, changing
+from api.models.places import Provider, ProviderCreation, ProviderPage
+from api.nouns import places
+from api.nouns.ownership import own
+from api.pages import Paging, page
+
+router = APIRouter(prefix="/v1/providers", tags=["providers"])
+Reader = Annotated[Caller, Depends(Needs("providers:read"))]
+Writer = Annotated[Change, changing("providers:write")]
+
+
+@router.get("", operation_id="list_providers")
+def list_providers(caller: Reader, paging: Paging, status: str | None = None) -> ProviderPage:
+    """The account's providers; archived ones only when asked for by status."""
+    rows = select(tables.Provider).where(
+        tables.Provider.account_id == caller.account_id,
+        col(tables.Provider.status) == status
+        if status
+        else col(tables.Provider.status) != "archived",
+    )
+    with database().read() as session:
+        view = (col(tables.Provider.id), places.shown_provider)
+        return page(session, ProviderPage, rows, paging, view)
+
+
+@router.post("", status_code=202, operation_id="enable_provider")
+async def enable_provider(asked: ProviderCreation, change: Writer) -> Provider:
+    """Enable a provider; `status` tells when it is ready, `checks` why it is not."""
+    return await change.apply(Provider, lambda step: places.enable_provider(step, asked))
+
+
+@router.get("/{provider_id}", operation_id="get_provider")
+def get_provider(provider_id: str, caller: Reader) -> Provider:
+    with database().read() as session:
+        return places.shown_provider(own(session, tables.Provider, provider_id, caller))
+
+
+@router.post("/{provider_id}/recheck", status_code=202, operation_id="recheck_provider")
+async def recheck_provider(provider_id: str, change: Writer) -> Provider:
+    """Run every check again."""
+    return await change.apply(Provider, lambda step: places.recheck_provider(step, provider_id))
+
+
+@router.delete("/{provider_id}", status_code=202, operation_id="remove_provider")
+async def remove_provider(provider_id: str, change: Writer, force: bool = False) -> Provider:
+    """Remove a provider; with regions only when forced."""
+    return await change.apply(
+        Provider, lambda step: places.remove_provider(step, provider_id, force=force)
+    )

@@ -1,0 +1,51 @@
+"""Regions: places that nodes are in."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from sqlmodel import col, select
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.changing import Change, changing
+from api.models.places import Region, RegionCreation, RegionPage
+from api.nouns import places
+from api.nouns.ownership import own
+from api.pages import Paging, page
+
+router = APIRouter(prefix="/v1/regions", tags=["regions"])
+Reader = Annotated[Caller, Depends(Needs("regions:read"))]
+Writer = Annotated[Change, changing("regions:write")]
+
+
+@router.get("", operation_id="list_regions")
+def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> RegionPage:
+    """The account's regions; archived ones only when asked for by status."""
+    rows = select(tables.Region).where(
+        tables.Region.account_id == caller.account_id,
+        col(tables.Region.status) == status if status else col(tables.Region.status) != "archived",
+    )
+    with database().read() as session:
+        view = (col(tables.Region.id), places.shown_region)
+        return page(session, RegionPage, rows, paging, view)
+
+
+@router.post("", status_code=202, operation_id="create_region")
+async def create_region(asked: RegionCreation, change: Writer) -> Region:
+    """Create a region of a provider that is ready."""
+    return await change.apply(Region, lambda step: places.create_region(step, asked))
+
+
+@router.get("/{region_id}", operation_id="get_region")
+def get_region(region_id: str, caller: Reader) -> Region:
+    with database().read() as session:
+        return places.shown_region(own(session, tables.Region, region_id, caller))
+
+
+@router.delete("/{region_id}", status_code=202, operation_id="remove_region")
+async def remove_region(region_id: str, change: Writer, force: bool = False) -> Region:
+    """Remove a region; with nodes only when forced."""
+    return await change.apply(
+        Region, lambda step: places.remove_region(step, region_id, force=force)
+    )

@@ -1,0 +1,68 @@
+"""Uploads: archives of code or data, kept under the hash of their content."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from sqlmodel import col, select
+from starlette.concurrency import run_in_threadpool
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.changing import change_of
+from api.models.jobs import Upload, UploadPage
+from api.nouns import uploads
+from api.nouns.ownership import own
+from api.pages import Paging, page
+
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+Reader = Annotated[Caller, Depends(Needs("uploads:read"))]
+Writer = Annotated[Caller, Depends(Needs("uploads:write"))]
+_ARCHIVE = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+async def _received(
+    request: Request,
+    _caller: Writer,
+    content_length: Annotated[int | None, Header(include_in_schema=False)] = None,
+) -> AsyncIterator[uploads.Received]:
+    received = await uploads.receive(request.stream(), content_length)
+    try:
+        yield received
+    finally:
+        received.path.unlink(missing_ok=True)
+
+
+@router.get("", operation_id="list_uploads")
+def list_uploads(caller: Reader, paging: Paging) -> UploadPage:
+    rows = select(tables.Upload).where(tables.Upload.account_id == caller.account_id)
+    with database().read() as session:
+        view = (col(tables.Upload.id), uploads.shown_upload)
+        return page(session, UploadPage, rows, paging, view)
+
+
+@router.post("", status_code=201, operation_id="create_upload", openapi_extra=_ARCHIVE)
+async def create_upload(
+    request: Request,
+    response: Response,
+    caller: Writer,
+    received: Annotated[uploads.Received, Depends(_received)],
+    idempotency_key: Annotated[str | None, Header(max_length=255, min_length=1)] = None,
+) -> Upload:
+    """Upload a tar.gz. One that is broken, leaves its folder or is too large is refused whole."""
+    await run_in_threadpool(uploads.keep, received)
+    sent = (idempotency_key, received.sha256.encode())
+    change = change_of(request, response, caller, sent)
+    return await change.apply(Upload, lambda step: uploads.add_upload(step, received))
+
+
+@router.get("/{upload_id}", operation_id="get_upload")
+def get_upload(upload_id: str, caller: Reader) -> Upload:
+    with database().read() as session:
+        return uploads.shown_upload(own(session, tables.Upload, upload_id, caller))
