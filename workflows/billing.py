@@ -39,7 +39,7 @@ class JobBilling:
     def __init__(self, request: BillingRequest) -> None:
         self._request = request
         self._done = False
-        self._posted_microcredits = 0
+        self._posted_microcredits = request.carried_microcredits
 
     @workflow.run
     async def run(self, request: BillingRequest) -> BillingReport:
@@ -52,7 +52,8 @@ class JobBilling:
             if standing.balance_microcredits <= 0 and standing.burn_microcredits_per_hour > 0:
                 await self._out_of_credits(standing)
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(request)
+                carried = {"carried_microcredits": self._posted_microcredits}
+                workflow.continue_as_new(request.model_copy(update=carried))
         return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
 
     async def _meter(self) -> UsagePosted:

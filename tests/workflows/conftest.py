@@ -45,10 +45,15 @@ class Stage:
         )
 
     async def node(self, **changes: Any) -> WorkflowHandle[NodeLifecycle, NodeReport]:
-        values = {"host": "10.0.0.1", "minion_id": "SHA256:key", **changes}
+        values = {
+            "host": "10.0.0.1",
+            "minion_id": "SHA256:key",
+            "relaxed_requirements": ("all",),
+            **changes,
+        }
         request = NodeRequest(
             node_id="nod-1", account_id="acc-1", region_id=REGION, name="n1",
-            relaxed_requirements=("all",), **values,
+            **values,
         )  # fmt: skip
         return await self.client.start_workflow(
             NodeLifecycle.run,
