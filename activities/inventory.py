@@ -1,0 +1,257 @@
+"""What placement looks at, read from the rows: waiting jobs, nodes with what is free, what is held.
+
+A handful of queries whatever the number of jobs and nodes. What inspection found on a node changes
+only with the node's own steps, so each process remembers it by the node's sequence.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, func
+from sqlmodel import Session, col, select
+from workflows.rules.pricing import usage_rates
+
+from activities.db.tables import Allocation, GpuAllocation, Job, Node, Project, Region
+from activities.settings import settings
+from workflows.contracts.node import Hardware, Preparation
+from workflows.contracts.placement import GpuSlot, NodeOffer, PendingJob
+from workflows.contracts.states import JobStatus, NodeStatus, RegionStatus
+from workflows.contracts.submission import JobSubmission
+from workflows.rules.gpus import gpu_type_of_driver_name
+from workflows.rules.inventory import GB
+from workflows.rules.job_resources import resources_of
+from workflows.rules.placement import weight
+
+SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
+"""Nodes that a job may wait for. Others have not been inspected, or will not come back."""
+_REMEMBERED_NODES = 20_000
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that waits, with what is only needed when its row is written."""
+
+    pending: PendingJob
+    refusals: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What inspection and preparation found, as far as placement asks."""
+
+    gpus: tuple[tuple[int, str], ...]
+    """Index and uuid of those of the node's type."""
+    free_disk_bytes: int
+    runtimes: tuple[str, ...]
+    trusted_only: bool
+    job_user: str | None
+
+
+@dataclass(slots=True)
+class Held:
+    """What live allocations hold, by node and by project."""
+
+    gpus: dict[str, set[int]]
+    ports: dict[str, set[int]]
+    disk_bytes: dict[str, int]
+    weights: dict[str, int]
+
+
+_facts: dict[tuple[str, int], NodeFacts] = {}
+
+
+def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list[WaitingJob]:
+    """Jobs that wait for a place, each project's first ones first, at most `limit`.
+
+    gpu_types: those of the platform's nodes. A job whose attempt has ever been given a place is
+    not among them: its workflow has been told, or will be.
+    """
+    turn = func.row_number().over(
+        partition_by=col(Job.project_id),
+        order_by=(col(Job.priority), col(Job.created_at), col(Job.id)),
+    )
+    placed = and_(col(Allocation.job_id) == Job.id, col(Allocation.attempt) == Job.attempt)
+    queue = (
+        select(col(Job.id).label("id"), turn.label("turn"))
+        .where(
+            Job.status == JobStatus.WAITING_FOR_RESOURCES,
+            ~select(Allocation.id).where(placed).exists(),
+        )
+        .subquery()
+    )
+    rows = session.execute(
+        select(  # type: ignore[call-overload]
+            Job.id,
+            Job.account_id,
+            Job.project_id,
+            Job.priority,
+            Job.created_at,
+            Job.attempt,
+            Job.spec,
+            Job.placement_refusals,
+            Project.use_only_owned_resources,
+        )
+        .join(queue, queue.c.id == Job.id)
+        .join(Project, col(Project.id) == Job.project_id)
+        .order_by(col(Job.priority), queue.c.turn, col(Job.id))
+        .limit(limit)
+    ).all()
+    known = set(gpu_types)
+    return [_waiting(row, known) for row in rows]
+
+
+def _waiting(row: Any, known_gpu_types: set[str]) -> WaitingJob:
+    submission = JobSubmission.model_validate(row.spec)
+    placement = submission.placement
+    pending = PendingJob(
+        job_id=row.id,
+        account_id=row.account_id,
+        project_id=row.project_id,
+        priority=row.priority,
+        created_at=row.created_at,
+        attempt=row.attempt,
+        worker_count=len(submission.workers),
+        resources=resources_of(submission, known_gpu_types),
+        region_id=placement.region_id,
+        providers=placement.providers or (),
+        only_owned=bool(row.use_only_owned_resources or placement.only_owned),
+        needs_image=submission.environment.image is not None,
+        port=submission.port,
+    )
+    return WaitingJob(pending, row.placement_refusals)
+
+
+def node_offers(session: Session, at: datetime) -> list[NodeOffer]:
+    """Every node that a job may wait for, with what is free of it now; by id."""
+    rows = session.execute(
+        select(  # type: ignore[call-overload]
+            Node.id,
+            Node.name,
+            Node.account_id,
+            Node.region_id,
+            Node.status,
+            Node.sequence,
+            Node.services,
+            Node.gpu_type,
+            Node.cpu_count,
+            Node.memory_bytes,
+            Node.reserved_cpu_count,
+            Node.reserved_memory_bytes,
+            col(Region.name).label("region_name"),
+            col(Region.status).label("region_status"),
+            Region.provider_id,
+            Region.provider_kind,
+        )
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(col(Node.status).in_(SHOWN), col(Node.host).is_not(None))
+        .order_by(col(Node.id))
+    ).all()
+    computing = [row for row in rows if "compute" in row.services]
+    facts = facts_of(session, [(row.id, row.sequence) for row in computing])
+    holds = held(session)
+    prices = {gpu_type: _price(gpu_type, at) for gpu_type in {row.gpu_type for row in computing}}
+    return [_offer(row, facts[row.id], holds, prices[row.gpu_type]) for row in computing]
+
+
+def held(session: Session) -> Held:
+    """What live allocations hold now."""
+    found = Held(gpus={}, ports={}, disk_bytes={}, weights={})
+    for node_id, index in session.execute(
+        select(GpuAllocation.node_id, GpuAllocation.gpu_index).where(
+            col(GpuAllocation.released_at).is_(None)
+        )
+    ):
+        found.gpus.setdefault(node_id, set()).add(index)
+    disk = func.coalesce(col(Job.spec)["resources"]["disk_size_gb"].as_integer(), 0)
+    for node_id, port, cpus, indices, project_id, disk_gb in session.execute(
+        select(  # type: ignore[call-overload]
+            Allocation.node_id,
+            Allocation.port,
+            Allocation.cpu_count,
+            Allocation.gpu_indices,
+            Job.project_id,
+            disk,
+        )
+        .join(Job, col(Job.id) == Allocation.job_id)
+        .where(col(Allocation.released_at).is_(None))
+    ):
+        added = weight(1, len(indices), cpus)
+        found.weights[project_id] = found.weights.get(project_id, 0) + added
+        found.disk_bytes[node_id] = found.disk_bytes.get(node_id, 0) + disk_gb * GB
+        if port is not None:
+            found.ports.setdefault(node_id, set()).add(port)
+    return found
+
+
+def facts_of(session: Session, nodes: Iterable[tuple[str, int]]) -> dict[str, NodeFacts]:
+    """What was found on these nodes (id, sequence); read once for each of their steps."""
+    if len(_facts) > _REMEMBERED_NODES:
+        _facts.clear()
+    found = {node_id: _facts.get((node_id, sequence)) for node_id, sequence in nodes}
+    unread = [node_id for node_id, facts in found.items() if facts is None]
+    columns = (Node.id, Node.sequence, Node.gpu_type, Node.hardware, Node.preparation)
+    for start in range(0, len(unread), _AT_ONCE):
+        some = col(Node.id).in_(unread[start : start + _AT_ONCE])
+        for row in session.execute(select(*columns).where(some)):  # type: ignore[call-overload]
+            found[row.id] = _facts[row.id, row.sequence] = _read(row)
+    return {node_id: facts for node_id, facts in found.items() if facts is not None}
+
+
+def _read(row: Any) -> NodeFacts:
+    hardware = Hardware.model_validate(row.hardware or {"cpu_count": 0, "memory_bytes": 0})
+    preparation = Preparation.model_validate(row.preparation or {})
+    return NodeFacts(
+        gpus=tuple(
+            (gpu.index, gpu.uuid)
+            for gpu in hardware.gpus
+            if gpu_type_of_driver_name(gpu.name) == row.gpu_type
+        ),
+        free_disk_bytes=hardware.free_disk_bytes,
+        runtimes=hardware.runtimes,
+        trusted_only=preparation.trusted_only_reason is not None,
+        job_user=preparation.job_user,
+    )
+
+
+def _price(gpu_type: str | None, at: datetime) -> tuple[int, int]:
+    """Microcredits for a GPU-hour and for a CPU-core-hour on such an own node."""
+    gpus = int(gpu_type is not None)
+    rates = usage_rates(gpu_type, gpus, 1, at, settings().cpu_core_hour_microcredits)
+    return rates.microcredits_per_gpu_hour, rates.microcredits_per_cpu_core_hour
+
+
+def _offer(row: Any, facts: NodeFacts, holds: Held, price: tuple[int, int]) -> NodeOffer:
+    """A node as its owner sees it.
+
+    To others a public region's capacity is sold at the market price. There is none yet, and what
+    has no market price is not sold, so nobody else sees the node.
+    """
+    used = holds.gpus.get(row.id, set())
+    return NodeOffer(
+        node_id=row.id,
+        node_name=row.name,
+        region_id=row.region_id,
+        region_name=row.region_name,
+        account_id=row.account_id,
+        provider_id=row.provider_id,
+        provider_kind=row.provider_kind,
+        public=False,
+        active=row.status == NodeStatus.ACTIVE and row.region_status == RegionStatus.HEALTHY,
+        gpu_type=row.gpu_type,
+        gpus=tuple(
+            GpuSlot(index=index, uuid=uuid, free=index not in used) for index, uuid in facts.gpus
+        ),
+        cpu_count=row.cpu_count,
+        free_cpu_count=row.cpu_count - row.reserved_cpu_count,
+        memory_bytes=row.memory_bytes,
+        free_memory_bytes=row.memory_bytes - row.reserved_memory_bytes,
+        free_disk_bytes=facts.free_disk_bytes - holds.disk_bytes.get(row.id, 0),
+        used_ports=tuple(sorted(holds.ports.get(row.id, ()))),
+        runtimes=facts.runtimes,
+        trusted_only=facts.trusted_only,
+        microcredits_per_gpu_hour=price[0],
+        microcredits_per_cpu_core_hour=price[1],
+    )

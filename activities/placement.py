@@ -1,0 +1,241 @@
+"""Placing jobs and telling them; the rules are in `workflows/rules/placement.py`.
+
+A round reads, plans without any lock, then reserves in one transaction that fails as a whole where
+the rows have moved on meanwhile. Two rounds at once are safe and one of them is repeated.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+
+from sqlalchemy import func, update
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from activities.db.release import release_job
+from activities.db.session import database
+from activities.db.tables import Allocation, Node, Region
+from activities.inventory import (
+    NodeFacts,
+    WaitingJob,
+    facts_of,
+    held,
+    node_offers,
+    waiting_jobs,
+)
+from activities.lifecycle_requests import workflow_id_of
+from activities.reservations import (
+    ContendedError,
+    changed_refusals,
+    placed_of,
+    reserve,
+    still_waiting,
+    write_refusals,
+)
+from activities.temporal import tell
+from workflows.contracts.job import Placement, WorkerAssignment
+from workflows.contracts.node import NodeAddress
+from workflows.contracts.offers import Ranking
+from workflows.contracts.placement import NodeOffer, Plan, PlanningRound, Resources
+from workflows.effects.job import FindPlacement, PlacementFound
+from workflows.effects.placement import (
+    AnnouncePlacements,
+    PlacementsAnnounced,
+    PlanPlacements,
+)
+from workflows.rules.inventory import GB, Demand
+from workflows.rules.placement import Situation, plan, rank
+
+TRIES = 5
+LOOK_AHEAD = 4
+"""Jobs that are looked at for each one that may be placed, so that the head of a queue that does
+not fit does not hide what does."""
+SIGNALS_AT_ONCE = 32
+
+
+@activity.defn
+def plan_placements(command: PlanPlacements) -> PlanningRound:
+    """Place waiting jobs: a job has all of its workers reserved, or none of them.
+
+    Raises: ApplicationError, to be tried again, when every try met reservations of others.
+    """
+    for _ in range(TRIES):
+        try:
+            return _one_round(command.limit)
+        except (ContendedError, IntegrityError, OperationalError) as cause:
+            met = cause
+    raise ApplicationError(f"placement: {TRIES} rounds in a row met others' changes: {met}")
+
+
+def _one_round(limit: int) -> PlanningRound:
+    now = datetime.now(UTC)
+    with database().read() as session:
+        offers = {offer.node_id: offer for offer in node_offers(session, now)}
+        gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
+        jobs = waiting_jobs(session, gpu_types, limit * LOOK_AHEAD)
+        weights = held(session).weights
+    if not jobs:
+        return PlanningRound()
+    situation = Situation(now=now, held=weights, limit=limit)
+    made = plan([job.pending for job in jobs], offers.values(), situation)
+    by_id = {job.pending.job_id: job for job in jobs}
+    placed = _write(made, by_id, offers, now)
+    looked_at_all = len(jobs) < limit * LOOK_AHEAD and len(made.assignments) < limit
+    return PlanningRound(
+        placed=placed, waiting=len(jobs) - placed, more=placed > 0 and not looked_at_all
+    )
+
+
+def _write(
+    made: Plan, jobs: dict[str, WaitingJob], offers: dict[str, NodeOffer], now: datetime
+) -> int:
+    """The plan in one transaction; how many jobs it has placed."""
+    chosen = [placed_of(assignment, jobs, offers) for assignment in made.assignments]
+    refusals = changed_refusals((jobs[told.job_id], told.refusals) for told in made.refused)
+    concerned = [placed.job for placed in chosen] + [jobs[job_id].pending for job_id in refusals]
+    if not concerned:
+        return 0
+    with database().write() as session:
+        waiting = still_waiting(session, concerned)
+        chosen = [placed for placed in chosen if placed.job.job_id in waiting]
+        reserve(session, chosen, now)
+        write_refusals(session, {j: why for j, why in refusals.items() if j in waiting})
+    return len(chosen)
+
+
+@activity.defn
+def find_placement(command: FindPlacement) -> PlacementFound:
+    """What is reserved for this attempt of a job; nothing, while it waits."""
+    with database().read() as session:
+        found = _placements(session, [command.job_id])
+    placement = next((p for p in found if p.attempt == command.attempt), None)
+    return PlacementFound(placement=placement)
+
+
+@activity.defn
+async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounced:
+    """Tell every job that has a place and does not know. Twice told is once heard.
+
+    A job whose workflow has ended gives its place back. One that could not be told is left for
+    the next try. Raises: ApplicationError, to be tried again, when there was such a one.
+    """
+    placements = await asyncio.to_thread(_unannounced, command.limit)
+    turns = asyncio.Semaphore(SIGNALS_AT_ONCE)
+    heard = await asyncio.gather(*(_announce(placement, turns) for placement in placements))
+    answers = list(zip(placements, heard, strict=True))
+    told = [placement.job_id for placement, answer in answers if answer is True]
+    closed = [placement.job_id for placement, answer in answers if answer is False]
+    lost = [placement.job_id for placement, answer in answers if answer is None]
+    await asyncio.to_thread(_mark_announced, told, closed)
+    if lost:
+        raise ApplicationError(f"placement: {len(lost)} jobs could not be told, {lost[0]} first")
+    return PlacementsAnnounced(announced=len(told), more=len(placements) >= command.limit)
+
+
+def offers_for(
+    session: Session, account_id: str, resources: Resources, region_id: str | None = None
+) -> Ranking:
+    """The plan without the job: where one worker that asks for this would go now, best first."""
+    demand = Demand(
+        account_id=account_id,
+        workers=1,
+        gpu_types=resources.gpu_types,
+        gpu_count=resources.gpu_count,
+        cpu_count=resources.cpu_count,
+        memory_bytes=resources.memory_bytes,
+        disk_bytes=resources.disk_size_gb * GB,
+        max_price_microcredits_per_gpu_hour=resources.max_price_microcredits_per_gpu_hour,
+        region_id=region_id,
+    )
+    return rank(demand, node_offers(session, datetime.now(UTC)))
+
+
+async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | None:
+    """Whether the job was there to hear it; None when nobody can say."""
+    async with turns:
+        try:
+            return await tell(workflow_id_of(placement.job_id), "placed", placement)
+        except (RPCError, ApplicationError) as cause:
+            activity.logger.warning("job %s was not told: %s", placement.job_id, cause)
+            return None
+
+
+def _unannounced(limit: int) -> list[Placement]:
+    """Those who wait longest first."""
+    oldest = func.min(col(Allocation.created_at))
+    with database().read() as session:
+        job_ids = session.exec(
+            select(Allocation.job_id)
+            .where(col(Allocation.announced_at).is_(None), col(Allocation.released_at).is_(None))
+            .group_by(col(Allocation.job_id))
+            .order_by(oldest, col(Allocation.job_id))
+            .limit(limit)
+        ).all()
+        return _placements(session, list(job_ids))
+
+
+def _placements(session: Session, job_ids: list[str]) -> list[Placement]:
+    """The live allocations of these jobs, with all that a workflow needs to use them."""
+    rows = session.exec(
+        select(Allocation, Node, Region)
+        .join(Node, col(Node.id) == Allocation.node_id)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(col(Allocation.job_id).in_(job_ids), col(Allocation.released_at).is_(None))
+        .order_by(col(Allocation.job_id), col(Allocation.attempt), col(Allocation.worker))
+    ).all()
+    facts = facts_of(session, {(node.id, node.sequence) for _, node, _ in rows})
+    places: dict[tuple[str, int], list[WorkerAssignment]] = {}
+    for allocation, node, region in rows:
+        places.setdefault((allocation.job_id, allocation.attempt), []).append(
+            _assignment(allocation, node, region, facts[node.id])
+        )
+    return [
+        Placement(job_id=job_id, attempt=attempt, assignments=tuple(assignments))
+        for (job_id, attempt), assignments in places.items()
+    ]
+
+
+def _assignment(
+    allocation: Allocation, node: Node, region: Region, facts: NodeFacts
+) -> WorkerAssignment:
+    uuids = dict(facts.gpus)
+    return WorkerAssignment(
+        worker=allocation.worker,
+        node=NodeAddress(
+            node_id=node.id,
+            region_id=node.region_id,
+            host=node.host or "",
+            port=node.port,
+            user=node.user,
+            minion_id=node.minion_id,
+            root=region.node_root,
+        ),
+        gpu_indices=tuple(allocation.gpu_indices),
+        # A GPU that a later inspection no longer lists goes by its index: the driver decides.
+        gpu_uuids=tuple(uuids.get(index, str(index)) for index in allocation.gpu_indices),
+        cpu_count=allocation.cpu_count,
+        memory_bytes=allocation.memory_bytes,
+        runtimes=facts.runtimes,
+        job_user=facts.job_user,
+    )
+
+
+def _mark_announced(told: list[str], closed: list[str]) -> None:
+    """A job that has ended gives back what was reserved for it, and is not placed again."""
+    if not told and not closed:
+        return
+    now = datetime.now(UTC)
+    with database().write() as session:
+        session.execute(
+            update(Allocation)
+            .where(
+                col(Allocation.job_id).in_([*told, *closed]),
+                col(Allocation.announced_at).is_(None),
+                col(Allocation.released_at).is_(None),
+            )
+            .values(announced_at=now)
+        )
+        for job_id in sorted(closed):
+            release_job(session, job_id, now)
