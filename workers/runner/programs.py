@@ -98,7 +98,7 @@ def _api(settings: RunnerSettings, environment: dict[str, str]) -> Program:
     )
     return Program(
         name="api",
-        command=(sys.executable, "-m", "api"),
+        command=(sys.executable, "-m", "workers", "api"),
         environment=environment,
         ready=probe,
         listens=(purpose,),
