@@ -1,0 +1,117 @@
+"""What a node's workflow asks of the rows: its announcement, its neighbours, what runs on it."""
+
+import asyncio
+
+from sqlmodel import Session, col, select
+from temporalio import activity
+
+from activities.db.session import database
+from activities.db.tables import Allocation, Node, NodeAnnouncement, Region
+from activities.lifecycle_requests import workflow_id_of
+from activities.temporal import tell
+from workflows.contracts.base import Contract
+from workflows.contracts.job import EndRequest, NodeBack, NodeLost, run_id
+from workflows.contracts.node import Announcement, NodeAddress
+from workflows.contracts.states import NodeStatus
+from workflows.effects.node import (
+    AnnouncementFound,
+    FindAnnouncement,
+    FindNodeRuns,
+    FindPeers,
+    JobsTold,
+    NodeRunsFound,
+    PeersFound,
+    TellJobs,
+)
+
+_ONBOARD = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
+_SIGNALS_AT_ONCE = 32
+
+
+@activity.defn
+def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
+    """What the machine with this key has last said of itself."""
+    with database().read() as session:
+        row = session.get(NodeAnnouncement, command.minion_id)
+    if row is None:
+        return AnnouncementFound()
+    announcement = Announcement(
+        minion_id=row.minion_id, host=row.host, port=row.port, user=row.user
+    )
+    return AnnouncementFound(announcement=announcement)
+
+
+@activity.defn
+def find_peers(command: FindPeers) -> PeersFound:
+    """The region's other nodes that are up: the new one must reach them."""
+    query = (
+        select(Node, Region)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(
+            col(Node.region_id) == command.region_id,
+            col(Node.id) != command.node_id,
+            col(Node.status).in_(_ONBOARD),
+            col(Node.host).is_not(None),
+        )
+        .order_by(col(Node.id))
+    )
+    with database().read() as session:
+        rows = session.exec(query).all()
+    return PeersFound(peers=tuple(_address(node, region) for node, region in rows))
+
+
+@activity.defn
+def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
+    """The runs that live allocations hold on the node, and their jobs."""
+    with database().read() as session:
+        live = _live(session, command.node_id)
+    return NodeRunsFound(
+        run_ids=tuple(run_id(held.job_id, held.worker, held.attempt) for held in live),
+        job_ids=tuple(dict.fromkeys(held.job_id for held in live)),
+    )
+
+
+@activity.defn
+async def tell_jobs(command: TellJobs) -> JobsTold:
+    """Signal every job on the node. A job that has ended meanwhile needs no telling."""
+    found = await asyncio.to_thread(find_node_runs, FindNodeRuns(node_id=command.node_id))
+    signal, argument = _message(command)
+    turns = asyncio.Semaphore(_SIGNALS_AT_ONCE)
+
+    async def one(job_id: str) -> None:
+        async with turns:
+            await tell(workflow_id_of(job_id), signal, argument)
+
+    await asyncio.gather(*(one(job_id) for job_id in found.job_ids))
+    return JobsTold(job_ids=found.job_ids)
+
+
+def _message(command: TellJobs) -> tuple[str, Contract]:
+    if command.what == "lost":
+        return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
+    if command.what == "back":
+        return "node_back", NodeBack(node_id=command.node_id)
+    return "cancel", EndRequest(reason=command.reason, code="node-removed")
+
+
+def _live(session: Session, node_id: str) -> list[Allocation]:
+    query = (
+        select(Allocation)
+        .where(col(Allocation.node_id) == node_id, col(Allocation.released_at).is_(None))
+        .order_by(col(Allocation.job_id), col(Allocation.worker))
+    )
+    return list(session.exec(query).all())
+
+
+def _address(node: Node, region: Region) -> NodeAddress:
+    if node.host is None:
+        raise ValueError(f"node {node.id}: has no address")
+    return NodeAddress(
+        node_id=node.id,
+        region_id=node.region_id,
+        host=node.host,
+        port=node.port,
+        user=node.user,
+        minion_id=node.minion_id,
+        root=region.node_root,
+    )

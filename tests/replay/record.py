@@ -1,0 +1,166 @@
+"""Record the histories that every later version of the workflows must replay.
+
+`python -m tests.replay.record RELEASE` writes `histories/RELEASE/NAME.json`, one for each story
+below, played against the tests' world. Recorded ones are never changed: a new release adds its own.
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from tests.temporal_server import TemporalServer
+from tests.workflows import test_job as jobs
+from tests.workflows import test_node as nodes
+from tests.workflows.conftest import Stage, served
+from tests.workflows.test_provider_and_region import HOME, PROVIDER, reaches
+from workflows.contracts import queues
+from workflows.contracts.job import EndRequest, NodeBack
+from workflows.contracts.provider import Removal
+from workflows.contracts.states import JobStatus, JobType
+from workflows.job import JobLifecycle
+from workflows.node import NodeLifecycle
+from workflows.placement import PlacementLoop, PlacementRequest
+from workflows.provider import ProviderLifecycle
+from workflows.region import RegionLifecycle
+from workflows.sweep import Starts, SweepRequest
+
+HISTORIES = Path(__file__).parent / "histories"
+Story = Callable[[Stage], Awaitable[WorkflowHandle[Any, Any]]]
+
+
+async def job_finished(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.job()
+    await jobs.at_running(stage, handle)
+    await jobs.exits(stage, handle, 0, code=0, elapsed_s=12)
+    await handle.result()
+    return handle
+
+
+async def job_canceled(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.job()
+    await jobs.at_running(stage, handle)
+    await handle.signal(JobLifecycle.cancel, jobs.CANCEL)
+    await handle.result()
+    return handle
+
+
+async def job_lost_and_back(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.job()
+    await jobs.at_unreachable(stage, handle)
+    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await jobs.exits(stage, handle, 0, code=1, elapsed_s=12)
+    await handle.result()
+    return handle
+
+
+async def notebook_stopped_and_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.job(JobType.NOTEBOOK, keeps_output=False)
+    await jobs.at_running(stage, handle)
+    await handle.signal(JobLifecycle.stop, EndRequest(reason="for the night"))
+    await jobs.reaches(stage, handle, JobStatus.STOPPED)
+    await handle.signal(JobLifecycle.remove)
+    await handle.result()
+    return handle
+
+
+async def node_lost_and_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await nodes.onboarded(stage)
+    machine = stage.world.machines["nod-1"]
+    machine.reachable = False
+    machine.changed.set()
+    await nodes.reaches(stage, "offline")
+    machine.reachable = True
+    await nodes.reaches(stage, "active")
+    await handle.signal(NodeLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
+async def provider_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.client.start_workflow(
+        ProviderLifecycle.run, PROVIDER, id="provider/recorded", task_queue=queues.MAIN
+    )
+    await reaches(stage, "prv-1", "ready")
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
+async def region_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.client.start_workflow(
+        RegionLifecycle.run, HOME, id="region/recorded", task_queue=queues.MAIN
+    )
+    await reaches(stage, HOME.region_id, "healthy")
+    await handle.signal(RegionLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
+async def placement_round(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.client.start_workflow(
+        PlacementLoop.run, PlacementRequest(), id="placement", task_queue=queues.MAIN
+    )
+    job = await stage.job()
+    await jobs.reaches(stage, job, JobStatus.WAITING_FOR_RESOURCES)
+    await handle.signal(PlacementLoop.wake)
+    await jobs.reaches(stage, job, JobStatus.RUNNING)
+    return handle
+
+
+async def starts_round(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.client.start_workflow(
+        Starts.run, SweepRequest(), id="starts", task_queue=queues.MAIN
+    )
+    await nodes.onboarded(stage)
+    return handle
+
+
+STORIES: tuple[Story, ...] = (
+    job_finished,
+    job_canceled,
+    job_lost_and_back,
+    notebook_stopped_and_removed,
+    node_lost_and_removed,
+    provider_removed,
+    region_removed,
+    placement_round,
+    starts_round,
+)
+
+
+async def record(release: str) -> None:
+    """Play every story and keep its history."""
+    folder = HISTORIES / release
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        server = TemporalServer(Path(scratch))
+        server.start()
+        try:
+            await _play_all(await server.connect(), folder)
+        finally:
+            server.stop()
+
+
+async def _play_all(client: Client, folder: Path) -> None:
+    for story in STORIES:
+        async with served(client) as stage:
+            handle = await story(stage)
+            history = await handle.fetch_history()
+        (folder / f"{story.__name__}.json").write_text(_impersonal(history.to_json()))
+
+
+def _impersonal(history: str) -> str:
+    """Without what tells of the machine that it was recorded on."""
+    history = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history)
+    history = re.sub(r'"stackTrace": "(?:[^"\\\\]|\\\\.)*"', '"stackTrace": ""', history)
+    return history.replace(str(Path.cwd()), "")
+
+
+if __name__ == "__main__":
+    asyncio.run(record(sys.argv[1]))
