@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from workers.runner.commands import Commands
 from workers.runner.demo import run_demo
 from workers.runner.home import join_home
 from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, look
 from workers.runner.programs import default_stack
+from workers.runner.serve import serve
 from workers.runner.settings import RunnerSettings
 from workers.runner.stack import saved_stack
 
@@ -15,6 +17,8 @@ from workers.runner.stack import saved_stack
 def main(arguments: list[str]) -> int:
     """Run one command; its exit status."""
     asked = _parse(arguments)
+    if asked.command == "serve":
+        serve(asked.stack)
     settings = RunnerSettings()
     try:
         return _COMMANDS[asked.command](settings)
@@ -69,6 +73,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     commands.add_parser("down", help="end everything that was started")
     commands.add_parser("status", help="what runs now; exits 1 unless all of it is ready")
     commands.add_parser("demo", help="the same, then run a real job and sum up what happened")
+    runner = commands.add_parser("serve", help="be the runner process, in the foreground")
+    runner.add_argument("stack", type=Path, help="the stack, as JSON")
     return parser.parse_args(arguments)
 
 
