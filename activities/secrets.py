@@ -1,0 +1,125 @@
+"""Sealing: AES-GCM under keys that come from one master key, which never leaves its file.
+
+What is sealed names what it is about, so that a value moved to another place does not open.
+"""
+
+import os
+import secrets
+from functools import lru_cache
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from activities.settings import settings
+
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+_FORMAT = b"\x01"
+
+
+class SealBrokenError(ValueError):
+    """Sealed under another key, about something else, or altered."""
+
+
+class MasterKeyError(RuntimeError):
+    """There is no usable master key; the message says where it was looked for."""
+
+
+class SecretBox:
+    """Seals and opens bytes under one key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = AESGCM(key)
+
+    def seal(self, content: bytes, about: bytes) -> bytes:
+        """The content, unreadable; twice the same content does not look the same."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return _FORMAT + nonce + self._cipher.encrypt(nonce, content, about)
+
+    def open(self, sealed: bytes, about: bytes) -> bytes:
+        """What was sealed about the same thing. Raises: SealBrokenError."""
+        start = len(_FORMAT) + _NONCE_BYTES
+        if not sealed.startswith(_FORMAT) or len(sealed) <= start:
+            raise SealBrokenError(
+                f"{about.decode()}: {len(sealed)} bytes that were not sealed here"
+            )
+        try:
+            return self._cipher.decrypt(sealed[len(_FORMAT) : start], sealed[start:], about)
+        except InvalidTag as cause:
+            raise SealBrokenError(
+                f"{about.decode()}: sealed under another key, about something else, or altered"
+            ) from cause
+
+
+def secret_box() -> SecretBox:
+    """For values in rows: variables of jobs, stored secrets. Raises: MasterKeyError."""
+    return SecretBox(_derived(master_key(), "rows"))
+
+
+def site_box(region_id: str) -> SecretBox:
+    """For what a region's site may read. Raises: MasterKeyError."""
+    return SecretBox(site_key(region_id))
+
+
+def site_key(region_id: str) -> bytes:
+    """The key of one region's site: derived, or from `home/keys/site-{region}.key`.
+
+    A worker inside a customer's network has that file and no master key. Raises: MasterKeyError.
+    """
+    given = settings().home / "keys" / f"site-{region_id}.key"
+    if given.exists():
+        return _parse(given.read_text(), str(given))
+    return _derived(master_key(), f"site/{region_id}")
+
+
+def master_key() -> bytes:
+    """From the environment, or its file. Raises: MasterKeyError."""
+    chosen = settings()
+    if chosen.secrets_key is not None:
+        return _parse(chosen.secrets_key, "BASELOAD_SECRETS_KEY")
+    path = chosen.master_key_path
+    try:
+        return _parse(path.read_text(), str(path))
+    except FileNotFoundError as cause:
+        raise MasterKeyError(
+            f"{path}: there is no master key; start the API once, or set BASELOAD_SECRETS_KEY"
+        ) from cause
+
+
+def make_master_key(path: Path) -> None:
+    """A new key in a file for its owner alone; one that is there stays."""
+    write_private(path, secrets.token_hex(_KEY_BYTES) + "\n")
+
+
+def write_private(path: Path, content: str) -> None:
+    """A new file with mode 0600, whole or not at all; one that is there stays."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "w") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+@lru_cache(maxsize=1024)
+def _derived(master: bytes, purpose: str) -> bytes:
+    derivation = HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=purpose.encode())
+    return derivation.derive(master)
+
+
+def _parse(digits: str, place: str) -> bytes:
+    try:
+        key = bytes.fromhex(digits.strip())
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise MasterKeyError(f"{place}: asked 64 hex digits, found something else")
+    return key

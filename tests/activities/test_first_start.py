@@ -1,0 +1,88 @@
+"""A fresh installation: one administrator, keys for their owner alone, whoever starts first."""
+
+import hashlib
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncssh
+import pytest
+from sqlalchemy import text
+from sqlmodel import select
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.first_start import first_start
+from activities.secrets import master_key
+from activities.settings import settings
+
+CHECKOUT = Path(__file__).parents[2]
+START = "from activities.first_start import first_start; first_start()"
+
+
+def test_the_first_start_makes_an_administrator_who_can_do_all(migrated: Database) -> None:
+    first_start()
+    secret = settings().administrator_key_path.read_text().strip()
+    with migrated.read() as session:
+        account = session.exec(select(tables.Account)).one()
+        key = session.exec(select(tables.ApiKey)).one()
+        project = session.exec(select(tables.Project)).one()
+        user = session.exec(select(tables.User)).one()
+    assert (account.name, account.plan) == ("administrator", "enterprise")
+    assert account.is_administrator
+    assert secret.startswith("bl_")
+    assert key.secret_sha256 == hashlib.sha256(secret.encode()).hexdigest()
+    assert (key.scopes, user.email) == (["*"], "admin@localhost")
+    assert (project.id, project.personal) == (account.personal_project_id, True)
+
+
+def test_keys_are_their_owners_alone(migrated: Database) -> None:
+    first_start()
+    chosen = settings()
+    for path in (chosen.administrator_key_path, chosen.master_key_path, chosen.platform_key_path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert asyncssh.read_private_key(chosen.platform_key_path).get_algorithm() == "ssh-ed25519"
+    assert len(master_key()) == 32
+
+
+def test_a_second_start_changes_nothing(migrated: Database) -> None:
+    first_start()
+    chosen = settings()
+    paths = (chosen.administrator_key_path, chosen.master_key_path, chosen.platform_key_path)
+    before = [path.read_bytes() for path in paths]
+    first_start()
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_an_administrators_key_that_was_put_away_is_not_made_again(migrated: Database) -> None:
+    first_start()
+    settings().administrator_key_path.unlink()
+    first_start()
+    assert not settings().administrator_key_path.exists()
+
+
+def test_a_crash_before_the_commit_leaves_a_key_that_works(migrated: Database) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("activities.first_start.add_account", crash)
+        first_start()
+    test_the_first_start_makes_an_administrator_who_can_do_all(migrated)
+
+
+def test_processes_that_start_at_once_make_one_administrator(
+    migrated: Database, home: Path, database_url: str
+) -> None:
+    environment = {"BASELOAD_HOME": str(home), "BASELOAD_DATABASE_URL": database_url}
+    running = [
+        subprocess.Popen([sys.executable, "-c", START], cwd=CHECKOUT, env=environment)
+        for _ in range(3)
+    ]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    secret = (home / "admin.key").read_text().strip()
+    with migrated.read() as session:
+        assert session.connection().execute(text("SELECT count(*) FROM accounts")).scalar() == 1
+        key = session.exec(select(tables.ApiKey)).one()
+    assert key.secret_sha256 == hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""What is sealed opens only under its key, about its own thing, unaltered."""
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from activities.secrets import (
+    MasterKeyError,
+    SealBrokenError,
+    make_master_key,
+    secret_box,
+    site_box,
+    site_key,
+)
+from activities.settings import settings
+
+
+@pytest.fixture(autouse=True)
+def keyed(home: Path) -> Path:
+    make_master_key(settings().master_key_path)
+    return home
+
+
+def test_what_is_sealed_opens_again() -> None:
+    sealed = secret_box().seal(b"hunter2", b"job-1")
+    assert secret_box().open(sealed, b"job-1") == b"hunter2"
+    assert b"hunter2" not in sealed
+
+
+def test_a_value_moved_to_another_place_does_not_open() -> None:
+    sealed = secret_box().seal(b"hunter2", b"projects/prj-1/token")
+    with pytest.raises(SealBrokenError):
+        secret_box().open(sealed, b"projects/prj-2/token")
+
+
+@pytest.mark.parametrize("position", [0, 5, 20, -1])
+def test_a_flipped_bit_is_noticed(position: int) -> None:
+    sealed = bytearray(secret_box().seal(b"hunter2", b"job-1"))
+    sealed[position] ^= 1
+    with pytest.raises(SealBrokenError):
+        secret_box().open(bytes(sealed), b"job-1")
+
+
+def test_one_site_cannot_open_what_is_for_another() -> None:
+    sealed = site_box("reg-1").seal(b"order", b"place")
+    with pytest.raises(SealBrokenError):
+        site_box("reg-2").open(sealed, b"place")
+    with pytest.raises(SealBrokenError):
+        secret_box().open(sealed, b"place")
+
+
+def test_a_site_with_its_own_key_needs_no_master_key(keyed: Path) -> None:
+    sealed = site_box("reg-1").seal(b"order", b"place")
+    own_key = site_key("reg-1").hex()
+    shutil.rmtree(keyed / "keys")
+    (keyed / "keys").mkdir()
+    (keyed / "keys" / "site-reg-1.key").write_text(own_key)
+    assert site_box("reg-1").open(sealed, b"place") == b"order"
+    with pytest.raises(MasterKeyError, match="no master key"):
+        site_box("reg-2")
+
+
+def test_the_master_key_is_its_owners_alone_and_is_never_made_twice() -> None:
+    path = settings().master_key_path
+    first = path.read_text()
+    make_master_key(path)
+    assert path.read_text() == first
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_broken_master_key_says_where_it_is() -> None:
+    path = settings().master_key_path
+    path.write_text("not hex")
+    with pytest.raises(MasterKeyError, match=str(path)):
+        secret_box()
+
+
+def test_a_key_from_the_environment_beats_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed = secret_box().seal(b"hunter2", b"job-1")
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
+    settings.cache_clear()
+    with pytest.raises(SealBrokenError):
+        secret_box().open(sealed, b"job-1")
