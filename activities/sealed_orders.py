@@ -43,7 +43,7 @@ def seal_order(job_id: str, attempt: int, worker: int, region_id: str, order: Wo
 def open_order(place: str, region_id: str) -> WorkOrder:
     """The order at a place. Blocking.
 
-    Raises: BlobMissingError; what `SecretBox.open` raises where it was sealed for another site.
+    Raises: BlobMissingError; SealBrokenError where it was sealed for another site.
     """
     sealed = blob_store(settings().storage).get(place)
     return WorkOrder.model_validate_json(site_box(region_id).open(sealed, place.encode()))

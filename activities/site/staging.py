@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.runtimes.choice import NoRuntimeError, choose_runtime
 from activities.sealed_orders import WorkOrder, open_order
+from activities.secrets import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.calls import ask, beating
 from activities.site.connections import connections, endpoint, told
@@ -57,6 +58,12 @@ async def _open(command: StageWorker) -> WorkOrder:
         raise ApplicationError(
             f"run {command.run_id}: its work order {command.work_order} is not in the store",
             type=errors.NOT_FOUND,
+        ) from error
+    except (SealBrokenError, MasterKeyError) as error:
+        raise ApplicationError(
+            f"run {command.run_id}: the worker of region {region_id} cannot open its work order: "
+            f"{error}",
+            type=errors.REFUSED,
         ) from error
     if order.run_id != command.run_id:
         raise ApplicationError(
