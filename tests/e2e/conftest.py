@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from tests.e2e.platform import Platform, Site
+from tests.e2e.stack import RunningStack
+from tests.lab.fixtures import boot_machine, lab
+from tests.lab.machines import Lab
+
+__all__ = ["boot_machine", "lab"]
+BILLING_PERIOD_S = 3
+CPU_CORE_HOUR_MICROCREDITS = 3_600_000
+UNREACHABLE_LIMIT_S = 25
+
+
+@pytest.fixture(scope="session")
+def stack(lab: Lab) -> Iterator[RunningStack]:
+    """One stack for the session; its home lies in the lab's folder, and is swept with it."""
+    running = RunningStack(
+        lab.folder / "home",
+        lab.network.host_address,
+        billing_period_s=str(BILLING_PERIOD_S),
+        cpu_core_hour_microcredits=str(CPU_CORE_HOUR_MICROCREDITS),
+        job_unreachable_limit_s=str(UNREACHABLE_LIMIT_S),
+        job_end_grace_s="1",
+    )
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def platform(stack: RunningStack) -> Platform:
+    """The administrator's view, the account in credit, the provider ready."""
+    found = Platform(stack.url, stack.administrator_key)
+    account = found.get("/v1/account")["id"]
+    found.post(f"/v1/accounts/{account}/credits", {"amount_microcredits": 1_000_000_000})
+    return found
+
+
+@pytest.fixture(scope="session")
+def provider(platform: Platform) -> str:
+    made = platform.post("/v1/providers", {"kind": "physical"})
+    return str(platform.until_status(f"/v1/providers/{made['id']}", "ready")["id"])
+
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def make_site(stack: RunningStack, platform: Platform, provider: str) -> Callable[..., Site]:
+    """A factory of healthy regions; everything is relaxed unless it is said otherwise."""
+
+    def make(**changes: object) -> Site:
+        body = {"provider_id": provider, "name": f"home-{next(_numbers)}",
+                "relaxed_requirements": ["all"]}  # fmt: skip
+        region = platform.post("/v1/regions", {**body, **changes})["id"]
+        platform.until_status(f"/v1/regions/{region}", "healthy")
+        return Site(platform, stack, region)
+
+    return make
+
+
+@pytest.fixture
+def site(make_site: Callable[..., Site]) -> Site:
+    return make_site()

@@ -1,0 +1,191 @@
+"""Jobs on machines: what runs, where, what comes back, what it costs, and how it ends."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import CPU_CORE_HOUR_MICROCREDITS
+from tests.e2e.platform import Platform, Resource, Site
+from tests.lab.fixtures import BootMachine
+from tests.lab.hardware import put_gpus
+from tests.lab.machine import Machine
+from tests.lab.waiting import wait_until
+
+ONE_GPU: Resource = {"gpus": "A100:1", "cpu_count": 1, "memory_gib": 1}
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+def gpu_machine(boot_machine: BootMachine, site: Site, count: int) -> Machine:
+    """A node with so many A100."""
+    machine = boot_machine()
+    put_gpus(machine, A100, count)
+    site.join(machine)
+    return machine
+
+
+def test_a_job_of_two_workers_runs_on_both_machines_and_brings_both_outputs(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machines = [gpu_machine(boot_machine, site, 1), gpu_machine(boot_machine, site, 1)]
+    command = (
+        'echo "worker $BASELOAD_WORKER of $BASELOAD_WORKERS on $(hostname)"; sleep 2; '
+        'hostname > "$BASELOAD_OUTPUT/host-$BASELOAD_WORKER"'
+    )
+    job = platform.job([command, command], site.region_id, resources=ONE_GPU)
+    finished = platform.until_status(job, "finished", limit_s=60)
+    assert [worker["exit_code"] for worker in finished["workers"]] == [0, 0]
+    assert len({worker["node_id"] for worker in finished["workers"]}) == 2
+    hosts = {machine.name for machine in machines}
+    output = platform.output(job)
+    found = {Path(name).name: text.decode().strip() for name, text in output.items()}
+    assert set(found) == {"host-0", "host-1"}
+    assert set(found.values()) == hosts
+    for worker in (0, 1):
+        assert f"worker {worker} of 2 on {found[f'host-{worker}']}" in platform.log(job, worker)
+
+
+def test_one_worker_that_fails_ends_the_other(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machines = [gpu_machine(boot_machine, site, 1), gpu_machine(boot_machine, site, 1)]
+    job = platform.job(["sleep 2; exit 7", "sleep 5021"], site.region_id, resources=ONE_GPU)
+    failed = platform.until_status(job, "failed", limit_s=60)
+    assert "7" in failed["status_reason"]
+    assert not any("sleep 5021" in machine.command_lines() for machine in machines)
+
+
+def test_a_job_is_billed_the_seconds_that_its_node_has_measured(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    site.join(boot_machine())
+    job = platform.job("sleep 5", site.region_id)
+    finished = platform.until_status(job, "finished", limit_s=60)
+    charges = platform.get(f"{job}/charges")["charges"]
+    per_second = CPU_CORE_HOUR_MICROCREDITS // 3600
+    charged = finished["charged_microcredits"]
+    assert sum(charge["amount_microcredits"] for charge in charges) == charged
+    assert 5 * per_second <= charged <= 7 * per_second
+    assert len(charges) >= 2, "a period of three seconds was posted while it ran"
+
+
+@pytest.mark.parametrize(
+    "state", ["waiting_for_resources", "waiting_for_data", "running", "uploading"]
+)
+def test_a_job_is_cancelled_in_every_state_and_leaves_nothing(
+    platform: Platform, site: Site, boot_machine: BootMachine, state: str
+) -> None:
+    machine = gpu_machine(boot_machine, site, 1)
+    with socket.create_server((machine.address.rsplit(".", 1)[0] + ".1", 0)) as silence:
+        job = job_held_in(platform, site, machine, state, silence.getsockname()[1])
+        platform.until_status(job, state)
+        platform.post(f"{job}/cancel")
+        canceled = platform.until_status(job, "canceled", limit_s=60)
+    assert canceled["status_reason"]
+    assert not any("5031" in line for line in machine.command_lines())
+    wait_until(lambda: not held_gpus(platform), "every GPU is free again")
+    assert left_behind(machine, job) == []
+
+
+def job_held_in(
+    platform: Platform, site: Site, machine: Machine, state: str, silent_port: int
+) -> str:
+    """A job that stays in that state long enough; `silent_port` takes a call and says nothing."""
+    if state == "waiting_for_resources":
+        first = platform.job("sleep 5030", site.region_id, resources=ONE_GPU)
+        platform.until_status(first, "running")
+        waiting = platform.job("sleep 5031", site.region_id, resources=ONE_GPU)
+        platform.until_status(waiting, "waiting_for_resources")
+        platform.until(waiting, lambda job: job["placement_refusals"], "the reasons are given")
+        platform.post(f"{first}/cancel")
+        return waiting
+    environment: Resource = {}
+    command = "sleep 5031"
+    if state == "waiting_for_data":
+        index = f"http://{machine.address.rsplit('.', 1)[0]}.1:{silent_port}/simple"
+        (machine.disk / "etc/pip.conf").write_text(f"[global]\nindex-url = {index}\nretries = 20\n")
+        environment = {"environment": {"python_packages": ["absent"]}}
+    if state == "uploading":
+        command = 'head -c 600000000 /dev/urandom > "$BASELOAD_OUTPUT/big"'
+    return platform.job(command, site.region_id, resources=ONE_GPU, **environment)
+
+
+def held_gpus(platform: Platform) -> list[Resource]:
+    nodes = [node for node in platform.items("/v1/nodes") if node["status"] != "archived"]
+    gpus = [gpu for node in nodes for gpu in platform.get(f"/v1/nodes/{node['id']}")["gpus"]]
+    return [gpu for gpu in gpus if gpu["job_id"] is not None]
+
+
+def left_behind(machine: Machine, job: str) -> list[str]:
+    """What the job's folders on the machine still hold."""
+    name = job.rsplit("/", 1)[1]
+    found = machine.run("find", "/var/lib/baseload/runs", "-maxdepth", "1", "-name", f"{name}-*")
+    return found.split()
+
+
+def test_two_jobs_never_hold_one_gpu(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    """Each job makes a folder named after its GPU for as long as it runs; a second one cannot."""
+    machines = [gpu_machine(boot_machine, site, 2), gpu_machine(boot_machine, site, 2)]
+    command = 'mkdir "/tmp/held-$CUDA_VISIBLE_DEVICES" || exit 9; sleep 1; rmdir /tmp/held-*'
+    command = command.replace("/tmp/held-*", '"/tmp/held-$CUDA_VISIBLE_DEVICES"')
+    jobs = [platform.job(command, site.region_id, resources=ONE_GPU) for _ in range(10)]
+    ended = [platform.until_status(job, "finished", limit_s=90) for job in jobs]
+    used = {uuid for job in ended for worker in job["workers"] for uuid in worker["gpu_uuids"]}
+    assert len(used) == 4
+    assert all(machine.run("ls", "/tmp") == "" for machine in machines)
+
+
+def test_a_notebook_runs_until_it_is_stopped_and_starts_again(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    site.join(machine)
+    job = platform.job("echo begun; sleep 5041", site.region_id, type="notebook", port=8888)
+    platform.until_status(job, "running")
+    platform.post(f"{job}/stop")
+    platform.until_status(job, "stopped")
+    assert "sleep 5041" not in machine.command_lines()
+    platform.post(f"{job}/start")
+    platform.until_status(job, "running")
+    wait_until(lambda: platform.log(job).count("begun") == 2, "both logs are there")
+    platform.post(f"{job}/cancel")
+    platform.until_status(job, "canceled")
+
+
+def test_variables_reach_the_job_and_no_command_line(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    site.join(machine)
+    environment = {"variables": {"TOKEN": "sesame-5051"}}
+    command = 'echo "${TOKEN%-5051} opens"; sleep 3'
+    job = platform.job(command, site.region_id, environment=environment)
+    platform.until_status(job, "running")
+    seen = set(machine.command_lines())
+    while platform.get(job)["status"] == "running":
+        seen |= set(machine.command_lines())
+    platform.until_status(job, "finished")
+    assert platform.log(job) == "sesame opens\n"
+    assert not any("sesame-5051" in line for line in seen)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-program --now", "no-such-program"),
+        ("kill -SEGV $$", "signal"),
+        ("head -c 1000 /dev/urandom; exit 4", "4"),
+    ],
+)
+def test_a_command_that_fails_says_why_and_keeps_its_log(
+    platform: Platform, site: Site, boot_machine: BootMachine, command: str, reason: str
+) -> None:
+    site.join(boot_machine())
+    job = platform.job(f"echo first words; {command}", site.region_id)
+    failed = platform.until_status(job, "failed")
+    assert reason in failed["status_reason"]
+    assert platform.ask("GET", f"{job}/logs").content.startswith(b"first words\n")

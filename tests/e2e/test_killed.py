@@ -1,0 +1,56 @@
+"""kill -9 of our own processes in the middle: nothing is lost, doubled or left behind."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import CPU_CORE_HOUR_MICROCREDITS
+from tests.e2e.platform import Platform, Site
+from tests.e2e.stack import RunningStack
+from tests.lab.fixtures import BootMachine
+from tests.lab.waiting import wait_until
+
+SECONDS = 8
+COMMAND = (
+    f"echo run >> /tmp/runs; for n in $(seq 1 {SECONDS}); do echo $n; sleep 1; done; "
+    "hostname > $BASELOAD_OUTPUT/host"
+)
+
+
+@pytest.mark.parametrize("victims", [("worker",), ("planning", "api"), ("temporal", "worker")])
+def test_killed_processes_come_back_and_the_job_has_run_once(
+    stack: RunningStack,
+    platform: Platform,
+    site: Site,
+    boot_machine: BootMachine,
+    victims: tuple[str, ...],
+) -> None:
+    machine = boot_machine()
+    site.join(machine)
+    job = platform.job(COMMAND, site.region_id)
+    platform.until_status(job, "running")
+    stack.kill(*victims)
+    wait_until(lambda: answers(platform), "the API answers", 30)
+    began = time.monotonic()
+    other = platform.job("true", site.region_id)
+    assert time.monotonic() - began < 5, "handing in a job waits for nobody"
+    finished = platform.until_status(job, "finished", limit_s=90)
+    assert finished["workers"][0]["exit_code"] == 0
+    assert machine.run("cat", "/tmp/runs") == "run\n"
+    assert platform.log(job) == "".join(f"{n}\n" for n in range(1, SECONDS + 1))
+    assert [text.strip() for text in platform.output(job).values()] == [machine.name.encode()]
+    per_second = CPU_CORE_HOUR_MICROCREDITS // 3600
+    charged = finished["charged_microcredits"]
+    assert SECONDS * per_second <= charged <= (SECONDS + 2) * per_second
+    platform.until_status(other, "finished", limit_s=90)
+    stack.wait_until_ready()
+
+
+def answers(platform: Platform) -> bool:
+    try:
+        return platform.http.get("/healthz").status_code == 200
+    except httpx.TransportError:
+        return False

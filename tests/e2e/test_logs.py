@@ -1,0 +1,83 @@
+"""Following a log while it is written."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+from tests.e2e.platform import Platform, SentEvent, Site
+from tests.lab.fixtures import BootMachine
+
+COUNTING = "for n in $(seq 12); do echo line $n; sleep 0.4; done"
+COUNTED = "".join(f"line {n}\n" for n in range(1, 13))
+
+
+def pieces(events: Iterator[SentEvent]) -> Iterator[tuple[str, str | None]]:
+    """Text and id of each message of a log, until the stream says that it is over."""
+    for event in events:
+        if event.type == "end":
+            return
+        yield json.loads(event.text)["text"], event.id
+
+
+def follow(platform: Platform, job: str) -> str:
+    """A reader who stays."""
+    with platform.stream(f"{job}/logs") as events:
+        return "".join(text for text, _ in pieces(events))
+
+
+def follow_twice(platform: Platform, job: str) -> str:
+    """A reader who is cut off after three messages and comes back a second later."""
+    with platform.stream(f"{job}/logs") as events:
+        seen = list(islice(pieces(events), 3))
+    time.sleep(1)  # away for a while, as a laptop's lid is closed
+    with platform.stream(f"{job}/logs", last_event_id=seen[-1][1]) as events:
+        seen += pieces(events)
+    return "".join(text for text, _ in seen)
+
+
+def test_two_readers_get_the_whole_log_once_though_one_is_cut_off(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    site.join(boot_machine())
+    job = platform.job(COUNTING, site.region_id)
+    platform.until_status(job, "running")
+    with ThreadPoolExecutor() as readers:
+        stays = readers.submit(follow, platform, job)
+        returns = readers.submit(follow_twice, platform, job)
+        assert stays.result(60) == COUNTED
+        assert returns.result(60) == COUNTED
+    platform.until_status(job, "finished")
+
+
+def test_a_line_is_readable_within_a_second_of_being_printed(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    """Machine and reader share this host's clock."""
+    site.join(boot_machine())
+    job = platform.job("for n in 1 2 3 4 5 6; do date +%s.%N; sleep 0.7; done", site.region_id)
+    platform.until_status(job, "running")
+    delays = []
+    with platform.stream(f"{job}/logs") as events:
+        for text, _ in islice(pieces(events), 1, None):  # the first one may have waited for us
+            delays += [time.time() - float(line) for line in text.splitlines()]
+    assert len(delays) >= 4
+    assert max(delays) < 1.0
+
+
+def test_the_events_of_a_job_are_followed_from_where_a_reader_left(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    site.join(boot_machine())
+    job = platform.job("sleep 1", site.region_id)
+    with platform.stream(f"{job}/events") as events:
+        first = next(events)
+    platform.until_status(job, "finished")
+    told = platform.items(f"{job}/events")
+    with platform.stream(f"{job}/events", last_event_id=first.id) as events:
+        rest = list(islice(events, len(told) - 1))
+    seen = [json.loads(event.text)["id"] for event in (first, *rest)]
+    assert seen == [event["id"] for event in told]

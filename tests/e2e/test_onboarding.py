@@ -1,0 +1,120 @@
+"""A machine becomes a node: in either order, over a restart, and never under a false key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import asyncssh
+import pytest
+
+from tests.e2e.platform import Platform, Refused, Site
+from tests.lab.fixtures import BootMachine
+from tests.lab.hardware import put_gpus
+from tests.lab.machines import Lab
+from tests.lab.ssh import connect
+
+
+def test_a_machine_announced_before_it_is_added_becomes_a_node(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    uuids = put_gpus(machine, "NVIDIA A100-SXM4-80GB", 2)
+    site.announce(machine)
+    node = site.add(machine)
+    found = platform.until_status(node, "maintenance")
+    assert found["hardware"]["hostname"] == machine.name
+    assert [gpu["uuid"] for gpu in found["gpus"]] == uuids
+    assert "systemd" in found["hardware"]["runtimes"]
+    site.activate(node)
+    assert platform.get(node)["status"] == "active"
+
+
+def test_a_machine_added_before_it_is_announced_waits_for_its_other_half(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    node = site.add(machine)
+    assert platform.until_status(node, "connecting")["minion_id"] == machine.minion_id
+    site.announce(machine)
+    platform.until_status(node, "maintenance")
+
+
+def test_a_restart_in_the_middle_of_preparation_is_not_a_failure(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    machine.run("touch", "/run/reboot-required")
+    first = machine.init_pid
+    site.announce(machine)
+    node = site.add(machine)
+    platform.until_status(node, "maintenance", limit_s=60)
+    assert machine.init_pid != first, "the machine was not restarted"
+    told = platform.events(node)
+    assert "node.restarted" in told
+    assert "node.failed" not in told
+
+
+def test_a_machine_with_another_host_key_is_refused_at_first_contact(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    claimed = machine.minion_id
+    site.announce(machine)
+    shown = machine.change_host_key()
+    body = {"region_id": site.region_id, "name": machine.name, "minion_id": claimed}
+    node = f"/v1/nodes/{platform.post('/v1/nodes', body)['id']}"
+    failed = platform.until_status(node, "failed")
+    assert claimed in failed["status_reason"]
+    assert shown in failed["status_reason"]
+    assert not (machine.disk / "var/lib/baseload/agent").exists(), "it was let near the machine"
+
+
+def test_a_second_node_with_the_same_minion_id_is_refused(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    site.add(machine)
+    with pytest.raises(Refused) as refused:
+        site.add(machine, name="another")
+    assert refused.value.status == 409
+    assert machine.minion_id in refused.value.problem["detail"]
+
+
+async def test_a_node_serves_the_platform_alone(
+    lab: Lab, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    site.join(machine)
+    for options in ({"username": "owner", "password": "owner-password", "client_keys": None}, {}):
+        with pytest.raises(asyncssh.PermissionDenied):
+            async with connect(lab, machine, **options):
+                pass
+
+
+def test_a_machine_that_misses_requirements_fails_with_what_was_found(
+    platform: Platform, make_site: Callable[..., Site], boot_machine: BootMachine
+) -> None:
+    site = make_site(relaxed_requirements=[])
+    machine = boot_machine()
+    site.announce(machine)
+    failed = platform.until_status(site.add(machine), "failed")
+    missed = [demand for demand in failed["requirements"] if not demand["passed"]]
+    assert {"tpm-2", "nvme-drives", "sata-drives"} <= {demand["name"] for demand in missed}
+    assert all(demand["found"] for demand in missed)
+
+
+def test_removal_while_a_job_runs_needs_force_and_then_ends_the_job(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    [node] = site.join(machine)
+    job = platform.job("sleep 5011", site.region_id)
+    platform.until_status(job, "running")
+    with pytest.raises(Refused) as refused:
+        platform.ask("DELETE", node)
+    assert refused.value.status == 409
+    platform.ask("DELETE", node, params={"force": "true"})
+    platform.until_status(node, "archived", limit_s=60)
+    ended = platform.until_status(job, "failed", "canceled", limit_s=60)
+    assert "removed" in ended["status_reason"]
+    assert "sleep 5011" not in machine.command_lines()
