@@ -80,7 +80,7 @@ class JobLifecycle:
         self._resumed = carried is not None
         self._inbox = Inbox()
         self._placement: Placement | None = None
-        self._ending: EndRequest | None = None
+        self._ending: EndRequest | None = request.ending
         self._stopping = False
         self._start_again = False
         self._remove_asked = False
@@ -167,6 +167,8 @@ class JobLifecycle:
     async def _serve(self) -> None:
         """Until every command has ended. A lost node is waited for to its limit."""
         self._resumed = False
+        if self._ending is not None:
+            raise Interrupted
         while any(not worker.has_ended for worker in self._workers):
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()

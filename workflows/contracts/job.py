@@ -83,7 +83,7 @@ class EndRequest(Contract):
 
     reason: str
     code: str = "requested"
-    """`requested`, `insufficient-credits`, `node-removed`, `idle`."""
+    """`requested`, `insufficient-credits`, `node-removed`, `idle`, `terminated`."""
 
 
 class JobRequest(Contract):
@@ -106,6 +106,8 @@ class JobRequest(Contract):
     billing_period_s: int = 3600
     removal: bool = False
     """The job has ended before; remove what it left, then archive it."""
+    ending: EndRequest | None = None
+    """Go straight to the end from what is carried: an earlier run was ended from outside."""
     sequence: int = 0
     """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
     carried: "JobCarry | None" = None

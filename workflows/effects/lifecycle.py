@@ -18,14 +18,13 @@ class RequestsDelivered(Contract):
 
 
 class SweepLost(Contract):
-    """Find what has lost its workflow, and settle it; `page_size` rows at a time."""
+    """Find what has lost its workflow, `page_size` rows at a time."""
 
     page_size: int = 200
 
 
 class LostSwept(Contract):
     restarted: tuple[str, ...] = ()
-    settled: tuple[str, ...] = ()
 
 
 record = Effect("record", Record, Recorded, start_to_close_s=10)
@@ -34,5 +33,5 @@ record = Effect("record", Record, Recorded, start_to_close_s=10)
 deliver_requests = Effect("deliver_requests", DeliverRequests, RequestsDelivered)
 """Start the workflows and send the signals that the API's rows ask for and nobody has sent."""
 
-sweep_lost = Effect("sweep_lost", SweepLost, LostSwept, start_to_close_s=120)
-"""Rows in an open state whose workflow is gone: start it again, or settle what it left."""
+sweep_lost = Effect("sweep_lost", SweepLost, LostSwept, start_to_close_s=240, heartbeat_s=60)
+"""Rows in an open state whose workflow is gone: start it again; a job then ends what it left."""

@@ -1,0 +1,149 @@
+"""Finding what was lost: requests that nobody delivered, rows whose workflow is gone."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.db import tables
+from activities.db.session import database
+from activities.db.tables import RequestRow
+from activities.handover import hand_over
+from activities.lifecycle_requests import TABLES, WorkflowStart, workflow_id_of
+from activities.restarts import restart_of
+from activities.temporal import client, limited
+from workflows.contracts import queues
+from workflows.contracts.states import JobStatus
+from workflows.effects.lifecycle import DeliverRequests, LostSwept, RequestsDelivered, SweepLost
+
+QUIET_FOR = timedelta(minutes=2)
+CALLS_AT_ONCE = 16
+_ENDED = (JobStatus.ARCHIVED, JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED)
+
+
+@activity.defn
+async def deliver_requests(command: DeliverRequests) -> RequestsDelivered:
+    """Hand over what has waited for longer than the API takes to do so itself."""
+    ids = await asyncio.to_thread(_undelivered, command)
+    delivered = await hand_over(client(), ids) if ids else 0
+    return RequestsDelivered(delivered=delivered, more=len(ids) >= command.limit and delivered > 0)
+
+
+@activity.defn
+async def sweep_lost(command: SweepLost) -> LostSwept:
+    """Start again, from its row, every open lifecycle whose workflow is not running.
+
+    What runs is listed once; only a row that is not listed is asked about by itself.
+    """
+    running = await _running(client())
+    restarted: list[str] = []
+    for table in TABLES.values():
+        after = ""
+        while page := await asyncio.to_thread(_open_rows, table, after, command.page_size):
+            after = page[-1]
+            missing = [found for found in page if workflow_id_of(found) not in running]
+            restarted += await _restart_all(missing)
+            activity.heartbeat(after)
+    return LostSwept(restarted=tuple(restarted))
+
+
+def _undelivered(command: DeliverRequests) -> list[str]:
+    before = datetime.now(UTC) - timedelta(seconds=command.older_than_s)
+    query = (
+        select(RequestRow.id)
+        .where(col(RequestRow.delivered_at).is_(None), col(RequestRow.created_at) <= before)
+        .order_by(col(RequestRow.created_at))
+        .limit(command.limit)
+    )
+    with database().read() as session:
+        return list(session.exec(query).all())
+
+
+async def _running(temporal: Client) -> set[str]:
+    query = "ExecutionStatus = 'Running'"
+    return {found.id async for found in temporal.list_workflows(query, page_size=1000)}
+
+
+def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list[str]:
+    """Rows that have begun, are not at their end, and were quiet for a while; by id."""
+    query = (
+        select(table.id)
+        .where(
+            col(table.id) > after,
+            col(table.sequence) > 0,
+            col(table.updated_at) < datetime.now(UTC) - QUIET_FOR,
+            _is_open(table),
+        )
+        .order_by(col(table.id))
+        .limit(limit)
+    )
+    with database().read() as session:
+        return list(session.exec(query).all())
+
+
+def _is_open(table: type[tables.LifecycleRow]) -> ColumnElement[bool]:
+    """A provider or node that has failed still has a workflow; a failed job has none."""
+    ended = _ENDED if table is tables.Job else (JobStatus.ARCHIVED,)
+    return col(table.status).not_in([str(status) for status in ended])
+
+
+async def _restart_all(resource_ids: Sequence[str]) -> list[str]:
+    turns = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def one(resource_id: str) -> bool:
+        async with turns:
+            return await _restart(resource_id)
+
+    done = await asyncio.gather(*(one(resource_id) for resource_id in resource_ids))
+    return [found for found, restarted in zip(resource_ids, done, strict=True) if restarted]
+
+
+async def _restart(resource_id: str) -> bool:
+    """False: it runs after all, or has come to its end meanwhile."""
+    if await _is_running(resource_id):
+        return False
+    start = await asyncio.to_thread(_start, resource_id)
+    if start is None:
+        return False
+    call = client().start_workflow(
+        start.workflow,
+        start.argument,
+        id=start.id,
+        task_queue=queues.MAIN,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        search_attributes=start.search_attributes,
+        static_summary=f"{start.summary}, started again by the sweep",
+    )
+    await limited(call, f"{start.id}: start again")
+    return True
+
+
+async def _is_running(resource_id: str) -> bool:
+    handle = client().get_workflow_handle(workflow_id_of(resource_id))
+    try:
+        found = await limited(handle.describe(), f"{handle.id}: describe")
+    except RPCError as cause:
+        if cause.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return bool(found.status is WorkflowExecutionStatus.RUNNING)
+
+
+def _start(resource_id: str) -> WorkflowStart | None:
+    """From the row as it is now: its workflow may have ended properly since it was listed."""
+    with database().read() as session:
+        row = _still_open(session, resource_id)
+        return None if row is None else restart_of(session, row)
+
+
+def _still_open(session: Session, resource_id: str) -> tables.LifecycleRow | None:
+    table = TABLES[resource_id.partition("-")[0]]
+    query = select(table).where(col(table.id) == resource_id, _is_open(table))
+    row: tables.LifecycleRow | None = session.exec(query).first()
+    return row
