@@ -117,8 +117,10 @@ def configure_logging(level: int = logging.INFO) -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for chatty in ("asyncssh", "httpx", "httpcore", "uvicorn.error"):
+    for chatty in ("alembic", "asyncssh", "httpx", "httpcore"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    # What goes wrong in a request is logged by the API itself, with the request's name.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 def _renderers() -> list[structlog.typing.Processor]:
