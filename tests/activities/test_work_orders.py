@@ -1,0 +1,301 @@
+"""Work orders out of rows: sealed for their site, with the project's own secrets alone."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.accounts import add_account
+from activities.db.session import Database
+from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
+from activities.sealed_orders import open_order
+from activities.secrets import SealBrokenError, secret_box
+from activities.settings import settings
+from activities.storage.blobs import BlobStore, blob_store
+from activities.storage.logs import log_store
+from activities.submissions import sealed_variables, stored_spec
+from activities.work_orders import discard_work_orders, remove_stored, seal_work_orders
+from workflows.contracts import errors
+from workflows.contracts.job import WorkerAssignment
+from workflows.contracts.node import NodeAddress
+from workflows.contracts.submission import JobSubmission
+from workflows.effects.job import (
+    DiscardWorkOrders,
+    RemoveStored,
+    SealWorkOrders,
+    WorkOrdersSealed,
+)
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+SECRET, VARIABLE = "a-token-that-is-made-up", "a-variable-that-is-made-up"
+JOB = "job-o"
+
+
+def assignment(worker: int, region_id: str) -> WorkerAssignment:
+    node = NodeAddress(
+        node_id=f"nod-{region_id}",
+        region_id=region_id,
+        host="127.0.0.1",
+        port=22,
+        minion_id="SHA256:made-up",
+    )
+    return WorkerAssignment(worker=worker, node=node)
+
+
+COMMAND = SealWorkOrders(
+    job_id=JOB, attempt=1, assignments=(assignment(0, "reg-1"), assignment(1, "reg-2"))
+)
+
+
+@pytest.fixture
+def project(migrated: Database, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A project with a secret, two nodes in two regions, an upload; its id."""
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "cd" * 32)
+    settings.cache_clear()
+    with migrated.write() as session:
+        account, _ = add_account(session, "someone", "someone@example.com", NOW)
+        times: dict[str, Any] = {"account_id": account.id, "created_at": NOW, "updated_at": NOW}
+        session.add(Provider(id="prv-1", name="own", kind="physical", checks=[], **times))
+        session.flush()
+        for region_id in ("reg-1", "reg-2"):
+            session.add(
+                Region(
+                    id=region_id,
+                    name=region_id,
+                    provider_id="prv-1",
+                    provider_kind="physical",
+                    relaxed_requirements=[],
+                    options={},
+                    **times,
+                )
+            )
+            session.flush()
+            session.add(
+                Node(
+                    id=f"nod-{region_id}",
+                    name=region_id,
+                    region_id=region_id,
+                    minion_id=f"SHA256:{region_id}",
+                    services=["compute"],
+                    requirements=[],
+                    **times,
+                )
+            )
+        for upload_id, sha256 in (("upl-code", "aa" * 32), ("upl-input", "bb" * 32)):
+            session.add(
+                Upload(
+                    id=upload_id,
+                    account_id=account.id,
+                    sha256=sha256,
+                    size_bytes=1,
+                    created_at=NOW,
+                )
+            )
+    store_secret(migrated, account.id, f"projects/{account.personal_project_id}/token", SECRET)
+    return account.personal_project_id
+
+
+def store_secret(database: Database, account_id: str, place: str, value: str) -> None:
+    sealed = secret_box().seal(value.encode(), place.encode())
+    with database.write() as session:
+        session.add(StoredSecret(name=place, account_id=account_id, sealed=sealed, updated_at=NOW))
+
+
+def submit(database: Database, project_id: str, **environment: object) -> None:
+    """A job of two workers, as the API writes its row."""
+    submission = JobSubmission.model_validate(
+        {
+            "name": "orders",
+            "type": "training",
+            "project_id": project_id,
+            "resources": {"gpus": "cpu", "cpu_count": 1, "disk_size_gb": 20},
+            "environment": environment,
+            "code": {"upload_id": "upl-code"},
+            "data": {"input": {"type": "local", "upload_id": "upl-input"}},
+            "workers": [{"command": "python first.py"}, {"command": "python second.py"}],
+            "port": 8888,
+        }
+    )
+    with database.write() as session:
+        account, _ = add_account(session, "owner", "owner@example.com", NOW)
+        session.add(
+            Job(
+                id=JOB,
+                name="orders",
+                account_id=account.id,
+                project_id=project_id,
+                type="training",
+                spec=stored_spec(submission),
+                sealed_variables=sealed_variables(JOB, submission),
+                workers=[],
+                placement_refusals=[],
+                created_at=NOW,
+                updated_at=NOW,
+            )
+        )
+        session.flush()
+        for worker, region_id in enumerate(("reg-1", "reg-2")):
+            session.add(
+                Allocation(
+                    id=f"all-{worker}",
+                    job_id=JOB,
+                    worker=worker,
+                    attempt=1,
+                    node_id=f"nod-{region_id}",
+                    cpu_count=1,
+                    memory_bytes=0,
+                    gpu_indices=[],
+                    port=8888,
+                    created_at=NOW,
+                )
+            )
+
+
+def seal() -> WorkOrdersSealed:
+    return ActivityEnvironment().run(seal_work_orders, COMMAND)
+
+
+def refusal() -> ApplicationError:
+    with pytest.raises(ApplicationError) as caught:
+        seal()
+    return caught.value
+
+
+def store() -> BlobStore:
+    return blob_store(settings().storage)
+
+
+def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(
+    migrated: Database, project: str
+) -> None:
+    submit(
+        migrated,
+        project,
+        python_packages=["scikit-learn"],
+        variables={"EPOCHS": VARIABLE},
+        secrets={"TOKEN": f"store://projects/{project}/token"},
+    )
+    references = seal().references
+    assert references == ("orders/job-o/1/0", "orders/job-o/1/1")
+    first, second = (
+        open_order(place, region)
+        for place, region in zip(references, ("reg-1", "reg-2"), strict=True)
+    )
+    assert (first.command, second.command) == ("python first.py", "python second.py")
+    assert (first.run_id, second.run_id) == ("job-o-0-1", "job-o-1-1")
+    assert second.environment == {
+        "EPOCHS": VARIABLE,
+        "TOKEN": SECRET,
+        "BASELOAD_JOB_ID": JOB,
+        "BASELOAD_WORKER": "1",
+        "BASELOAD_WORKERS": "2",
+    }
+    assert (first.code_sha256, first.input_sha256) == ("aa" * 32, "bb" * 32)
+    assert first.python_packages == ("scikit-learn",)
+    assert (first.disk_size_gb, first.port) == (20, 8888)
+
+
+def test_nothing_secret_is_readable_in_the_store_or_told_to_temporal(
+    migrated: Database, project: str, home: Path
+) -> None:
+    submit(
+        migrated,
+        project,
+        variables={"EPOCHS": VARIABLE},
+        secrets={"TOKEN": f"store://projects/{project}/token"},
+    )
+    told = pydantic_data_converter.payload_converter.to_payloads([COMMAND, seal()])
+    written = [path.read_bytes() for path in home.rglob("*") if path.is_file()]
+    assert any(written)
+    for content in (*(payload.data for payload in told), *written):
+        assert SECRET.encode() not in content
+        assert VARIABLE.encode() not in content
+    assert not any(b"first.py" in payload.data for payload in told)
+
+
+def test_an_order_opens_for_its_own_site_and_at_its_own_place_alone(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project)
+    first, second = seal().references
+    with pytest.raises(SealBrokenError):
+        open_order(first, "reg-2")
+    store().put(second, store().get(first))
+    with pytest.raises(SealBrokenError):
+        open_order(second, "reg-1")
+
+
+def test_sealing_twice_leaves_the_same_orders(migrated: Database, project: str) -> None:
+    submit(migrated, project, variables={"EPOCHS": VARIABLE})
+    references = seal().references
+    before = open_order(references[0], "reg-1")
+    assert seal().references == references
+    assert open_order(references[0], "reg-1") == before
+    assert store().names("orders") == list(references)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "store://projects/prj-of-others/token",
+        "store://providers/gcp/service_account_key",
+        "env://BASELOAD_SECRETS_KEY",
+        "file:///etc/shadow",
+        "store://projects/{project}/../prj-of-others/token",
+    ],
+)
+def test_a_job_can_name_no_secret_but_its_projects_own(
+    migrated: Database, project: str, reference: str
+) -> None:
+    for place in ("projects/prj-of-others/token", "providers/gcp/service_account_key"):
+        with migrated.read() as session:
+            region = session.get(Region, "reg-1")
+        assert region is not None
+        store_secret(migrated, region.account_id, place, SECRET)
+    asked = reference.format(project=project)
+    submit(migrated, project, secrets={"TOKEN": asked})
+    found = refusal()
+    assert found.type == errors.WORK_REFUSED
+    assert "environment.secrets.TOKEN" in str(found)
+    assert asked in str(found)
+    assert SECRET not in str(found)
+    assert store().names("orders") == []
+
+
+def test_a_secret_that_is_not_there_any_more_is_named(migrated: Database, project: str) -> None:
+    submit(migrated, project, secrets={"TOKEN": f"store://projects/{project}/gone"})
+    found = refusal()
+    assert (found.type, f"projects/{project}/gone" in str(found)) == (errors.WORK_REFUSED, True)
+
+
+def test_a_job_that_is_not_there_is_named(project: str) -> None:
+    assert project
+    found = refusal()
+    assert (found.type, JOB in str(found)) == (errors.NOT_FOUND, True)
+
+
+def test_orders_of_one_attempt_are_discarded_and_doing_it_again_is_silent(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project)
+    seal()
+    store().put("orders/job-o/2/0", b"the next attempt's")
+    for _ in range(2):
+        ActivityEnvironment().run(discard_work_orders, DiscardWorkOrders(job_id=JOB, attempt=1))
+    assert store().names("orders") == ["orders/job-o/2/0"]
+
+
+def test_what_a_job_has_stored_is_removed_and_what_others_have_stays(home: Path) -> None:
+    assert home.exists()
+    logs = log_store(settings().storage)
+    for job in (JOB, "job-other"):
+        logs.append(f"{job}-0-1", 0, b"a line\n")
+        store().put(f"outputs/{job}/0-1.tar.gz", b"an output")
+    for _ in range(2):
+        ActivityEnvironment().run(remove_stored, RemoveStored(job_id=JOB))
+    assert store().names("outputs") == ["outputs/job-other/0-1.tar.gz"]
+    assert (logs.length("job-o-0-1"), logs.length("job-other-0-1")) == (0, 7)
