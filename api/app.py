@@ -29,6 +29,7 @@ from api.routes import (
     keys,
     nodes,
     offers,
+    platform,
     projects,
     providers,
     regions,
@@ -37,7 +38,7 @@ from api.routes import (
 from workflows.contracts.submission import JobSubmission
 
 ROUTERS = (
-    health, accounts, keys, projects, providers, regions, nodes, announcements, uploads, offers,
+    health, platform, accounts, keys, projects, providers, regions, nodes, announcements, uploads, offers,
     jobs, job_streams, billing, events, audit,
 )  # fmt: skip
 HAND_OVER_LIMIT_S = 1.0

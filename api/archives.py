@@ -46,7 +46,7 @@ def check_archive(path: Path, max_unpacked_bytes: int) -> None:
             tarfile.open(fileobj=cast("IO[bytes]", content), mode="r|", tarinfo=_Member) as archive,
         ):
             _check_members(archive, max_unpacked_bytes)
-            _check_rest(content)
+            _check_rest(cast("IO[bytes]", content))
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise ArchiveRefusedError(f"is a whole tar.gz archive: {error}") from error
 
@@ -68,7 +68,7 @@ def _check_members(archive: tarfile.TarFile, max_unpacked_bytes: int) -> None:
         elif name in links:
             raise ArchiveRefusedError(f"{member.name} replaces a link")
         # Python keeps every header it has read; a stream needs none of them again.
-        archive.members = []
+        archive.members = []  # type: ignore[attr-defined]
 
 
 def _check_rest(content: IO[bytes]) -> None:

@@ -21,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
+from activities.secrets import secret_box
 from api.authorization import Caller, Needs
 from api.models.base import Answer
 from api.problems import Problem
@@ -102,7 +103,7 @@ class Change:
             earlier = self._earlier(session)
             if earlier is not None:
                 self.response.headers["Idempotent-Replayed"] = "true"
-                return answer.model_validate(earlier.body), []
+                return answer.model_validate(_opened(earlier)), []
             step = Step(session, self.caller, datetime.now(UTC), self.action)
             given = effect(step)
             step.audit(getattr(given, "id", None))
@@ -130,10 +131,26 @@ class Change:
                 key=self.key,
                 request_sha256=self.fingerprint,
                 status_code=self.response.status_code or 200,
-                body=given.model_dump(mode="json"),
+                body=_sealed(given, self.key),
                 created_at=step.now,
             )
         )
+
+
+def _sealed(given: Answer, key: str) -> dict[str, Any]:
+    """An answer to be kept; a key's secret lies in no row in plain."""
+    body = given.model_dump(mode="json")
+    if "secret" in body:
+        body["secret"] = secret_box().seal(body["secret"].encode(), key.encode()).hex()
+    return body
+
+
+def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
+    body = dict(kept.body or {})
+    if "secret" in body:
+        sealed = bytes.fromhex(body["secret"])
+        body["secret"] = secret_box().open(sealed, kept.key.encode()).decode()
+    return body
 
 
 async def _handed_over(hand_over: HandOver, requests: Sequence[str]) -> None:
@@ -154,7 +171,9 @@ class Changes:
             request: Request,
             response: Response,
             caller: Annotated[Caller, Depends(self.needs)],
-            idempotency_key: Annotated[str | None, Header(max_length=255, min_length=1)] = None,
+            idempotency_key: Annotated[
+                str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
+            ] = None,
         ) -> Change:
             key = idempotency_key if request.method == "POST" else None
             return change_of(request, response, caller, (key, await request.body()))

@@ -11,7 +11,7 @@ from sqlmodel import Session
 from sqlmodel.sql.expression import SelectOfScalar
 
 from api.models.base import Page
-from api.problems import invalid, mistake
+from api.problems import Problem, invalid, mistake
 
 Row = TypeVar("Row")
 P = TypeVar("P", bound=Page[Any])
@@ -44,8 +44,7 @@ def page(
     """One page of `rows`; view: the column that orders them, and how a row is shown."""
     column, shown = view
     if place.before is not None:
-        before = int(place.before) if column.type.python_type is int else place.before
-        rows = rows.where(column < before)
+        rows = rows.where(column < _typed(place.before, column.type.python_type))
     found = session.exec(rows.order_by(column.desc()).limit(place.limit + 1)).all()
     kept = found[: place.limit]
     cursor = _write(str(getattr(kept[-1], column.key))) if len(found) > place.limit else None
@@ -62,6 +61,18 @@ def _read(cursor: str) -> str:
         position = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         position = ""
-    if not position.isascii() or not position.replace("-", "").isalnum():
-        raise invalid(mistake("after", "is `next` of a page of this list", cursor))
+    if not position.isascii() or not position.isprintable() or not position:
+        raise _not_ours(cursor)
     return position
+
+
+def _typed(position: str, kind: type) -> str | int:
+    if kind is not int:
+        return position
+    if not position.isdigit() or len(position) > 18:
+        raise _not_ours(position)
+    return int(position)
+
+
+def _not_ours(cursor: str) -> Problem:
+    return invalid(mistake("after", "is `next` of a page of this list", cursor))

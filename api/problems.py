@@ -42,7 +42,7 @@ _CODE_OF_STATUS = {
     405: "method-not-allowed",
     413: "too-large",
 }
-_SECRET_FIELDS = frozenset({"credentials", "variables", "secrets", "secret"})
+_SECRET_FIELDS = frozenset({"credentials", "variables", "secrets", "secret", "value"})
 
 
 class Problem(HTTPException):

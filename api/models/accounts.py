@@ -47,7 +47,6 @@ class OwnAccountChange(Asked):
 
 class CreditGrant(Asked):
     amount_microcredits: Annotated[int, Field(gt=0, le=10**15)]
-    description: Annotated[str, Field(max_length=200)] | None = None
 
 
 class Account(Answer):
@@ -132,6 +131,24 @@ class Project(Answer):
 
 
 class ProjectPage(Page[Project]):
+    pass
+
+
+class ProjectSecretCreation(Asked):
+    name: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    value: Annotated[str, Field(min_length=1, max_length=65_536)] = Field(repr=False)
+
+
+class ProjectSecret(Answer):
+    """A secret without its value, which is never readable again."""
+
+    name: str
+    reference: str
+    """What a job names it by: `store://projects/<project>/<name>`."""
+    updated_at: datetime
+
+
+class ProjectSecretPage(Page[ProjectSecret]):
     pass
 
 

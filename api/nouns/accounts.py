@@ -29,10 +29,6 @@ def shown_key(row: tables.ApiKey) -> shapes.ApiKey:
     return shapes.ApiKey(**row.model_dump())
 
 
-def shown_project(row: tables.Project) -> shapes.Project:
-    return shapes.Project(**row.model_dump())
-
-
 def shown_audit(row: tables.AuditRow) -> shapes.AuditEntry:
     return shapes.AuditEntry(**row.model_dump())
 
@@ -184,22 +180,3 @@ def revoke_key(step: Step, key_id: str) -> shapes.ApiKey:
     row = own(step.session, tables.ApiKey, key_id, step.caller)
     row.revoked_at = row.revoked_at or step.now
     return shown_key(row)
-
-
-def create_project(step: Step, asked: shapes.ProjectCreation) -> shapes.Project:
-    same = select(tables.Project).where(
-        tables.Project.account_id == step.caller.account_id, tables.Project.name == asked.name
-    )
-    if step.session.exec(same).first():
-        raise Problem("conflict", f"project {asked.name}: there is one of this name")
-    row = tables.Project(
-        id=new_id("prj"),
-        account_id=step.caller.account_id,
-        name=asked.name,
-        use_only_owned_resources=asked.use_only_owned_resources,
-        on_quota_exhausted=asked.on_quota_exhausted,
-        created_at=step.now,
-        updated_at=step.now,
-    )
-    step.session.add(row)
-    return shown_project(row)

@@ -3,21 +3,24 @@
 from typing import Any
 
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from activities import accounts
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.settings import settings
 from activities.submissions import sealed_variables, stored_spec
+from api.authorization import Caller
 from api.changing import Step
 from api.models import jobs as shapes
+from api.models.base import Mistake
 from api.nouns.ownership import lifecycle, project_for, visible_job, visible_jobs
 from api.nouns.places import GONE, add_lifecycle, wrong_state
 from api.problems import Problem, invalid, mistake
 from workflows.contracts.job import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.states import JobStatus, JobType, NodeStatus, RegionStatus
-from workflows.contracts.submission import JobSubmission, Mistake
+from workflows.contracts.submission import JobSubmission
 from workflows.rules.job_formats import project_of_secret
 from workflows.rules.job_resources import resources_of
 from workflows.rules.jobs import read_submission
@@ -75,13 +78,7 @@ def submit_job(step: Step, document: Any) -> shapes.Job:
     Raises: Problem `invalid-request` with every mistake; `insufficient-credits`.
     """
     known = known_gpu_types(step.session)
-    reading = read_submission(document, known)
-    if reading.submission is None:
-        raise invalid(*_told(reading.mistakes), *_wrong_names(step, document))
-    submission = reading.submission
-    wrong = _wrong_names(step, document)
-    if wrong:
-        raise invalid(*wrong)
+    submission = _read(step, document, known)
     project = _project(step, submission.project_id)
     _check_balance(step.session, project.account_id, resources_of(submission, known))
     row = tables.Job(
@@ -94,12 +91,23 @@ def submit_job(step: Step, document: Any) -> shapes.Job:
         spec=stored_spec(submission),
         workers=[],
         placement_refusals=[],
+        rates=None,
         created_at=step.now,
         updated_at=step.now,
     )
     row.sealed_variables = sealed_variables(row.id, submission)
     add_lifecycle(step, row, "job")
     return shown_job(row)
+
+
+def _read(step: Step, document: Any, known: list[str]) -> JobSubmission:
+    """The document as a submission; every mistake in it at once."""
+    reading = read_submission(document, known)
+    told = [mistake(found.field, found.rule, found.value) for found in reading.mistakes]
+    wrong = told + _wrong_names(step, document)
+    if reading.submission is None or wrong:
+        raise invalid(*wrong)
+    return reading.submission
 
 
 def known_gpu_types(session: Session) -> list[str]:
@@ -112,20 +120,18 @@ def known_gpu_types(session: Session) -> list[str]:
     return [name for name in rows if name]
 
 
-def _told(mistakes: tuple[Mistake, ...]) -> list[Any]:
-    return [mistake(found.field, found.rule, found.value) for found in mistakes]
-
-
 def _project(step: Step, project_id: str | None) -> tables.Project:
     if project_id is not None:
         return project_for(step.session, step.caller, project_id)
-    account = step.session.get(tables.Account, step.caller.account_id)
-    if account is None:
-        raise invalid(mistake("project_id", "is needed: the account has no personal project"))
-    return project_for(step.session, step.caller, account.personal_project_id)
+    return project_for(step.session, step.caller, _personal_project(step))
 
 
-def _wrong_names(step: Step, document: Any) -> list[Any]:
+def _personal_project(step: Step) -> str:
+    account = step.session.get_one(tables.Account, step.caller.account_id)
+    return account.personal_project_id
+
+
+def _wrong_names(step: Step, document: Any) -> list[Mistake]:
     """Ids that name nothing of the caller's, wherever the document names one."""
     if not isinstance(document, dict):
         return []
@@ -144,7 +150,7 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def _wrong_upload(step: Step, document: Any, path: tuple[str, ...]) -> Any | None:
+def _wrong_upload(step: Step, document: Any, path: tuple[str, ...]) -> Mistake | None:
     upload_id = _at(document, path)
     if not isinstance(upload_id, str) or not upload_id.startswith("upl-"):
         return None
@@ -154,7 +160,7 @@ def _wrong_upload(step: Step, document: Any, path: tuple[str, ...]) -> Any | Non
     return mistake(".".join(path), "is an upload of this account: not found", upload_id)
 
 
-def _wrong_region(step: Step, document: Any) -> Any | None:
+def _wrong_region(step: Step, document: Any) -> Mistake | None:
     region_id = _at(document, ("placement", "region_id"))
     if not isinstance(region_id, str) or not region_id.startswith("reg-"):
         return None
@@ -165,20 +171,23 @@ def _wrong_region(step: Step, document: Any) -> Any | None:
     return mistake("placement.region_id", "is a region that you may use: not found", region_id)
 
 
-def _wrong_secrets(step: Step, document: Any) -> list[Any]:
+def _wrong_secrets(step: Step, document: Any) -> list[Mistake]:
+    """References to what is no secret of the job's own project."""
     references = _at(document, ("environment", "secrets"))
     if not isinstance(references, dict):
         return []
+    project_id = document.get("project_id") or _personal_project(step)
     wrong = []
     for name, reference in references.items():
-        project_id = project_of_secret(reference) if isinstance(reference, str) else None
-        if project_id is None:
+        asked = project_of_secret(reference) if isinstance(reference, str) else None
+        if asked is None:
             continue
-        row = step.session.get(tables.Project, project_id)
-        stored = step.session.get(tables.StoredSecret, reference.removeprefix("store://"))
-        if row is None or row.account_id != step.caller.account_id or stored is None:
-            field = f"environment.secrets.{name}"
-            wrong.append(mistake(field, "names a secret of this account: not found"))
+        field = f"environment.secrets.{name}"
+        if asked != project_id:
+            rule = f"is of the job's own project, store://projects/{project_id}/…"
+            wrong.append(mistake(field, rule, reference))
+        elif step.session.get(tables.StoredSecret, reference.removeprefix("store://")) is None:
+            wrong.append(mistake(field, "names a secret of the project: not found", reference))
     return wrong
 
 
@@ -291,6 +300,6 @@ def shown_placement(session: Session, row: tables.Job) -> shapes.JobPlacement:
     )
 
 
-def jobs_of(session: Session, step_caller: Any) -> Any:
+def jobs_of(session: Session, caller: Caller) -> SelectOfScalar[tables.Job]:
     """All jobs that a caller may list."""
-    return select(tables.Job).where(visible_jobs(session, step_caller))
+    return select(tables.Job).where(visible_jobs(session, caller))

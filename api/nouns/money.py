@@ -21,23 +21,12 @@ from api.nouns.accounts import find_account
 def grant_credits(step: Step, account_id: str, asked: CreditGrant) -> shapes.Transaction:
     """Post credits to the account that pays for this one."""
     account = find_account(step.session, account_id)
-    payer = accounts.payer_of(account)
-    posted = ledger.post(
-        step.session,
-        ledger.Entry(
-            business_key=f"credits/{new_id('grant')}",
-            kind="credits",
-            account_id=payer,
-            description=asked.description or "credits granted",
-            legs={
-                accounts.credits_name(payer): asked.amount_microcredits,
-                "platform/credits": -asked.amount_microcredits,
-            },
-            at=step.now,
-        ),
+    payer = find_account(step.session, accounts.payer_of(account))
+    # One grant for each applied request: the idempotency key is what makes a second one the same.
+    posted = ledger.add_credits(
+        step.session, payer, asked.amount_microcredits, new_id("grant"), step.now
     )
-    step.session.flush()
-    return shown_transactions(step.session, [posted])[0]
+    return shown_transaction(step.session, posted)
 
 
 def shown_transactions(

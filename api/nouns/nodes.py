@@ -17,11 +17,15 @@ from api.models import nodes as shapes
 from api.nouns.ownership import lifecycle, own, own_locked
 from api.nouns.places import GONE, add_lifecycle, remove, wrong_state
 from api.problems import Problem, invalid, mistake
-from workflows.contracts.node import Announcement
+from workflows.contracts.node import Announcement, Hardware, Preparation, Requirement
 from workflows.contracts.states import NodeStatus, RegionStatus
 
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
               "ecdsa-sha2-nistp521")  # fmt: skip
+_SAME = (
+    "region_id", "minion_id", "type", "services", "upnp", "mining", "port", "user", "gpu_type",
+    "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count", "reserved_memory_bytes",
+)  # fmt: skip
 _CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
@@ -45,20 +49,22 @@ def shown_node(session: Session, row: tables.Node) -> shapes.Node:
 
 def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> shapes.Node:
     job_of = {index: place.job_id for place in held for index in place.gpu_indices}
-    gpus = (row.hardware or {}).get("gpus", [])
+    hardware = Hardware.model_validate(row.hardware).model_dump() if row.hardware else None
+    preparation = Preparation.model_validate(row.preparation) if row.preparation else None
+    requirements = [Requirement.model_validate(found) for found in row.requirements]
     return shapes.Node(
         **lifecycle(row, "node"),
-        **row.model_dump(
-            include={
-                "region_id", "minion_id", "type", "services", "upnp", "mining", "port", "user",
-                "gpu_type", "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count",
-                "reserved_memory_bytes", "hardware", "requirements", "preparation",
-            }
-        ),
+        **{name: getattr(row, name) for name in _SAME},
         address=row.host,
-        gpus=[shapes.NodeGpu(**gpu, job_id=job_of.get(gpu["index"])) for gpu in gpus],
+        hardware=shapes.NodeHardware(**hardware) if hardware else None,
+        requirements=[shapes.NodeRequirement(**found.model_dump()) for found in requirements],
+        preparation=shapes.NodePreparation(**preparation.model_dump()) if preparation else None,
+        gpus=[
+            shapes.NodeGpu(**gpu, job_id=job_of.get(gpu["index"]))
+            for gpu in (hardware or {}).get("gpus", ())
+        ],
         job_ids=sorted({place.job_id for place in held}),
-    )  # fmt: skip
+    )
 
 
 def add_node(step: Step, asked: shapes.NodeCreation) -> shapes.Node:
@@ -81,7 +87,9 @@ def add_node(step: Step, asked: shapes.NodeCreation) -> shapes.Node:
         host=known.host if told and known else asked.address,
         port=known.port if told and known else asked.port,
         user=known.user if told and known else asked.user,
+        hardware=None,
         requirements=[],
+        preparation=None,
         created_at=step.now,
         updated_at=step.now,
     )

@@ -15,7 +15,9 @@ router = APIRouter(prefix="/v1/announcements", tags=["nodes"])
 async def _announcing(
     request: Request,
     response: Response,
-    idempotency_key: Annotated[str | None, Header(max_length=255, min_length=1)] = None,
+    idempotency_key: Annotated[
+        str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
+    ] = None,
 ) -> Change:
     peer = request.client.host if request.client else "unknown"
     wait_s = request.app.state.announcement_rate.wait_s(peer)

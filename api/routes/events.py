@@ -19,7 +19,7 @@ from api.streams import EventLook, resume_offset, stream, wants_stream
 
 router = APIRouter(tags=["events"])
 Following = Annotated[bool, Depends(wants_stream)]
-LastEventId = Annotated[str | None, Header()]
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 AT_ONCE = 500
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {

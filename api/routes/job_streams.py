@@ -56,7 +56,7 @@ def get_job_logs(
     log: Annotated[WorkerLog, Depends(_log)],
     offset: Annotated[int, Query(ge=0)] = 0,
     following: Annotated[bool, Depends(wants_stream)] = False,
-    last_event_id: Annotated[str | None, Header()] = None,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> StreamingResponse:
     """The log of one worker from a byte on; with `follow` as it grows, until the job has ended."""
     if following:

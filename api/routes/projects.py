@@ -9,9 +9,16 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changing import Change, changing
-from api.models.accounts import Project, ProjectCreation, ProjectPage
-from api.nouns import accounts
-from api.nouns.ownership import projects_of
+from api.models.accounts import (
+    Project,
+    ProjectCreation,
+    ProjectPage,
+    ProjectSecret,
+    ProjectSecretCreation,
+    ProjectSecretPage,
+)
+from api.nouns import projects
+from api.nouns.ownership import own, projects_of
 from api.pages import Paging, page
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
@@ -26,10 +33,38 @@ def list_projects(caller: Reader, paging: Paging) -> ProjectPage:
         shared = projects_of(session, caller, "job", "read")
         mine = col(tables.Project.account_id) == caller.account_id
         rows = select(tables.Project).where(or_(mine, col(tables.Project.id).in_(shared)))
-        view = (col(tables.Project.id), accounts.shown_project)
+        view = (col(tables.Project.id), projects.shown_project)
         return page(session, ProjectPage, rows, paging, view)
 
 
 @router.post("", status_code=201, operation_id="create_project")
 async def create_project(asked: ProjectCreation, change: Writer) -> Project:
-    return await change.apply(Project, lambda step: accounts.create_project(step, asked))
+    return await change.apply(Project, lambda step: projects.create_project(step, asked))
+
+
+@router.get("/{project_id}/secrets", operation_id="list_project_secrets")
+def list_project_secrets(project_id: str, caller: Reader, paging: Paging) -> ProjectSecretPage:
+    """Names of the project's secrets; their values are never shown."""
+    with database().read() as session:
+        own(session, tables.Project, project_id, caller)
+        name = col(tables.StoredSecret.name)
+        folder = projects.secrets_folder(project_id)
+        rows = select(tables.StoredSecret).where(name.startswith(folder, autoescape=True))
+        return page(session, ProjectSecretPage, rows, paging, (name, projects.shown_secret))
+
+
+@router.post("/{project_id}/secrets", status_code=201, operation_id="store_project_secret")
+async def store_project_secret(
+    project_id: str, asked: ProjectSecretCreation, change: Writer
+) -> ProjectSecret:
+    """Store a value for the project's jobs; one of the same name is replaced."""
+    return await change.apply(
+        ProjectSecret, lambda step: projects.store_secret(step, project_id, asked)
+    )
+
+
+@router.delete("/{project_id}/secrets/{name}", operation_id="remove_project_secret")
+async def remove_project_secret(project_id: str, name: str, change: Writer) -> ProjectSecret:
+    return await change.apply(
+        ProjectSecret, lambda step: projects.remove_secret(step, project_id, name)
+    )

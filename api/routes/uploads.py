@@ -53,7 +53,9 @@ async def create_upload(
     response: Response,
     caller: Writer,
     received: Annotated[uploads.Received, Depends(_received)],
-    idempotency_key: Annotated[str | None, Header(max_length=255, min_length=1)] = None,
+    idempotency_key: Annotated[
+        str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
+    ] = None,
 ) -> Upload:
     """Upload a tar.gz. One that is broken, leaves its folder or is too large is refused whole."""
     await run_in_threadpool(uploads.keep, received)

@@ -1,0 +1,26 @@
+"""The platform itself, as far as machines have to know it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from activities.platform_key import platform_key_fingerprint, platform_public_key
+from api.authorization import Caller, Needs
+from api.models.base import Answer
+
+router = APIRouter(prefix="/v1/platform", tags=["health"])
+Reader = Annotated[Caller, Depends(Needs("account:read"))]
+
+
+class Platform(Answer):
+    ssh_public_key: str
+    """The line that a node's authorized_keys has to hold; `deploy/node/join.sh` puts it there."""
+    ssh_key_fingerprint: str
+
+
+@router.get("", operation_id="get_platform")
+def get_platform(_caller: Reader) -> Platform:
+    """The key with which the platform logs in to its nodes."""
+    return Platform(
+        ssh_public_key=platform_public_key(), ssh_key_fingerprint=platform_key_fingerprint()
+    )

@@ -1,0 +1,37 @@
+"""The API's process: rows brought up to date, then HTTP until the stop."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from activities.db.migrate import migrate
+from activities.db.session import database
+from activities.first_start import first_start
+from activities.handover import hand_over
+from activities.settings import settings
+from activities.temporal import client, set_client
+from api.app import create_app
+from workers.client import lazy_client
+from workers.process import serve_http
+
+
+async def serve_api(stop: asyncio.Event) -> int:
+    """Serve until `stop`; the exit status. Temporal may come later: requests wait as rows."""
+    chosen = settings()
+    await asyncio.to_thread(migrate, chosen.database)
+    await asyncio.to_thread(first_start)
+    set_client(await lazy_client(chosen))
+    host, _, port = chosen.api.rpartition(":")
+    app = create_app(_hand_over, _check_temporal, stop)
+    served: Any = app  # an ASGI application, which says so in its own words
+    status = await serve_http(served, host, int(port), stop)
+    await asyncio.to_thread(database().close)
+    return status
+
+
+async def _hand_over(request_ids: Sequence[str]) -> None:
+    await hand_over(client(), request_ids)
+
+
+async def _check_temporal() -> None:
+    await client().service_client.check_health()
