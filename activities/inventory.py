@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import and_, func
 from sqlmodel import Session, col, select
-from workflows.rules.pricing import usage_rates
 
 from activities.db.tables import Allocation, GpuAllocation, Job, Node, Project, Region
 from activities.settings import settings
@@ -23,6 +22,7 @@ from workflows.rules.gpus import gpu_type_of_driver_name
 from workflows.rules.inventory import GB
 from workflows.rules.job_resources import resources_of
 from workflows.rules.placement import weight
+from workflows.rules.pricing import usage_rates
 
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
 """Nodes that a job may wait for. Others have not been inspected, or will not come back."""
@@ -124,7 +124,7 @@ def _waiting(row: Any, known_gpu_types: set[str]) -> WaitingJob:
     return WaitingJob(pending, row.placement_refusals)
 
 
-def node_offers(session: Session, at: datetime) -> list[NodeOffer]:
+def node_offers(session: Session, at: datetime, holds: Held) -> list[NodeOffer]:
     """Every node that a job may wait for, with what is free of it now; by id."""
     rows = session.execute(
         select(  # type: ignore[call-overload]
@@ -151,7 +151,6 @@ def node_offers(session: Session, at: datetime) -> list[NodeOffer]:
     ).all()
     computing = [row for row in rows if "compute" in row.services]
     facts = facts_of(session, [(row.id, row.sequence) for row in computing])
-    holds = held(session)
     prices = {gpu_type: _price(gpu_type, at) for gpu_type in {row.gpu_type for row in computing}}
     return [_offer(row, facts[row.id], holds, prices[row.gpu_type]) for row in computing]
 

@@ -1,10 +1,12 @@
 """Placing jobs and telling them; the rules are in `workflows/rules/placement.py`.
 
 A round reads, plans without any lock, then reserves in one transaction that fails as a whole where
-the rows have moved on meanwhile. Two rounds at once are safe and one of them is repeated.
+the rows have moved on meanwhile. Two rounds at once are safe and one of them is repeated, the last
+time with nobody beside it.
 """
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import func, update
@@ -53,6 +55,17 @@ LOOK_AHEAD = 4
 """Jobs that are looked at for each one that may be placed, so that the head of a queue that does
 not fit does not hide what does."""
 SIGNALS_AT_ONCE = 32
+_TURN = "placement"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a round plans with."""
+
+    now: datetime
+    offers: dict[str, NodeOffer]
+    jobs: dict[str, WaitingJob]
+    weights: dict[str, int]
 
 
 @activity.defn
@@ -61,47 +74,59 @@ def plan_placements(command: PlanPlacements) -> PlanningRound:
 
     Raises: ApplicationError, to be tried again, when every try met reservations of others.
     """
-    for _ in range(TRIES):
+    for number in range(1, TRIES + 1):
         try:
-            return _one_round(command.limit)
+            return _one_round(command.limit, alone=number == TRIES)
         except (ContendedError, IntegrityError, OperationalError) as cause:
             met = cause
     raise ApplicationError(f"placement: {TRIES} rounds in a row met others' changes: {met}")
 
 
-def _one_round(limit: int) -> PlanningRound:
-    now = datetime.now(UTC)
-    with database().read() as session:
-        offers = {offer.node_id: offer for offer in node_offers(session, now)}
-        gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
-        jobs = waiting_jobs(session, gpu_types, limit * LOOK_AHEAD)
-        weights = held(session).weights
-    if not jobs:
-        return PlanningRound()
-    situation = Situation(now=now, held=weights, limit=limit)
-    made = plan([job.pending for job in jobs], offers.values(), situation)
-    by_id = {job.pending.job_id: job for job in jobs}
-    placed = _write(made, by_id, offers, now)
-    looked_at_all = len(jobs) < limit * LOOK_AHEAD and len(made.assignments) < limit
+def _one_round(limit: int, *, alone: bool) -> PlanningRound:
+    """alone: keep every other planner out from the first look on, and with SQLite every writer."""
+    if alone:
+        with database().write(serialised=_TURN) as session:
+            seen = _look(session, limit)
+            made = _plan(seen, limit)
+            placed = _write(session, made, seen)
+    else:
+        with database().read() as session:
+            seen = _look(session, limit)
+        made = _plan(seen, limit)
+        if not made.assignments and not made.refused:
+            return PlanningRound()
+        with database().write(serialised=_TURN) as session:
+            placed = _write(session, made, seen)
+    looked_at_all = len(seen.jobs) < limit * LOOK_AHEAD and len(made.assignments) < limit
     return PlanningRound(
-        placed=placed, waiting=len(jobs) - placed, more=placed > 0 and not looked_at_all
+        placed=placed, waiting=len(seen.jobs) - placed, more=placed > 0 and not looked_at_all
     )
 
 
-def _write(
-    made: Plan, jobs: dict[str, WaitingJob], offers: dict[str, NodeOffer], now: datetime
-) -> int:
-    """The plan in one transaction; how many jobs it has placed."""
-    chosen = [placed_of(assignment, jobs, offers) for assignment in made.assignments]
+def _look(session: Session, limit: int) -> _Seen:
+    now = datetime.now(UTC)
+    holds = held(session)
+    offers = {offer.node_id: offer for offer in node_offers(session, now, holds)}
+    gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
+    jobs = waiting_jobs(session, gpu_types, limit * LOOK_AHEAD)
+    return _Seen(now, offers, {job.pending.job_id: job for job in jobs}, holds.weights)
+
+
+def _plan(seen: _Seen, limit: int) -> Plan:
+    situation = Situation(now=seen.now, held=seen.weights, limit=limit)
+    return plan([job.pending for job in seen.jobs.values()], seen.offers.values(), situation)
+
+
+def _write(session: Session, made: Plan, seen: _Seen) -> int:
+    """The plan, as far as its jobs still wait; how many jobs it has placed."""
+    jobs = seen.jobs
+    chosen = [placed_of(assignment, jobs, seen.offers) for assignment in made.assignments]
     refusals = changed_refusals((jobs[told.job_id], told.refusals) for told in made.refused)
     concerned = [placed.job for placed in chosen] + [jobs[job_id].pending for job_id in refusals]
-    if not concerned:
-        return 0
-    with database().write() as session:
-        waiting = still_waiting(session, concerned)
-        chosen = [placed for placed in chosen if placed.job.job_id in waiting]
-        reserve(session, chosen, now)
-        write_refusals(session, {j: why for j, why in refusals.items() if j in waiting})
+    waiting = still_waiting(session, concerned)
+    chosen = [placed for placed in chosen if placed.job.job_id in waiting]
+    reserve(session, chosen, seen.now)
+    write_refusals(session, {job: why for job, why in refusals.items() if job in waiting})
     return len(chosen)
 
 
@@ -149,7 +174,7 @@ def offers_for(
         max_price_microcredits_per_gpu_hour=resources.max_price_microcredits_per_gpu_hour,
         region_id=region_id,
     )
-    return rank(demand, node_offers(session, datetime.now(UTC)))
+    return rank(demand, node_offers(session, datetime.now(UTC), held(session)))
 
 
 async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy import CursorResult, insert, update
 from sqlmodel import Session, col, select
-from workflows.rules.pricing import usage_rates
 
 from activities.db.ids import new_id
 from activities.db.tables import Allocation, GpuAllocation, Job, Node
@@ -21,6 +20,7 @@ from activities.settings import settings
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, Refusal, WorkerSlot
 from workflows.contracts.states import JobStatus, NodeStatus
 from workflows.rules.inventory import reserved_cpus
+from workflows.rules.pricing import usage_rates
 
 
 class ContendedError(Exception):
@@ -54,13 +54,21 @@ def still_waiting(session: Session, jobs: Iterable[PendingJob]) -> set[str]:
     A job that somebody else is writing now is left out, for the next round.
     """
     attempts = {job.job_id: job.attempt for job in jobs}
-    rows = session.execute(
+    if not attempts:
+        return set()
+    locked = session.execute(
         select(Job.id, Job.attempt)
         .where(col(Job.id).in_(attempts), Job.status == JobStatus.WAITING_FOR_RESOURCES)
         .order_by(col(Job.id))
         .with_for_update(skip_locked=True)
-    )
-    return {job_id for job_id, attempt in rows if attempts[job_id] == attempt}
+    ).all()
+    # A statement of its own: it sees what was committed before the locks were had.
+    placed = session.execute(
+        select(Allocation.job_id, Allocation.attempt).where(col(Allocation.job_id).in_(attempts))
+    ).all()
+    return {job_id for job_id, attempt in locked if attempts[job_id] == attempt} - {
+        job_id for job_id, attempt in placed if attempts[job_id] == attempt
+    }
 
 
 def reserve(session: Session, chosen: list[Placed], now: datetime) -> None:

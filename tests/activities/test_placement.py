@@ -14,7 +14,7 @@ from sqlalchemy import Engine, event
 from activities.db import tables
 from activities.db.release import release_job
 from activities.db.session import Database
-from activities.inventory import node_offers, waiting_jobs
+from activities.inventory import held, node_offers, waiting_jobs
 from activities.placement import find_placement, offers_for, plan_placements
 from activities.reservations import ContendedError, placed_of, reserve
 from tests.activities.placing import (
@@ -205,7 +205,7 @@ def test_a_plan_that_is_out_of_date_reserves_nothing(
         node = add_gpu_node(session, region)
         add_waiting_job(session, account)
     with migrated.read() as session:
-        offers = {offer.node_id: offer for offer in node_offers(session, NOW)}
+        offers = {offer.node_id: offer for offer in node_offers(session, NOW, held(session))}
         jobs = {job.pending.job_id: job for job in waiting_jobs(session, [], 10)}
     made = plan([job.pending for job in jobs.values()], offers.values(), Situation(now=NOW))
     chosen = [placed_of(assignment, jobs, offers) for assignment in made.assignments]
