@@ -124,8 +124,11 @@ def _waiting(row: Any, known_gpu_types: set[str]) -> WaitingJob:
     return WaitingJob(pending, row.placement_refusals)
 
 
-def node_offers(session: Session, at: datetime, holds: Held) -> list[NodeOffer]:
-    """Every node that a job may wait for, with what is free of it now; by id."""
+def node_offers(session: Session, at: datetime, known: Held | None = None) -> list[NodeOffer]:
+    """Every node that a job may wait for, with what is free of it now; by id.
+
+    known: what is held, where the caller has read it.
+    """
     rows = session.execute(
         select(  # type: ignore[call-overload]
             Node.id,
@@ -151,6 +154,7 @@ def node_offers(session: Session, at: datetime, holds: Held) -> list[NodeOffer]:
     ).all()
     computing = [row for row in rows if "compute" in row.services]
     facts = facts_of(session, [(row.id, row.sequence) for row in computing])
+    holds = known or held(session)
     prices = {gpu_type: _price(gpu_type, at) for gpu_type in {row.gpu_type for row in computing}}
     return [_offer(row, facts[row.id], holds, prices[row.gpu_type]) for row in computing]
 

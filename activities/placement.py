@@ -174,7 +174,7 @@ def offers_for(
         max_price_microcredits_per_gpu_hour=resources.max_price_microcredits_per_gpu_hour,
         region_id=region_id,
     )
-    return rank(demand, node_offers(session, datetime.now(UTC), held(session)))
+    return rank(demand, node_offers(session, datetime.now(UTC)))
 
 
 async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | None:
