@@ -1,0 +1,115 @@
+"""Writes what is generated: the models from `api/openapi.json`, the sync half from the async one.
+
+python client/generate.py           write both
+python client/generate.py --check   say what is out of date, and end with 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CLIENT = Path(__file__).parent
+PACKAGE = CLIENT / "src" / "baseload"
+OPENAPI = CLIENT.parent / "api" / "openapi.json"
+BANNER = "# Written by client/generate.py: change {source} instead.\n"
+
+# In order: what is replaced in the async half, and by what.
+_SYNC_WORDS = (
+    (r"\bAsyncGenerator\[(.+), None\]", r"Generator[\1, None, None]"),
+    (r"\bAsyncGenerator\b", "Generator"),
+    (r"\bAsyncIterator\b", "Iterator"),
+    (r"\bAsyncBaseTransport\b", "BaseTransport"),
+    (r"\bhttpx\.AsyncClient\b", "httpx.Client"),
+    (r"\bAsync([A-Z]\w+)", r"\1"),
+    (r"\b__aenter__\b", "__enter__"),
+    (r"\b__aexit__\b", "__exit__"),
+    (r"\basync (def|with|for)\b", r"\1"),
+    (r"\bawait ", ""),
+    (r"\baclosing\b", "closing"),
+    (r"\ba(close|read)\(", r"\1("),
+    (r"\baiter_bytes\b", "iter_bytes"),
+    (r"^import asyncio\n", ""),
+    (r"\basyncio\.sleep\b", "time.sleep"),
+    (r"\bbaseload\._async\b", "baseload._sync"),
+)
+
+
+def sync_text(text: str, source: str) -> str:
+    """The same code without async; it needs formatting."""
+    for word, replacement in _SYNC_WORDS:
+        text = re.sub(word, replacement, text, flags=re.MULTILINE)
+    return BANNER.format(source=source) + text
+
+
+def generated_files(openapi: Path = OPENAPI) -> dict[Path, str]:
+    """Every generated file and what it should hold."""
+    files = {PACKAGE / "models.py": _models(openapi)}
+    for path in sorted((PACKAGE / "_async").glob("*.py")):
+        text = sync_text(path.read_text(), f"_async/{path.name}")
+        files[PACKAGE / "_sync" / path.name] = _formatted(text, PACKAGE / "_sync" / path.name)
+    return files
+
+
+def _models(openapi: Path) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "models.py"
+        subprocess.run(
+            [
+                sys.executable, "-m", "datamodel_code_generator",
+                "--input", str(openapi),
+                "--input-file-type", "openapi",
+                "--output", str(output),
+                "--output-model-type", "pydantic_v2.BaseModel",
+                "--target-python-version", "3.11",
+                "--custom-file-header", BANNER.format(source="api/openapi.json").strip(),
+                "--use-standard-collections",
+                "--use-union-operator",
+                "--use-schema-description",
+                "--use-annotated",
+                "--field-constraints",
+                "--enum-field-as-literal", "all",
+                "--extra-fields", "allow",
+                "--collapse-root-models",
+                "--strict-nullable",
+                "--formatters", "builtin",
+                "--disable-timestamp",
+            ],
+            check=True,
+        )  # fmt: skip
+        return _formatted(output.read_text(), PACKAGE / "models.py")
+
+
+def _formatted(text: str, path: Path) -> str:
+    for command in (["check", "--select", "I", "--fix-only", "--quiet"], ["format"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--no-cache", "--stdin-filename",
+             str(path), "-"],
+            input=text, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        text = done.stdout
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    check = parser.parse_args().check
+    stale = [
+        (path, text)
+        for path, text in generated_files().items()
+        if not path.exists() or path.read_text() != text
+    ]
+    for path, text in stale:
+        print(f"{'stale' if check else 'wrote'} {path.relative_to(CLIENT)}")
+        if not check:
+            path.write_text(text)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

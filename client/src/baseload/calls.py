@@ -1,0 +1,81 @@
+"""What is asked of the API, and when asking again is safe. Nothing here talks to anybody."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request. `file` is sent as the body, in pieces; `body` as JSON."""
+
+    method: str
+    path: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    file: Path | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The query as the API reads it: what is None is left out."""
+        return {name: _as_text(value) for name, value in self.query.items() if value is not None}
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether sending it twice is the same as once; a POST is, by its Idempotency-Key."""
+        return self.method in {"GET", "HEAD", "PUT", "DELETE", "POST"}
+
+    def prepared_headers(self) -> dict[str, str]:
+        """Every POST gets a key of its own, so that sending it again is the same request."""
+        headers = dict(self.headers)
+        if self.method == "POST":
+            headers.setdefault("Idempotency-Key", uuid.uuid4().hex)
+        if self.file is not None:
+            headers.setdefault("Content-Type", "application/gzip")
+        return headers
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How long to go on asking: the first attempt and `attempts - 1` more."""
+
+    attempts: int = 4
+    first_s: float = 0.1
+    longest_s: float = 2.0
+    stream_limit_s: float = 60.0
+    """How long a stream may be gone before following it is given up."""
+
+    def delay_s(self, attempt: int, asked_s: float | None = None) -> float:
+        """The wait after attempt number `attempt` (from 1), spread so that clients part ways."""
+        if asked_s is not None:
+            return min(asked_s, 10.0)
+        longest = min(self.first_s * 2 ** min(attempt - 1, 16), self.longest_s)
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
+
+
+def seconds_asked(header: str | None) -> float | None:
+    """The whole seconds of a `Retry-After` header; dates are not used by the API."""
+    return float(header) if header is not None and header.isdigit() else None
+
+
+def problem_of(text: str) -> dict[str, Any]:
+    """The problem details in an error's body; a body of another kind becomes their detail."""
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"detail": text.strip()[:500]}
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

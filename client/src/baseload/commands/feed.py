@@ -1,0 +1,86 @@
+"""Several streams of the API as one queue, so that one thread alone prints."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from baseload.errors import BaseloadError
+from baseload.server_events import ServerEvent
+
+if TYPE_CHECKING:
+    from baseload._sync.transport import Transport
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What to follow; `name` says from which stream an event came."""
+
+    name: str
+    path: str
+    query: Mapping[str, Any]
+    last_event_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """An event of a stream; without one the stream has ended, or failed with `error`."""
+
+    name: str
+    event: ServerEvent | None = None
+    error: BaseloadError | None = None
+
+
+class Feed:
+    """Follows streams in threads that end with the process."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._arrivals: queue.Queue[Arrival] = queue.Queue(maxsize=1000)
+        self.open: set[str] = set()
+
+    def add(self, stream: Stream) -> None:
+        self.open.add(stream.name)
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def arrivals(self, tick_s: float = 1.0) -> Iterator[Arrival | None]:
+        """What comes, in order; None after `tick_s` of silence. It ends with the last stream."""
+        while self.open:
+            arrival = self.take(tick_s)
+            yield arrival
+
+    def take(self, limit_s: float) -> Arrival | None:
+        """The next arrival, if one comes in time. Raises: what ended a stream."""
+        with contextlib.suppress(queue.Empty):
+            arrival = self._arrivals.get(timeout=limit_s)
+            if arrival.event is None:
+                self.open.discard(arrival.name)
+            if arrival.error is not None:
+                raise arrival.error
+            return arrival
+        return None
+
+    def _read(self, stream: Stream) -> None:
+        error: BaseloadError | None = None
+        try:
+            for event in self._transport.follow(stream.path, stream.query, stream.last_event_id):
+                self._arrivals.put(Arrival(stream.name, event))
+        except BaseloadError as cause:
+            error = cause
+        self._arrivals.put(Arrival(stream.name, None, error))
+
+
+class Deadline:
+    """A limit on waiting, in seconds from now; None: none."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._at = None if limit_s is None else time.monotonic() + limit_s
+
+    @property
+    def passed(self) -> bool:
+        return self._at is not None and time.monotonic() >= self._at

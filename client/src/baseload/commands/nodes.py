@@ -1,0 +1,187 @@
+"""`baseload node`: machines of a region."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.finding import find, find_id
+from baseload.commands.screen import bytes_text, moment_text, pick
+from baseload.commands.session import Document, Session, command
+from baseload.commands.waiting import WAIT_LIMIT_S, wait_for
+
+app = new_app()
+
+Reference = Annotated[str, typer.Argument(help="id or name")]
+Limit = Annotated[float, typer.Option(help="seconds that --wait waits at most")]
+SETTLED = frozenset({"maintenance", "active"})
+
+
+@command(app)
+def add(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="what to call it")],
+    region: Annotated[str, typer.Option(help="id or name of its region")],
+    minion_id: Annotated[str, typer.Option(help="SHA256:… as its console shows; see join.sh")],
+    address: Annotated[str | None, typer.Option(help="default: what it announces")] = None,
+    port: Annotated[int | None, typer.Option(help="of its SSH server")] = None,
+    user: Annotated[str | None, typer.Option(help="to log in as")] = None,
+    service: Annotated[list[str] | None, typer.Option(help="compute (default), storage")] = None,
+    no_upnp: Annotated[bool, typer.Option("--no-upnp", help="behind a firewall")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="until it is in maintenance")] = False,
+    timeout: Limit = WAIT_LIMIT_S,
+) -> None:
+    """Add a machine by its minion id, the fingerprint of its SSH host key."""
+    optional = {"address": address, "port": port, "user": user, "services": service}
+    body = {
+        "region_id": find_id(session, "regions", region),
+        "name": name,
+        "minion_id": minion_id,
+        **({"upnp": False} if no_upnp else {}),
+        **{field: value for field, value in optional.items() if value is not None},
+    }
+    node = session.post("/v1/nodes", body)
+    _told(session, wait_for(session, "nodes", node, SETTLED, timeout) if wait else node)
+
+
+@command(app)
+def ls(
+    session: Session,
+    region: Annotated[str | None, typer.Option(help="only of this region")] = None,
+) -> None:
+    """List nodes."""
+    nodes = session.items("/v1/nodes")
+    if region is not None:
+        region_id = find_id(session, "regions", region)
+        nodes = [node for node in nodes if node["region_id"] == region_id]
+    if session.screen.as_json:
+        session.screen.json({"items": nodes})
+        return
+    rows = [
+        [
+            *pick(node, "id", "name", "status"),
+            _gpus(node),
+            f"{node.get('cpu_count') or '-'}",
+            bytes_text(node.get("memory_bytes") or None),
+            _place(node),
+            node.get("status_reason"),
+        ]
+        for node in nodes
+    ]
+    columns = ("id", "name", "status", "gpus", "cpus", "memory", "address", "reason")
+    session.screen.table(columns, rows)
+
+
+@command(app)
+def show(session: Session, node: Reference) -> None:
+    """Show a node: hardware, requirements, and who holds its GPUs."""
+    found = session.get(f"/v1/nodes/{find_id(session, 'nodes', node)}")
+    if session.screen.as_json:
+        session.screen.json(found)
+        return
+    hardware = found.get("hardware") or {}
+    preparation = found.get("preparation") or {}
+    session.screen.fields(
+        [
+            *((name, found.get(name)) for name in ("id", "name", "status")),
+            ("reason", found.get("status_reason")),
+            ("region", found.get("region_id")),
+            ("minion id", found.get("minion_id")),
+            ("address", _place(found)),
+            ("system", hardware.get("os_name")),
+            ("processor", hardware.get("cpu_model")),
+            ("cpus", _reserved(found.get("reserved_cpu_count"), found.get("cpu_count"))),
+            ("memory", bytes_text(found.get("memory_bytes") or None)),
+            ("runtimes", hardware.get("runtimes")),
+            ("trusted jobs only", preparation.get("trusted_only_reason")),
+            ("jobs", found.get("job_ids") or None),
+            ("created", moment_text(found.get("created_at"))),
+        ]
+    )
+    for gpu in found.get("gpus") or ():
+        session.screen.result(f"  gpu {gpu['index']}: {gpu['name']}  {gpu.get('job_id') or 'free'}")
+    _requirements(session, found)
+
+
+@command(app)
+def activate(
+    session: Session,
+    node: Reference,
+    wait: Annotated[bool, typer.Option("--wait", help="until it takes jobs")] = False,
+    timeout: Limit = WAIT_LIMIT_S,
+) -> None:
+    """Let a node take jobs."""
+    asked = session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/activate")
+    active = frozenset({"active"})
+    _told(session, wait_for(session, "nodes", asked, active, timeout) if wait else asked)
+
+
+@command(app)
+def maintenance(
+    session: Session,
+    node: Reference,
+    wait: Annotated[bool, typer.Option("--wait", help="until it takes no new jobs")] = False,
+    timeout: Limit = WAIT_LIMIT_S,
+) -> None:
+    """Take no new jobs; those that run go on to their end."""
+    asked = session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/maintenance")
+    wanted = frozenset({"maintenance"})
+    _told(session, wait_for(session, "nodes", asked, wanted, timeout) if wait else asked)
+
+
+@command(app)
+def reboot(session: Session, node: Reference) -> None:
+    """Restart the machine."""
+    _told(session, session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/reboot"))
+
+
+@command(app)
+def rm(
+    session: Session,
+    node: Reference,
+    force: Annotated[bool, typer.Option("--force", help="also while jobs run there")] = False,
+) -> None:
+    """Remove a node."""
+    found = find(session, "nodes", node)
+    removed = session.delete(f"/v1/nodes/{found['id']}", force=force or None)
+    _told(session, found | removed)
+
+
+def _told(session: Session, node: Document) -> None:
+    if session.screen.as_json:
+        session.screen.json(node)
+    else:
+        session.screen.result(f"{node['id']}  {node['name']}  {node['status']}")
+
+
+def _requirements(session: Session, node: Document) -> None:
+    rows = [
+        [each["name"], _verdict(each), each["required"], each["found"]]
+        for each in node.get("requirements") or ()
+    ]
+    if rows:
+        session.screen.result("")
+        session.screen.table(("requirement", "result", "required", "found"), rows)
+
+
+def _verdict(requirement: Document) -> str:
+    if requirement.get("relaxed"):
+        return "relaxed"
+    return "passed" if requirement["passed"] else "failed"
+
+
+def _gpus(node: Document) -> str:
+    count = node.get("gpu_count") or 0
+    return f"{count} x {node.get('gpu_type')}" if count else "-"
+
+
+def _place(node: Document) -> str | None:
+    if not node.get("address"):
+        return None
+    return f"{node.get('user')}@{node['address']}:{node.get('port')}"
+
+
+def _reserved(taken: int | None, count: int | None) -> str | None:
+    return f"{count}, {taken or 0} of them reserved" if count else None

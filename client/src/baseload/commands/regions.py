@@ -1,0 +1,118 @@
+"""`baseload region`: places with machines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.finding import find, find_id
+from baseload.commands.screen import moment_text, pick
+from baseload.commands.session import Document, MistakeError, Session, command
+from baseload.commands.waiting import wait_for
+
+app = new_app()
+
+
+@command(app)
+def create(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="unique in the account")],
+    provider: Annotated[
+        str | None, typer.Option(help="id or name; default: the only one there is")
+    ] = None,
+    storage: Annotated[str, typer.Option(help="local or central; fixed for life")] = "local",
+    public: Annotated[
+        bool, typer.Option("--public", help="jobs of other customers on spare capacity")
+    ] = False,
+    relax: Annotated[
+        list[str] | None, typer.Option(help="a requirement that may fail here, or all")
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="leave other log-ins of its nodes alone")
+    ] = False,
+    node_root: Annotated[
+        str | None, typer.Option(help="our folder on its nodes; default: each node's own")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="until it is healthy")] = False,
+) -> None:
+    """Create a region."""
+    body = {
+        "name": name,
+        "provider_id": _provider_id(session, provider),
+        "storage_mode": storage,
+        "public": public,
+        "relaxed_requirements": relax or [],
+        "exclusive_nodes": not shared,
+    }
+    region = session.post("/v1/regions", body | ({"node_root": node_root} if node_root else {}))
+    if wait:
+        region = wait_for(session, "regions", region, frozenset({"healthy"}))
+    for warning in region.get("warnings") or ():
+        session.screen.say(f"warning: {warning}")
+    if session.screen.as_json:
+        session.screen.json(region)
+    else:
+        session.screen.result(f"{region['id']}  {region['name']}  {region['status']}")
+
+
+@command(app)
+def ls(session: Session) -> None:
+    """List regions."""
+    regions = session.items("/v1/regions")
+    if session.screen.as_json:
+        session.screen.json({"items": regions})
+        return
+    names = ("id", "name", "provider_kind", "storage_mode", "public", "status", "status_reason")
+    session.screen.table(
+        ("id", "name", "kind", "storage", "public", "status", "reason"),
+        [pick(each, *names) for each in regions],
+    )
+
+
+@command(app)
+def show(session: Session, region: Annotated[str, typer.Argument(help="id or name")]) -> None:
+    """Show a region."""
+    found = find(session, "regions", region)
+    if session.screen.as_json:
+        session.screen.json(found)
+        return
+    session.screen.fields(
+        [
+            *((name, found.get(name)) for name in ("id", "name", "status")),
+            ("reason", found.get("status_reason")),
+            ("provider", f"{found.get('provider_id')} ({found.get('provider_kind')})"),
+            ("storage", found.get("storage_mode")),
+            ("public", found.get("public")),
+            ("nodes are ours alone", found.get("exclusive_nodes")),
+            ("relaxed", found.get("relaxed_requirements") or None),
+            ("created", moment_text(found.get("created_at"))),
+        ]
+    )
+
+
+@command(app)
+def rm(
+    session: Session,
+    region: Annotated[str, typer.Argument(help="id or name")],
+    force: Annotated[bool, typer.Option("--force", help="with its nodes")] = False,
+) -> None:
+    """Remove a region."""
+    path = f"/v1/regions/{find_id(session, 'regions', region)}"
+    removed = session.delete(path, force=force or None)
+    if session.screen.as_json:
+        session.screen.json(removed)
+    else:
+        session.screen.result(f"{region}: {removed.get('status', 'removed')}")
+
+
+def _provider_id(session: Session, provider: str | None) -> str:
+    if provider:
+        return find_id(session, "providers", provider)
+    ready: list[Document] = [
+        each for each in session.items("/v1/providers") if each["status"] == "ready"
+    ]
+    if len(ready) != 1:
+        raise MistakeError(f"{len(ready)} providers are ready: say which with --provider")
+    return str(ready[0]["id"])

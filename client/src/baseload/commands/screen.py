@@ -1,0 +1,140 @@
+"""What a person or a script gets to see: results on stdout, everything else on stderr.
+
+Colours, tables with lines and moving progress are for terminals alone; elsewhere the same comes
+as plain text, and with `--json` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GOOD = frozenset({"active", "finished", "healthy", "ready", "running", "ok", "passed"})
+BAD = frozenset({"failed", "unreachable", "offline", "lost", "refused"})
+
+
+class Screen:
+    """Writes results as they were asked for."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    @property
+    def is_rich(self) -> bool:
+        """Whether a person looks at stdout."""
+        return not self.as_json and sys.stdout.isatty()
+
+    def json(self, document: Any) -> None:
+        """One document, for scripts: keys in the API's order, indented."""
+        print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
+
+    def json_line(self, document: Any) -> None:
+        """One of a stream of documents, each on a line of its own."""
+        print(json.dumps(document, ensure_ascii=False), flush=True)
+
+    def say(self, message: str) -> None:
+        """Tell the person something that is not the result."""
+        print(printable(message), file=sys.stderr, flush=True)
+
+    def result(self, message: str) -> None:
+        print(printable(message), flush=True)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Rows below headings; columns line up."""
+        shown = [[printable(_cell(value)) for value in row] for row in rows]
+        if self.is_rich:
+            self._rich_table(columns, shown)
+            return
+        widths = [max(len(text) for text in column) for column in zip(columns, *shown, strict=True)]
+        for row in ([name.upper() for name in columns], *shown):
+            padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+            print("  ".join(padded).rstrip())
+
+    def fields(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        """Names and values, one a line; what has no value is left out."""
+        shown = [(name, printable(_cell(value))) for name, value in pairs if value is not None]
+        width = max((len(name) for name, _ in shown), default=0)
+        if not self.is_rich:
+            for name, text in shown:
+                print(f"{name.ljust(width)}  {text}".rstrip())
+            return
+        from rich.text import Text
+
+        console = console_of(sys.stdout)
+        for name, text in shown:
+            console.print(Text(name.ljust(width), "dim"), Text(text, _style(text)), sep="  ")
+
+    def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        for row in rows:
+            table.add_row(*(Text(text, _style(text)) for text in row))
+        console_of(sys.stdout).print(table)
+
+
+def console_of(stream: TextIO) -> Console:
+    """A rich console on this stream; it knows whether that is a terminal."""
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, soft_wrap=True)
+
+
+def credits_text(microcredits: int | None) -> str:
+    """Microcredits as credits, exactly: 1265000 is `1.265`."""
+    if microcredits is None:
+        return "-"
+    sign = "-" if microcredits < 0 else ""
+    whole, rest = divmod(abs(microcredits), 1_000_000)
+    decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"{sign}{whole}.{decimals}"
+
+
+def bytes_text(count: int | None) -> str:
+    """Bytes in the unit that fits: `1.5 GiB`."""
+    if count is None:
+        return "-"
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def moment_text(instant: str | None) -> str:
+    """An instant of the API to the second: `2026-11-21 10:56:06`, UTC."""
+    return instant[:19].replace("T", " ") if instant else "-"
+
+
+def printable(text: str) -> str:
+    """Without control characters: a name cannot move the cursor of whoever lists it."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
+def pick(document: Mapping[str, Any], *names: str) -> list[Any]:
+    """The values of these fields; None for one that an older API does not have."""
+    return [document.get(name) for name in names]
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(each) for each in value) or "-"
+    return str(value)
+
+
+def _style(text: str) -> str:
+    if text in GOOD:
+        return "green"
+    return "red" if text in BAD else ""

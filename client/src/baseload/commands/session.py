@@ -1,0 +1,167 @@
+"""What every command starts with: where the API is, how to ask it, how to end."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from baseload.commands.index import INTERRUPTED, NEGATIVE, REFUSED, UNREACHABLE, USAGE
+from baseload.commands.screen import Screen
+from baseload.errors import ApiError, BaseloadError, ConfigurationError, UnreachableError
+
+if TYPE_CHECKING:
+    from baseload._sync.transport import Transport
+    from baseload.calls import Call
+
+P = ParamSpec("P")
+Document = dict[str, Any]
+
+
+class NegativeError(BaseloadError):
+    """The answer is no: what was waited for did not come. Leaves with 1."""
+
+
+class MistakeError(BaseloadError):
+    """Something given to the command is wrong. Leaves with 2."""
+
+
+class Session:
+    """One run of one command."""
+
+    def __init__(self, *, as_json: bool, url: str | None, account_id: str | None) -> None:
+        self.screen = Screen(as_json=as_json)
+        self._url = url
+        self._account_id = account_id
+
+    @cached_property
+    def transport(self) -> Transport:
+        """The way to the API, made when it is first needed."""
+        from baseload._sync.transport import Transport
+        from baseload.configuration import load_configuration
+
+        configuration = load_configuration(self._url, account_id=self._account_id)
+        if configuration.key is None:
+            raise ConfigurationError(
+                f"no key for the API at {configuration.url}: set BASELOAD_API_KEY, or "
+                "BASELOAD_HOME to the folder that holds admin.key"
+            )
+        return Transport(configuration)
+
+    def get(self, path: str, **query: Any) -> Document:
+        return self._document(_call("GET", path, query=query))
+
+    def post(self, path: str, body: Any = None) -> Document:
+        return self._document(_call("POST", path, body=body))
+
+    def delete(self, path: str, **query: Any) -> Document:
+        return self._document(_call("DELETE", path, query=query))
+
+    def items(self, path: str, limit: int | None = None, **query: Any) -> list[Document]:
+        """Everything in a list, newest first, at most `limit`."""
+        return list(self.transport.pages(path, query, limit))
+
+    def _document(self, call: Call) -> Document:
+        return dict(self.transport.json(call) or {})
+
+
+def _call(
+    method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None
+) -> Call:
+    from baseload.calls import Call
+
+    return Call(method, path, query or {}, body)
+
+
+def command(
+    app: typer.Typer, name: str | None = None
+) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
+    """Add a function as a command: it gets a session, the options that all commands have, and
+    the exit codes of all commands."""
+
+    def register(
+        function: Callable[Concatenate[Session, P], None],
+    ) -> Callable[Concatenate[Session, P], None]:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+        def run(**given: Any) -> None:
+            session = Session(
+                as_json=given.pop("as_json"),
+                url=given.pop("api"),
+                account_id=given.pop("account"),
+            )
+            with _leaving():
+                function(session, **given)
+
+        shared = [
+            _option("as_json", bool, False, typer.Option("--json", help="JSON on stdout")),
+            _option("api", str | None, None, typer.Option("--api", help="address of the API")),
+            _option(
+                "account", str | None, None,
+                typer.Option("--account", help="act for this account (administrators)"),
+            ),
+        ]  # fmt: skip
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__doc__ = function.__doc__
+        app.command(name or function.__name__.replace("_", "-"))(run)
+        return function
+
+    return register
+
+
+def _option(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, option],
+    )
+
+
+@contextmanager
+def _leaving() -> Iterator[None]:
+    """Failures become a line on stderr and an exit code, in one place for all commands."""
+    try:
+        yield
+        sys.stdout.flush()
+    except ApiError as error:
+        _complain(error_text(error))
+        raise typer.Exit(REFUSED) from error
+    except UnreachableError as error:
+        _complain(str(error))
+        raise typer.Exit(UNREACHABLE) from error
+    except (ConfigurationError, MistakeError) as error:
+        _complain(str(error))
+        raise typer.Exit(USAGE) from error
+    except NegativeError as error:
+        _complain(str(error))
+        raise typer.Exit(NEGATIVE) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error
+    except BrokenPipeError as error:
+        # Whoever read has gone: keep the interpreter from complaining when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(NEGATIVE) from error
+
+
+def error_text(error: ApiError) -> str:
+    """The API's own words: its sentence, or every broken rule with its field and value."""
+    if not error.errors:
+        return f"{error.detail} ({error.code})"
+    lines = [f"{error.title} ({error.code}):"]
+    for each in error.errors:
+        found = "" if each.value is None else f" (found {each.value!r})"
+        lines.append(f"  {each.field}: {each.rule}{found}")
+    return "\n".join(lines)
+
+
+def _complain(message: str) -> None:
+    Screen(as_json=False).say(f"baseload: {message}")

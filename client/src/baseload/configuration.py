@@ -1,0 +1,109 @@
+"""Where the API is, and with which key: from the environment, a home folder or a settings file."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from baseload.errors import ConfigurationError
+
+DEFAULT_URL = "http://127.0.0.1:8700"
+KEY_FILE = "admin.key"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """`account_id` lets an administrator act for another account."""
+
+    url: str = DEFAULT_URL
+    key: str | None = None
+    account_id: str | None = None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the API is on this machine: then no proxy stands in between."""
+        host = urlsplit(self.url).hostname or ""
+        if host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        if self.account_id:
+            headers["X-Baseload-Account"] = self.account_id
+        return headers
+
+
+def load_configuration(
+    url: str | None = None,
+    *,
+    account_id: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    working_directory: Path | None = None,
+) -> Configuration:
+    """What is asked for, else the environment, else the settings file, else this machine.
+
+    The key is `$BASELOAD_API_KEY`, else `admin.key` in `$BASELOAD_HOME`, else in `.baseload/` of
+    the working directory, else the settings file's, else `~/.baseload/admin.key`. A key that
+    was only found lying about (neither named by a variable nor by the settings file) is an
+    administrator's, and goes to an API on this machine alone.
+    Raises: ConfigurationError, when a file is there and cannot be used.
+    """
+    found = os.environ if environment is None else environment
+    settings = _settings(found)
+    address = url or found.get("BASELOAD_API") or settings.get("url") or DEFAULT_URL
+    place = Configuration(_with_scheme(str(address)), account_id=account_id)
+    key = found.get("BASELOAD_API_KEY") or _key_of_home(found)
+    if not key and place.is_loopback:
+        key = _key_in((working_directory or Path.cwd()) / ".baseload")
+    key = key or settings.get("key")
+    if not key and place.is_loopback:
+        key = _key_in(_user_folder(found) / ".baseload")
+    return Configuration(place.url, str(key) if key else None, account_id)
+
+
+def _with_scheme(address: str) -> str:
+    return (address if "://" in address else f"http://{address}").rstrip("/")
+
+
+def _user_folder(environment: Mapping[str, str]) -> Path:
+    return Path(environment["HOME"]) if environment.get("HOME") else Path.home()
+
+
+def _settings(environment: Mapping[str, str]) -> dict[str, Any]:
+    base = environment.get("XDG_CONFIG_HOME")
+    folder = Path(base) if base else _user_folder(environment) / ".config"
+    path = folder / "baseload" / "config.toml"
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        raise ConfigurationError(f"settings file {path}: {cause}") from cause
+
+
+def _key_of_home(environment: Mapping[str, str]) -> str | None:
+    home = environment.get("BASELOAD_HOME")
+    return _key_in(Path(home)) if home else None
+
+
+def _key_in(folder: Path) -> str | None:
+    path = folder / KEY_FILE
+    try:
+        return path.read_text().strip() or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as cause:
+        raise ConfigurationError(f"key file {path}: {cause.strerror or cause}") from cause

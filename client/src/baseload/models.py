@@ -1,0 +1,1006 @@
+# Written by client/generate.py: change api/openapi.json instead.
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
+
+
+class Account(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    name: Annotated[str, Field(title="Name")]
+    plan: Annotated[str, Field(title="Plan")]
+    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")]
+    is_administrator: Annotated[bool, Field(title="Is Administrator")]
+    wallet_address: Annotated[str | None, Field(title="Wallet Address")]
+    personal_project_id: Annotated[str, Field(title="Personal Project Id")]
+    balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class Name(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+
+
+class AccountChange(BaseModel):
+    """
+    Fields that are left out stay as they are.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[Name | None, Field(title="Name")] = None
+    plan: Annotated[Literal["individual", "team", "enterprise"] | None, Field(title="Plan")] = None
+    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")] = None
+
+
+class OwnerEmail(RootModel[str]):
+    root: Annotated[str, Field(max_length=254, title="Owner Email")]
+
+
+class AccountCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    plan: Annotated[Literal["individual", "team", "enterprise"], Field(title="Plan")] = "individual"
+    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")] = None
+    owner_email: Annotated[OwnerEmail | None, Field(title="Owner Email")] = None
+
+
+class AccountPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Account], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class AnnouncementCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    minion_id: Annotated[str, Field(title="Minion Id")]
+    host_public_key: Annotated[str, Field(max_length=4096, title="Host Public Key")]
+    address: Annotated[str, Field(max_length=254, title="Address")]
+    port: Annotated[int, Field(ge=1, le=65535, title="Port")]
+    user: Annotated[str, Field(title="User")] = "root"
+
+
+class AnnouncementReceipt(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    minion_id: Annotated[str, Field(title="Minion Id")]
+    address: Annotated[str, Field(title="Address")]
+    port: Annotated[int, Field(title="Port")]
+    user: Annotated[str, Field(title="User")]
+    first_at: Annotated[AwareDatetime, Field(title="First At")]
+    last_at: Annotated[AwareDatetime, Field(title="Last At")]
+    added: Annotated[bool, Field(title="Added")]
+
+
+class ApiKey(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    user_id: Annotated[str, Field(title="User Id")]
+    name: Annotated[str, Field(title="Name")]
+    scopes: Annotated[list[str], Field(title="Scopes")]
+    expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
+    last_used_at: Annotated[AwareDatetime | None, Field(title="Last Used At")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+
+
+class Scopes(RootModel[list[str]]):
+    root: Annotated[list[str], Field(max_length=40, min_length=1, title="Scopes")]
+
+
+class ApiKeyCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    scopes: Annotated[Scopes | None, Field(title="Scopes")] = None
+    expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")] = None
+    user_id: Annotated[str | None, Field(title="User Id")] = None
+
+
+class ApiKeyPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[ApiKey], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class AuditEntry(BaseModel):
+    """
+    Who did what, when.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    key_id: Annotated[str | None, Field(title="Key Id")]
+    action: Annotated[str, Field(title="Action")]
+    resource_id: Annotated[str | None, Field(title="Resource Id")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+
+
+class AuditPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[AuditEntry], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class CreditGrant(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    amount_microcredits: Annotated[
+        int, Field(gt=0, le=1000000000000000, title="Amount Microcredits")
+    ]
+
+
+class DataPlace(BaseModel):
+    """
+    Where input comes from or output goes to.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[str, Field(title="Type")]
+    upload_id: Annotated[str | None, Field(title="Upload Id")] = None
+
+
+class Health(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    status: Annotated[str, Field(title="Status")]
+
+
+class JobAssignment(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    worker: Annotated[int, Field(title="Worker")]
+    attempt: Annotated[int, Field(title="Attempt")]
+    node_id: Annotated[str, Field(title="Node Id")]
+    node_name: Annotated[str, Field(title="Node Name")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    gpu_indices: Annotated[list[int], Field(title="Gpu Indices")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    reserved_at: Annotated[AwareDatetime, Field(title="Reserved At")]
+    released_at: Annotated[AwareDatetime | None, Field(title="Released At")]
+
+
+class JobWorker(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    index: Annotated[int, Field(title="Index")]
+    status: Annotated[str, Field(title="Status")]
+    node_id: Annotated[str | None, Field(title="Node Id")]
+    lease_id: Annotated[str | None, Field(title="Lease Id")]
+    gpu_uuids: Annotated[list[str], Field(title="Gpu Uuids")]
+    exit_code: Annotated[int | None, Field(title="Exit Code")]
+    signal: Annotated[int | None, Field(title="Signal")]
+    reason: Annotated[str | None, Field(title="Reason")]
+    elapsed_s: Annotated[float, Field(title="Elapsed S")]
+    started_at: Annotated[AwareDatetime | None, Field(title="Started At")]
+    finished_at: Annotated[AwareDatetime | None, Field(title="Finished At")]
+
+
+class JobsKilled(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_ids: Annotated[list[str], Field(title="Job Ids")]
+
+
+class Mistake(BaseModel):
+    """
+    One thing wrong with a request.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    field: Annotated[str, Field(title="Field")]
+    rule: Annotated[str, Field(title="Rule")]
+    value: Any
+
+
+class ModelReference(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    project_id: Annotated[str | None, Field(title="Project Id")] = None
+
+
+class NewApiKey(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    user_id: Annotated[str, Field(title="User Id")]
+    name: Annotated[str, Field(title="Name")]
+    scopes: Annotated[list[str], Field(title="Scopes")]
+    expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
+    last_used_at: Annotated[AwareDatetime | None, Field(title="Last Used At")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    secret: Annotated[str, Field(title="Secret")]
+
+
+class Address(RootModel[str]):
+    root: Annotated[str, Field(max_length=254, title="Address")]
+
+
+class NodeCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str, Field(title="Region Id")]
+    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    minion_id: Annotated[str, Field(title="Minion Id")]
+    type: Annotated[Literal["permanent", "ephemeral"], Field(title="Type")] = "permanent"
+    services: Annotated[
+        list[Literal["compute", "storage"]], Field(min_length=1, title="Services")
+    ] = ["compute"]
+    upnp: Annotated[bool, Field(title="Upnp")] = True
+    mining: Annotated[bool, Field(title="Mining")] = False
+    address: Annotated[Address | None, Field(title="Address")] = None
+    port: Annotated[int, Field(ge=1, le=65535, title="Port")] = 22
+    user: Annotated[str, Field(title="User")] = "root"
+
+
+class NodeDisk(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    size_bytes: Annotated[int, Field(title="Size Bytes")]
+    rotational: Annotated[bool | None, Field(title="Rotational")]
+    transport: Annotated[str | None, Field(title="Transport")]
+
+
+class NodeGpu(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    index: Annotated[int, Field(title="Index")]
+    name: Annotated[str, Field(title="Name")]
+    uuid: Annotated[str, Field(title="Uuid")]
+    memory_mib: Annotated[int | None, Field(title="Memory Mib")]
+    pcie_generation: Annotated[int | None, Field(title="Pcie Generation")]
+    pcie_lanes: Annotated[int | None, Field(title="Pcie Lanes")]
+    driver_version: Annotated[str | None, Field(title="Driver Version")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
+
+
+class NodeHardware(BaseModel):
+    """
+    What inspection found.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    hostname: Annotated[str, Field(title="Hostname")]
+    os_name: Annotated[str, Field(title="Os Name")]
+    kernel: Annotated[str, Field(title="Kernel")]
+    python_version: Annotated[str, Field(title="Python Version")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    cpu_model: Annotated[str, Field(title="Cpu Model")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    free_disk_bytes: Annotated[int, Field(title="Free Disk Bytes")]
+    disks: Annotated[list[NodeDisk], Field(title="Disks")]
+    network_mbps: Annotated[int | None, Field(title="Network Mbps")]
+    tpm: Annotated[bool, Field(title="Tpm")]
+    is_root: Annotated[bool, Field(title="Is Root")]
+    runtimes: Annotated[list[str], Field(title="Runtimes")]
+    addresses: Annotated[list[str], Field(title="Addresses")]
+    reboot_required: Annotated[bool, Field(title="Reboot Required")]
+
+
+class NodePreparation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_user: Annotated[str | None, Field(title="Job User")]
+    closed_logins: Annotated[bool, Field(title="Closed Logins")]
+    unreachable_peers: Annotated[list[str], Field(title="Unreachable Peers")]
+    trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
+
+
+class NodeRequirement(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    required: Annotated[str, Field(title="Required")]
+    found: Annotated[str, Field(title="Found")]
+    passed: Annotated[bool, Field(title="Passed")]
+    relaxed: Annotated[bool, Field(title="Relaxed")]
+
+
+class Offer(BaseModel):
+    """
+    One node that has room now, in the order in which placement would take it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    rank: Annotated[int, Field(title="Rank")]
+    node_id: Annotated[str, Field(title="Node Id")]
+    node_name: Annotated[str, Field(title="Node Name")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    region_name: Annotated[str, Field(title="Region Name")]
+    provider_kind: Annotated[str, Field(title="Provider Kind")]
+    owned: Annotated[bool, Field(title="Owned")]
+    gpu_type: Annotated[str | None, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    free_gpu_count: Annotated[int, Field(title="Free Gpu Count")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    free_cpu_count: Annotated[int, Field(title="Free Cpu Count")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    free_memory_bytes: Annotated[int, Field(title="Free Memory Bytes")]
+    workers_that_fit: Annotated[int, Field(title="Workers That Fit")]
+    microcredits_per_gpu_hour: Annotated[int, Field(title="Microcredits Per Gpu Hour")]
+    microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
+
+
+class WalletAddress(RootModel[str]):
+    root: Annotated[str, Field(max_length=200, min_length=1, title="Wallet Address")]
+
+
+class OwnAccountChange(BaseModel):
+    """
+    Fields that are left out stay as they are.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[Name | None, Field(title="Name")] = None
+    wallet_address: Annotated[WalletAddress | None, Field(title="Wallet Address")] = None
+
+
+class PlacementRefusal(BaseModel):
+    """
+    Why one offer was not taken.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    offer_id: Annotated[str, Field(title="Offer Id")]
+    region_id: Annotated[str | None, Field(title="Region Id")]
+    code: Annotated[str, Field(title="Code")]
+    detail: Annotated[str, Field(title="Detail")]
+    ever: Annotated[bool, Field(title="Ever")]
+
+
+class Platform(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    ssh_public_key: Annotated[str, Field(title="Ssh Public Key")]
+    ssh_key_fingerprint: Annotated[str, Field(title="Ssh Key Fingerprint")]
+
+
+class Posting(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    ledger_account: Annotated[str, Field(title="Ledger Account")]
+    amount_microcredits: Annotated[int, Field(title="Amount Microcredits")]
+
+
+class ProblemDetails(BaseModel):
+    """
+    Every answer that is not a success (RFC 9457); `code` is stable.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[str, Field(title="Type")]
+    title: Annotated[str, Field(title="Title")]
+    status: Annotated[int, Field(title="Status")]
+    detail: Annotated[str, Field(title="Detail")]
+    code: Annotated[str, Field(title="Code")]
+    errors: Annotated[list[Mistake], Field(title="Errors")]
+
+
+class Project(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    personal: Annotated[bool, Field(title="Personal")]
+    use_only_owned_resources: Annotated[bool, Field(title="Use Only Owned Resources")]
+    on_quota_exhausted: Annotated[str, Field(title="On Quota Exhausted")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class ProjectCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    use_only_owned_resources: Annotated[bool, Field(title="Use Only Owned Resources")] = False
+    on_quota_exhausted: Annotated[Literal["reroute", "fail"], Field(title="On Quota Exhausted")] = (
+        "reroute"
+    )
+
+
+class ProjectPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Project], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class ProjectSecret(BaseModel):
+    """
+    A secret without its value, which is never readable again.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    reference: Annotated[str, Field(title="Reference")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+
+
+class ProjectSecretCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[
+        str, Field(max_length=100, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", title="Name")
+    ]
+    value: Annotated[str, Field(max_length=65536, min_length=1, title="Value")]
+
+
+class ProjectSecretPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[ProjectSecret], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class ProviderCheck(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    detail: Annotated[str, Field(title="Detail")]
+
+
+class PreferredCreditsMicrocredits(RootModel[int]):
+    root: Annotated[int, Field(gt=0, le=1000000000000000, title="Preferred Credits Microcredits")]
+
+
+class Readiness(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    status: Annotated[str, Field(title="Status")]
+    database: Annotated[str, Field(title="Database")]
+    temporal: Annotated[str, Field(title="Temporal")]
+
+
+class Region(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    provider_kind: Annotated[str, Field(title="Provider Kind")]
+    storage_mode: Annotated[str, Field(title="Storage Mode")]
+    public: Annotated[bool, Field(title="Public")]
+    exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")]
+    node_root: Annotated[str | None, Field(title="Node Root")]
+    relaxed_requirements: Annotated[list[str], Field(title="Relaxed Requirements")]
+    warnings: Annotated[list[str], Field(title="Warnings")]
+
+
+class RegionCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    storage_mode: Annotated[Literal["local", "central"], Field(title="Storage Mode")] = "local"
+    public: Annotated[bool, Field(title="Public")] = False
+    exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")] = True
+    node_root: Annotated[str | None, Field(title="Node Root")] = None
+    cloud_region: Annotated[None, Field(title="Cloud Region")] = None
+    storage_node_class: Annotated[None, Field(title="Storage Node Class")] = None
+    relaxed_requirements: Annotated[
+        list[str], Field(max_length=50, title="Relaxed Requirements")
+    ] = []
+
+
+class RegionPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Region], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class StatementLine(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    transaction_id: Annotated[str, Field(title="Transaction Id")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+    kind: Annotated[str, Field(title="Kind")]
+    description: Annotated[str, Field(title="Description")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
+    amount_microcredits: Annotated[int, Field(title="Amount Microcredits")]
+    balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
+
+
+class SubmittedCode(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    upload_id: Annotated[str, Field(title="Upload Id")]
+
+
+class SubmittedData(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    datasets: Annotated[list[str], Field(title="Datasets")] = []
+    model: ModelReference | None = None
+    checkpoints: Annotated[list[str], Field(title="Checkpoints")] = []
+    volumes: Annotated[list[str], Field(title="Volumes")] = []
+    input: DataPlace | None = None
+    output: DataPlace | None = None
+
+
+class SubmittedEnvironment(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    image: Annotated[str | None, Field(title="Image")] = None
+    python_packages: Annotated[list[str], Field(title="Python Packages")] = []
+    apt_packages: Annotated[list[str], Field(title="Apt Packages")] = []
+    variables: Annotated[dict[str, str] | None, Field(title="Variables")] = None
+    secrets: Annotated[dict[str, str] | None, Field(title="Secrets")] = None
+
+
+class SubmittedPlacement(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str | None, Field(title="Region Id")] = None
+    providers: Annotated[list[str] | None, Field(title="Providers")] = None
+    only_owned: Annotated[bool | None, Field(title="Only Owned")] = None
+
+
+class SubmittedResources(BaseModel):
+    """
+    What each worker asks for: `gpus` alone, or `gpu_types` with `gpu_count`, or CPUs alone.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    gpus: Annotated[str | None, Field(title="Gpus")] = None
+    gpu_types: Annotated[list[str] | None, Field(title="Gpu Types")] = None
+    gpu_count: Annotated[int | None, Field(title="Gpu Count")] = None
+    cpu_count: Annotated[int | None, Field(title="Cpu Count")] = None
+    memory_gib: Annotated[float | None, Field(title="Memory Gib")] = None
+    disk_size_gb: Annotated[int, Field(title="Disk Size Gb")] = 10
+    max_price_microcredits_per_gpu_hour: Annotated[
+        int, Field(title="Max Price Microcredits Per Gpu Hour")
+    ] = 10000000
+
+
+class SubmittedSafety(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    price_cap_microcredits_per_hour: Annotated[
+        int | None, Field(title="Price Cap Microcredits Per Hour")
+    ] = None
+    auto_terminate: Annotated[bool, Field(title="Auto Terminate")] = True
+    idle_timeout_s: Annotated[int, Field(title="Idle Timeout S")] = 1800
+    end_all_on_failure: Annotated[bool, Field(title="End All On Failure")] = True
+
+
+class SubmittedWorker(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    command: Annotated[str, Field(title="Command")]
+
+
+class Transaction(BaseModel):
+    """
+    A balanced movement: its postings add up to zero.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    business_key: Annotated[str, Field(title="Business Key")]
+    kind: Annotated[str, Field(title="Kind")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
+    description: Annotated[str, Field(title="Description")]
+    details: Annotated[dict[str, Any], Field(title="Details")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+    postings: Annotated[list[Posting], Field(title="Postings")]
+
+
+class TransactionPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Transaction], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class Upload(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    sha256: Annotated[str, Field(title="Sha256")]
+    size_bytes: Annotated[int, Field(title="Size Bytes")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+
+
+class UploadPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Upload], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class User(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    email: Annotated[str, Field(title="Email")]
+    role: Annotated[str, Field(title="Role")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+
+
+class UserCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    email: Annotated[str, Field(max_length=254, title="Email")]
+    role: Annotated[Literal["owner", "member"], Field(title="Role")] = "member"
+
+
+class UserPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[User], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class Event(BaseModel):
+    """
+    One thing that happened to a resource.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    position: Annotated[int, Field(title="Position")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    resource_id: Annotated[str, Field(title="Resource Id")]
+    sequence: Annotated[int, Field(title="Sequence")]
+    type: Annotated[str, Field(title="Type")]
+    message: Annotated[str, Field(title="Message")]
+    details: Annotated[dict[str, Any], Field(title="Details")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+
+
+class EventPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Event], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class Job(BaseModel):
+    """
+    A job. Values of variables are masked.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    type: Annotated[str, Field(title="Type")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    priority: Annotated[int, Field(title="Priority")]
+    attempt: Annotated[int, Field(title="Attempt")]
+    resources: SubmittedResources
+    environment: SubmittedEnvironment
+    code: SubmittedCode | None
+    data: SubmittedData
+    commands: Annotated[list[SubmittedWorker], Field(title="Commands")]
+    placement: SubmittedPlacement
+    safety: SubmittedSafety
+    port: Annotated[int | None, Field(title="Port")]
+    workers: Annotated[list[JobWorker], Field(title="Workers")]
+    placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
+    gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
+    charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    output_bytes: Annotated[int | None, Field(title="Output Bytes")]
+
+
+class JobCharge(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    transaction_id: Annotated[str, Field(title="Transaction Id")]
+    kind: Annotated[str, Field(title="Kind")]
+    description: Annotated[str, Field(title="Description")]
+    amount_microcredits: Annotated[int, Field(title="Amount Microcredits")]
+    at: Annotated[AwareDatetime, Field(title="At")]
+    details: Annotated[dict[str, Any], Field(title="Details")]
+
+
+class JobCharges(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
+    rates: Annotated[dict[str, Any] | None, Field(title="Rates")]
+    charges: Annotated[list[JobCharge], Field(title="Charges")]
+
+
+class JobPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Job], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class JobPlacement(BaseModel):
+    """
+    Why a job waits, or went where it did.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    status: Annotated[str, Field(title="Status")]
+    attempt: Annotated[int, Field(title="Attempt")]
+    assignments: Annotated[list[JobAssignment], Field(title="Assignments")]
+    refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
+
+
+class JobSubmission(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    type: Annotated[
+        Literal["notebook", "training", "inference", "endpoint"], Field(title="JobType")
+    ]
+    project_id: Annotated[str | None, Field(title="Project Id")] = None
+    resources: Annotated[SubmittedResources, Field(validate_default=True)] = {
+        "gpus": None,
+        "gpu_types": None,
+        "gpu_count": None,
+        "cpu_count": None,
+        "memory_gib": None,
+        "disk_size_gb": 10,
+        "max_price_microcredits_per_gpu_hour": 10000000,
+    }
+    environment: Annotated[SubmittedEnvironment, Field(validate_default=True)] = {
+        "image": None,
+        "python_packages": [],
+        "apt_packages": [],
+        "variables": {},
+        "secrets": {},
+    }
+    code: SubmittedCode | None = None
+    data: Annotated[SubmittedData, Field(validate_default=True)] = {
+        "datasets": [],
+        "model": None,
+        "checkpoints": [],
+        "volumes": [],
+        "input": None,
+        "output": None,
+    }
+    workers: Annotated[list[SubmittedWorker], Field(title="Workers")]
+    placement: Annotated[SubmittedPlacement, Field(validate_default=True)] = {
+        "region_id": None,
+        "providers": None,
+        "only_owned": None,
+    }
+    safety: Annotated[SubmittedSafety, Field(validate_default=True)] = {
+        "price_cap_microcredits_per_hour": None,
+        "auto_terminate": True,
+        "idle_timeout_s": 1800,
+        "end_all_on_failure": True,
+    }
+    port: Annotated[int | None, Field(title="Port")] = None
+    reservation_id: Annotated[str | None, Field(title="Reservation Id")] = None
+    priority: Annotated[int, Field(title="Priority")] = 3
+
+
+class Node(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    minion_id: Annotated[str, Field(title="Minion Id")]
+    type: Annotated[str, Field(title="Type")]
+    services: Annotated[list[str], Field(title="Services")]
+    upnp: Annotated[bool, Field(title="Upnp")]
+    mining: Annotated[bool, Field(title="Mining")]
+    address: Annotated[str | None, Field(title="Address")]
+    port: Annotated[int, Field(title="Port")]
+    user: Annotated[str, Field(title="User")]
+    gpu_type: Annotated[str | None, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    reserved_cpu_count: Annotated[int, Field(title="Reserved Cpu Count")]
+    reserved_memory_bytes: Annotated[int, Field(title="Reserved Memory Bytes")]
+    hardware: NodeHardware | None
+    requirements: Annotated[list[NodeRequirement], Field(title="Requirements")]
+    preparation: NodePreparation | None
+    gpus: Annotated[list[NodeGpu], Field(title="Gpus")]
+    job_ids: Annotated[list[str], Field(title="Job Ids")]
+
+
+class NodePage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Node], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class OfferList(BaseModel):
+    """
+    The plan without the job.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    placeable: Annotated[bool, Field(title="Placeable")]
+    offers: Annotated[list[Offer], Field(title="Offers")]
+    refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
+
+
+class Provider(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    kind: Annotated[str, Field(title="Kind")]
+    payment_mode: Annotated[str, Field(title="Payment Mode")]
+    preferred_credits_microcredits: Annotated[
+        int | None, Field(title="Preferred Credits Microcredits")
+    ]
+    fee_waived: Annotated[bool, Field(title="Fee Waived")]
+    checks: Annotated[list[ProviderCheck], Field(title="Checks")]
+
+
+class ProviderCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    kind: Annotated[
+        Literal["physical", "gcp", "runpod", "vastai", "colab", "local"],
+        Field(title="ProviderKind"),
+    ]
+    name: Annotated[Name | None, Field(title="Name")] = None
+    payment_mode: Annotated[Literal["credits", "stripe"], Field(title="Payment Mode")] = "credits"
+    credentials: Annotated[dict[str, Any] | None, Field(title="Credentials")] = None
+    preferred_credits_microcredits: Annotated[
+        PreferredCreditsMicrocredits | None,
+        Field(title="Preferred Credits Microcredits"),
+    ] = None
+    waive_usage_fee: Annotated[bool, Field(title="Waive Usage Fee")] = False
+
+
+class ProviderPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Provider], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
+class Statement(BaseModel):
+    """
+    All movements of an account's credits from `begins_at` until before `ends_at`.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    account_id: Annotated[str, Field(title="Account Id")]
+    begins_at: Annotated[AwareDatetime, Field(title="Begins At")]
+    ends_at: Annotated[AwareDatetime, Field(title="Ends At")]
+    opening_microcredits: Annotated[int, Field(title="Opening Microcredits")]
+    closing_microcredits: Annotated[int, Field(title="Closing Microcredits")]
+    totals_microcredits: Annotated[dict[str, int], Field(title="Totals Microcredits")]
+    lines: Annotated[list[StatementLine], Field(title="Lines")]
