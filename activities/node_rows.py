@@ -6,15 +6,18 @@ from sqlmodel import Session, col, select
 from temporalio import activity
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Node, NodeAnnouncement, Region
+from activities.db.tables import Allocation, Node, NodeAnnouncement, Region, UsageMeter
 from activities.lifecycle_requests import workflow_id_of
 from activities.temporal import tell
-from workflows.contracts.base import Contract
+from activities.usage import post_worker_usage
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.job import EndRequest, NodeBack, NodeLost, run_id
 from workflows.contracts.node import Announcement, NodeAddress
 from workflows.contracts.states import NodeStatus
 from workflows.effects.node import (
     AnnouncementFound,
+    BillStrays,
     FindAnnouncement,
     FindNodeRuns,
     FindPeers,
@@ -84,6 +87,25 @@ async def tell_jobs(command: TellJobs) -> JobsTold:
 
     await asyncio.gather(*(one(job_id) for job_id in found.job_ids))
     return JobsTold(job_ids=found.job_ids)
+
+
+@activity.defn
+def bill_strays(command: BillStrays) -> Done:
+    """Post what runs had measured that ended unseen, as far as they were billed before."""
+    for run in command.runs:
+        with database().write() as session:
+            meter = session.get(UsageMeter, (run.job_id, run.worker, run.attempt))
+            if meter is None:
+                continue
+            usage = WorkerUsage(
+                job_id=run.job_id,
+                worker=run.worker,
+                attempt=run.attempt,
+                started_at=meter.started_at,
+                through_s=int(run.elapsed_s),
+            )
+            post_worker_usage(session, usage)
+    return Done()
 
 
 def _message(command: TellJobs) -> tuple[str, Contract]:

@@ -7,8 +7,18 @@ the database. To add one: its stub in `workflows/effects/`, its function, its na
 from collections.abc import Callable
 from typing import Any
 
+from activities.billing import begin_billing, end_billing, post_usage, tell_job_to_end
+from activities.node_rows import (
+    bill_strays,
+    find_announcement,
+    find_node_runs,
+    find_peers,
+    tell_jobs,
+)
+from activities.placement import announce_placements, find_placement, plan_placements
 from activities.providers.registry import check_provider
 from activities.record import record
+from activities.region_rows import find_dependents, tell_dependents
 from activities.site.job import clean_worker, end_worker, look_at_run, start_worker
 from activities.site.node import (
     check_site,
@@ -21,19 +31,35 @@ from activities.site.node import (
 from activities.site.staging import stage_worker
 from activities.site.stored import collect_log, store_output
 from activities.site.watch import watch_node
+from activities.sweep import deliver_requests, sweep_lost
 from activities.work_orders import discard_work_orders, remove_stored, seal_work_orders
 
 Activity = Callable[..., Any]
 
 MAIN: tuple[Activity, ...] = (
     record,
+    deliver_requests,
+    sweep_lost,
     check_provider,
+    find_dependents,
+    tell_dependents,
+    find_announcement,
+    find_peers,
+    find_node_runs,
+    tell_jobs,
+    bill_strays,
+    find_placement,
+    announce_placements,
+    begin_billing,
+    post_usage,
+    end_billing,
+    tell_job_to_end,
     seal_work_orders,
     discard_work_orders,
     remove_stored,
 )
 
-PLANNING: tuple[Activity, ...] = ()
+PLANNING: tuple[Activity, ...] = (plan_placements,)
 
 SITE: tuple[Activity, ...] = (
     check_site,

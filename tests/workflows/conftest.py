@@ -2,12 +2,14 @@
 
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest_asyncio
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from tests.workflows.world import REGION, World
@@ -63,13 +65,14 @@ class Stage:
         )
 
 
-@pytest_asyncio.fixture
-async def stage(temporal_server: Client) -> AsyncIterator[Stage]:
-    world = World(client=temporal_server)
+@asynccontextmanager
+async def served(client: Client) -> AsyncIterator[Stage]:
+    """A world of its own, with workers for every queue; its workflows end with it."""
+    world = World(client=client)
     activities = world.activities()
     workers = [
         Worker(
-            temporal_server,
+            client,
             task_queue=queue,
             workflows=WORKFLOWS if queue == queues.MAIN else [],
             activities=activities,
@@ -79,10 +82,20 @@ async def stage(temporal_server: Client) -> AsyncIterator[Stage]:
         for queue in (queues.MAIN, queues.PLANNING, queues.site(REGION))
     ]
     async with workers[0], workers[1], workers[2]:
-        yield Stage(temporal_server, world)
-        await _end_open_workflows(temporal_server)
+        yield Stage(client, world)
+        await _end_open_workflows(client)
+
+
+@pytest_asyncio.fixture
+async def stage(temporal_server: Client) -> AsyncIterator[Stage]:
+    async with served(temporal_server) as stage:
+        yield stage
 
 
 async def _end_open_workflows(client: Client) -> None:
     async for found in client.list_workflows("ExecutionStatus = 'Running'"):
-        await client.get_workflow_handle(found.id).terminate("the test has ended")
+        try:
+            await client.get_workflow_handle(found.id).terminate("the test has ended")
+        except RPCError as cause:  # it has just ended: visibility follows later
+            if cause.status is not RPCStatusCode.NOT_FOUND:
+                raise
