@@ -39,16 +39,14 @@ from activities.reservations import (
 from activities.temporal import tell
 from workflows.contracts.job import Placement, WorkerAssignment
 from workflows.contracts.node import NodeAddress
-from workflows.contracts.offers import Ranking
-from workflows.contracts.placement import NodeOffer, Plan, PlanningRound, Resources
+from workflows.contracts.placement import NodeOffer, Plan, PlanningRound
 from workflows.effects.job import FindPlacement, PlacementFound
 from workflows.effects.placement import (
     AnnouncePlacements,
     PlacementsAnnounced,
     PlanPlacements,
 )
-from workflows.rules.inventory import GB, Demand
-from workflows.rules.placement import Situation, plan, rank
+from workflows.rules.placement import Situation, plan
 
 TRIES = 5
 LOOK_AHEAD = 4
@@ -157,24 +155,6 @@ async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounce
     if lost:
         raise ApplicationError(f"placement: {len(lost)} jobs could not be told, {lost[0]} first")
     return PlacementsAnnounced(announced=len(told), more=len(placements) >= command.limit)
-
-
-def offers_for(
-    session: Session, account_id: str, resources: Resources, region_id: str | None = None
-) -> Ranking:
-    """The plan without the job: where one worker that asks for this would go now, best first."""
-    demand = Demand(
-        account_id=account_id,
-        workers=1,
-        gpu_types=resources.gpu_types,
-        gpu_count=resources.gpu_count,
-        cpu_count=resources.cpu_count,
-        memory_bytes=resources.memory_bytes,
-        disk_bytes=resources.disk_size_gb * GB,
-        max_price_microcredits_per_gpu_hour=resources.max_price_microcredits_per_gpu_hour,
-        region_id=region_id,
-    )
-    return rank(demand, node_offers(session, datetime.now(UTC)))
 
 
 async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | None:

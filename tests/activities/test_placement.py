@@ -15,7 +15,7 @@ from activities.db import tables
 from activities.db.release import release_job
 from activities.db.session import Database
 from activities.inventory import held, node_offers, waiting_jobs
-from activities.placement import find_placement, offers_for, plan_placements
+from activities.placement import find_placement, plan_placements
 from activities.reservations import ContendedError, placed_of, reserve
 from tests.activities.placing import (
     add_gpu_node,
@@ -24,11 +24,12 @@ from tests.activities.placing import (
     live,
 )
 from tests.activities.rows import GIB, NOW, add_payer, add_region
-from workflows.contracts.placement import PlanningRound, Resources
+from workflows.contracts.placement import PendingJob, PlanningRound, Resources
 from workflows.contracts.submission import SubmittedPlacement
 from workflows.effects.job import FindPlacement
 from workflows.effects.placement import PlanPlacements
-from workflows.rules.placement import Situation, plan
+from workflows.rules.inventory import Demand
+from workflows.rules.placement import Situation, plan, rank
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -307,8 +308,18 @@ def test_offers_rank_the_node_that_placement_would_take_and_refuse_with_reasons(
         plain = add_gpu_node(session, region, "plain", gpus=0)
     asked = Resources(gpu_types=("A100",), gpu_count=1, cpu_count=2, memory_bytes=GIB)
     with migrated.read() as session:
-        ranking = offers_for(session, account.id, asked)
-        elsewhere = offers_for(session, account.id, asked, region_id="reg-other")
+        offers = node_offers(session, NOW)
+    wanted = PendingJob(
+        job_id="job-offer",
+        account_id=account.id,
+        project_id="prj-offer",
+        created_at=NOW,
+        attempt=1,
+        resources=asked,
+    )
+    ranking = rank(Demand.of(wanted), offers)
+    there = wanted.model_copy(update={"region_id": "reg-other"})
+    elsewhere = rank(Demand.of(there), offers)
     assert ranking.placeable
     assert [item.node_name for item in ranking.items] == ["small", "large"]
     assert ranking.items[0].microcredits_per_gpu_hour == 250_000
