@@ -1,0 +1,89 @@
+"""Billing as workflows ask for it: beginning, posting, ending."""
+
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+
+from activities.db.session import database
+from activities.temporal import CALL_LIMIT_S, client, limited, tell
+from activities.usage import payer_of_job, post_worker_usage, standing_of
+from workflows.contracts import queues
+from workflows.contracts.base import Done
+from workflows.contracts.billing import BillingRequest, UsagePosted
+from workflows.contracts.errors import REFUSED
+from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
+
+ATTEMPT = "attempt"
+
+
+def billing_id(job_id: str) -> str:
+    return f"job/{job_id}/billing"
+
+
+@activity.defn
+async def begin_billing(request: BillingRequest) -> Done:
+    """Start the job's billing workflow, or find it started for this attempt.
+
+    One that is left over from an earlier attempt is told to end, and this is tried again.
+    """
+    workflow_id = billing_id(request.job_id)
+    start = client().start_workflow(
+        "JobBilling",
+        request,
+        id=workflow_id,
+        task_queue=queues.MAIN,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        memo={ATTEMPT: request.attempt},
+        static_summary=f"bill of attempt {request.attempt}",
+        rpc_timeout=timedelta(seconds=CALL_LIMIT_S),
+    )
+    try:
+        await limited(start, f"{workflow_id}: start")
+    except WorkflowAlreadyStartedError:
+        await _unless_of_an_earlier_attempt(request)
+    return Done()
+
+
+@activity.defn
+def post_usage(command: PostUsage) -> UsagePosted:
+    """Post every whole and part period that is new; what was posted before is not again.
+
+    Raises: Refused without a usage, since nobody is to pay; NotFound.
+    """
+    if not command.usages:
+        raise ApplicationError("usage: asked to post nothing, for nobody", type=REFUSED)
+    with database().write() as session:
+        payer_id = payer_of_job(session, command.usages[0].job_id)
+        posted = sum(post_worker_usage(session, usage) for usage in command.usages)
+        return standing_of(session, payer_id, posted)
+
+
+@activity.defn
+async def end_billing(done: BillingDone) -> Done:
+    """Tell the billing workflow that all is posted; silent when it is gone."""
+    await tell(billing_id(done.job_id), "settled", done)
+    return Done()
+
+
+@activity.defn
+async def tell_job_to_end(command: TellJobToEnd) -> Done:
+    """Signal `stop` to the job; silent when it has ended."""
+    await tell(f"job/{command.job_id}", "stop", command.request)
+    return Done()
+
+
+async def _unless_of_an_earlier_attempt(request: BillingRequest) -> None:
+    workflow_id = billing_id(request.job_id)
+    describe = client().get_workflow_handle(workflow_id).describe()
+    found = await limited(describe, f"{workflow_id}: describe")
+    attempt = await found.memo_value(ATTEMPT, default=0)
+    if found.status is WorkflowExecutionStatus.RUNNING and attempt >= request.attempt:
+        return
+    await tell(workflow_id, "settled", BillingDone(job_id=request.job_id, attempt=attempt))
+    raise ApplicationError(
+        f"{workflow_id}: asked to bill attempt {request.attempt}, attempt {attempt} is just ending"
+    )

@@ -1,0 +1,148 @@
+"""Posting what runs have used: meters that move forwards only, slice by slice."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, update
+from sqlmodel import Session, col, select
+from temporalio.exceptions import ApplicationError
+
+from activities.accounts import credits_name, payer_of
+from activities.db.tables import Account, Job, Project, UsageMeter
+from activities.ledger import USAGE_FEES, Entry, balance_of, post
+from activities.settings import settings
+from workflows.contracts.billing import UsagePosted, UsageRates, WorkerUsage
+from workflows.contracts.errors import NOT_FOUND
+from workflows.contracts.states import JobStatus
+from workflows.rules.metering import Slice, slices
+
+
+def post_worker_usage(session: Session, usage: WorkerUsage) -> int:
+    """Post what one run has used beyond what was posted; the microcredits that are new.
+
+    The first call fixes the run's start, its rates and its payer. Raises: NotFound.
+    """
+    meter = _meter(session, usage)
+    if usage.through_s <= meter.posted_s:
+        return 0
+    rates = UsageRates.model_validate(meter.rates)
+    cut = slices(
+        rates.microcredits_per_hour,
+        posted_s=meter.posted_s,
+        through_s=usage.through_s,
+        period_s=settings().billing_period_s,
+    )
+    posted = sum(_post_slice(session, meter, piece) for piece in cut)
+    seconds = usage.through_s - meter.posted_s
+    meter.posted_s = usage.through_s
+    meter.posted_microcredits += posted
+    session.add(meter)
+    session.execute(
+        update(Job)
+        .where(col(Job.id) == usage.job_id)
+        .values(
+            charged_microcredits=col(Job.charged_microcredits) + posted,
+            gpu_seconds=col(Job.gpu_seconds) + seconds * rates.gpu_count,
+        )
+    )
+    return posted
+
+
+def standing_of(session: Session, payer_id: str, posted_microcredits: int) -> UsagePosted:
+    """Where a payer stands: what is left, and what all running jobs cost together by the hour."""
+    burn = session.exec(
+        select(func.sum(UsageMeter.microcredits_per_hour)).where(
+            col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
+        )
+    ).one()
+    return UsagePosted(
+        posted_microcredits=posted_microcredits,
+        balance_microcredits=balance_of(session, credits_name(payer_id)),
+        burn_microcredits_per_hour=int(burn or 0),
+    )
+
+
+def payer_of_job(session: Session, job_id: str) -> str:
+    """The account that pays: the owner of the job's project, or who pays for that one.
+
+    Raises: NotFound.
+    """
+    owner = session.exec(
+        select(Account)
+        .join(Project, col(Project.account_id) == Account.id)
+        .join(Job, col(Job.project_id) == Project.id)
+        .where(col(Job.id) == job_id)
+    ).first()
+    if owner is None:
+        raise _no_job(job_id)
+    return payer_of(owner)
+
+
+def _meter(session: Session, usage: WorkerUsage) -> UsageMeter:
+    key = (usage.job_id, usage.worker, usage.attempt)
+    job = session.exec(
+        select(Job).where(col(Job.id) == usage.job_id).with_for_update()
+    ).first()  # the job's row is the lock of all its meters, those that are not there yet too
+    if job is None:
+        raise _no_job(usage.job_id)
+    meter = session.get(UsageMeter, key)
+    if meter is not None:
+        return meter
+    rates = UsageRates.model_validate((job.rates or {}).get(str(usage.worker)) or {})
+    meter = UsageMeter(
+        job_id=usage.job_id,
+        worker=usage.worker,
+        attempt=usage.attempt,
+        payer_id=payer_of_job(session, usage.job_id),
+        rates=rates.model_dump(mode="json"),
+        microcredits_per_hour=rates.microcredits_per_hour,
+        running=_runs(job, usage.attempt),
+        started_at=usage.started_at,
+    )
+    session.add(meter)
+    session.flush()
+    return meter
+
+
+def _runs(job: Job, attempt: int) -> bool:
+    resting = (JobStatus.STOPPED, JobStatus.REMOVING)
+    status = JobStatus(job.status)
+    return attempt == job.attempt and not status.is_final and status not in resting
+
+
+def _post_slice(session: Session, meter: UsageMeter, piece: Slice) -> int:
+    """A slice that costs nothing moves the meter and leaves no transaction."""
+    amount = piece.amount_microcredits
+    if amount == 0:
+        return 0
+    begins = _instant(meter, piece.start_s)
+    seconds = piece.end_s - piece.start_s
+    post(
+        session,
+        Entry(
+            business_key=f"job/{meter.job_id}/usage/{meter.worker}/{begins.isoformat()}",
+            kind="usage-fee",
+            account_id=meter.payer_id,
+            job_id=meter.job_id,
+            legs={credits_name(meter.payer_id): -amount, USAGE_FEES: amount},
+            at=_instant(meter, piece.end_s),
+            description=f"worker {meter.worker}: {seconds} s from {begins:%Y-%m-%d %H:%M:%S} UTC",
+            details={
+                "worker": meter.worker,
+                "attempt": meter.attempt,
+                "from_s": piece.start_s,
+                "through_s": piece.end_s,
+                "rates": meter.rates,
+            },
+        ),
+    )
+    return amount
+
+
+def _instant(meter: UsageMeter, seconds: int) -> datetime:
+    return meter.started_at + timedelta(seconds=seconds)
+
+
+def _no_job(job_id: str) -> ApplicationError:
+    return ApplicationError(
+        f"usage: asked to post for {job_id}, found no such job", type=NOT_FOUND, non_retryable=True
+    )

@@ -1,0 +1,169 @@
+"""The ledger: balanced, once for each key, never edited; balances are the sums of postings."""
+
+import threading
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as how
+from hypothesis import strategies as st
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import select
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.ledger import (
+    FUNDING,
+    Entry,
+    LedgerError,
+    add_credits,
+    balance_of,
+    post,
+)
+from tests.activities.rows import NOW, add_payer
+
+
+@pytest.fixture
+def account(migrated: Database) -> tables.Account:
+    with migrated.write() as session:
+        return add_payer(session)
+
+
+def entry(account: tables.Account, key: str, legs: dict[str, int]) -> Entry:
+    return Entry(
+        business_key=key,
+        kind="test",
+        account_id=account.id,
+        legs=legs,
+        at=NOW,
+        description="an entry",
+    )
+
+
+def credits_of(database: Database, account: tables.Account) -> int:
+    with database.read() as session:
+        return balance_of(session, f"account/{account.id}/credits")
+
+
+def assert_books_are_right(database: Database) -> None:
+    """Every transaction adds up to zero, and every balance is the sum of its postings."""
+    with database.read() as session:
+        postings = session.exec(select(tables.LedgerPosting)).all()
+        accounts = session.exec(select(tables.LedgerAccount)).all()
+    by_transaction: Counter[str] = Counter()
+    by_account: Counter[str] = Counter()
+    for posting in postings:
+        by_transaction[posting.transaction_id] += posting.amount_microcredits
+        by_account[posting.ledger_account] += posting.amount_microcredits
+    assert set(by_transaction.values()) <= {0}
+    assert {row.name: row.balance_microcredits for row in accounts} == dict(by_account)
+
+
+def test_credits_come_from_the_platforms_funding(
+    migrated: Database, account: tables.Account
+) -> None:
+    with migrated.write() as session:
+        add_credits(session, account, 25_000_000, "first", NOW)
+    assert credits_of(migrated, account) == 25_000_000
+    with migrated.read() as session:
+        assert balance_of(session, FUNDING) == -25_000_000
+    assert_books_are_right(migrated)
+
+
+def test_the_same_key_adds_credits_once(migrated: Database, account: tables.Account) -> None:
+    ids = set()
+    for _ in range(3):
+        with migrated.write() as session:
+            ids.add(add_credits(session, account, 25, "same", NOW).id)
+    assert len(ids) == 1
+    assert credits_of(migrated, account) == 25
+
+
+def test_another_amount_under_a_used_key_is_refused(
+    migrated: Database, account: tables.Account
+) -> None:
+    with migrated.write() as session:
+        add_credits(session, account, 25, "same", NOW)
+    with migrated.write() as session, pytest.raises(LedgerError, match="stands for"):
+        add_credits(session, account, 26, "same", NOW)
+    assert credits_of(migrated, account) == 25
+
+
+@pytest.mark.parametrize("amount", [0, -1])
+def test_no_credits_are_not_added(migrated: Database, account: tables.Account, amount: int) -> None:
+    with migrated.write() as session, pytest.raises(LedgerError, match="must be above 0"):
+        add_credits(session, account, amount, "none", NOW)
+
+
+@pytest.mark.parametrize(
+    "legs",
+    [{"a": 5, "b": -4}, {"a": 0, "b": 0}, {"a": 5, "b": -5, "c": 0}, {"a": 0}, {}],
+)
+def test_an_entry_that_moves_nothing_or_out_of_balance_is_refused(
+    migrated: Database, account: tables.Account, legs: dict[str, int]
+) -> None:
+    with migrated.write() as session, pytest.raises(LedgerError):
+        post(session, entry(account, "odd", legs))
+    with migrated.read() as session:
+        assert session.exec(select(tables.LedgerTransaction)).all() == []
+
+
+@pytest.mark.parametrize("table", ["ledger_transactions", "ledger_postings"])
+@pytest.mark.parametrize("edit", ["UPDATE {} SET {} = {}", "DELETE FROM {}"])
+def test_what_is_posted_cannot_be_edited(
+    migrated: Database, account: tables.Account, table: str, edit: str
+) -> None:
+    with migrated.write() as session:
+        add_credits(session, account, 25, "first", NOW)
+    column = "amount_microcredits" if table == "ledger_postings" else "description"
+    with pytest.raises(DBAPIError, match="append-only"), migrated.write() as session:
+        session.connection().execute(text(edit.format(table, column, column)))
+    assert credits_of(migrated, account) == 25
+
+
+@how(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(amounts=st.lists(st.integers(-1000, 1000).filter(bool), min_size=1, max_size=12))
+def test_balances_are_the_sums_of_postings(
+    migrated: Database, account: tables.Account, amounts: list[int]
+) -> None:
+    with migrated.write() as session:
+        for amount in amounts:
+            post(session, entry(account, new_id("k"), {"a": amount, "b": -amount}))
+    assert_books_are_right(migrated)
+
+
+def test_each_posting_knows_the_balance_after_it(
+    migrated: Database, account: tables.Account
+) -> None:
+    for amount in (10, 5, 7):
+        with migrated.write() as session:
+            add_credits(session, account, amount, new_id("k"), NOW)
+    with migrated.read() as session:
+        rows = session.exec(select(tables.LedgerPosting)).all()
+    after = [row.balance_after_microcredits for row in rows if row.amount_microcredits > 0]
+    assert sorted(after) == [10, 15, 22]
+
+
+def test_many_at_once_with_the_same_keys_post_each_once(
+    migrated: Database, account: tables.Account
+) -> None:
+    failures: list[BaseException] = []
+
+    def fund() -> None:
+        try:
+            for number in range(20):
+                with migrated.write() as session:
+                    add_credits(session, account, 10, str(number), NOW)
+        except BaseException as cause:  # noqa: BLE001 - every failure of a thread counts
+            failures.append(cause)
+
+    threads = [threading.Thread(target=fund) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert credits_of(migrated, account) == 200
+    assert_books_are_right(migrated)
