@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import structlog
-from activities.first_start import first_start
-from sqlmodel import col, select
 from temporalio.client import (
     Client,
     Schedule,
@@ -24,17 +22,17 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities import registry
 from activities.db.migrate import migrate
-from activities.db.session import database
-from activities.db.tables import Region
+from activities.first_start import first_start
+from activities.open_regions import open_region_ids
 from activities.settings import Settings, settings
 from activities.site.connections import close_connections
 from activities.temporal import set_client
 from workers.client import connect_until, ensure_search_attributes
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.contracts import queues
-from workflows.contracts.states import RegionStatus
-from workflows.placement import PlacementLoop, PlacementRequest
-from workflows.sweep import Starts, Sweep, SweepRequest
+from workflows.contracts.base import Contract
+from workflows.placement import PlacementRequest
+from workflows.sweep import Sweep, SweepRequest
 
 ROW_THREADS = 32
 SITE_ACTIVITIES = 1000
@@ -142,12 +140,13 @@ async def _run(client: Client, stop: asyncio.Event, worker: Worker, *, singleton
 
 async def start_singletons(client: Client) -> None:
     """Placement, starts and the sweep's schedule; all of them found when they are there."""
-    for run, argument, name in (
-        (PlacementLoop.run, PlacementRequest(), "placement"),
-        (Starts.run, SweepRequest(), "starts"),
-    ):
+    loops: tuple[tuple[str, Contract, str], ...] = (
+        ("Placement", PlacementRequest(), "placement"),
+        ("Starts", SweepRequest(), "starts"),
+    )
+    for workflow, argument, name in loops:
         await client.start_workflow(
-            run,  # type: ignore[arg-type]
+            workflow,
             argument,
             id=name,
             task_queue=queues.MAIN,
@@ -186,7 +185,7 @@ class Sites:
         """Regions to serve. A site in a customer's network is told them and asks no database."""
         if self._chosen is not None:
             return self._chosen
-        return await asyncio.to_thread(_open_regions)
+        return await asyncio.to_thread(open_region_ids)
 
     async def _follow(self, wanted: frozenset[str]) -> None:
         for region_id in wanted - self._workers.keys():
@@ -202,9 +201,3 @@ class Sites:
     async def _end(self, region_ids: Sequence[str]) -> None:
         ending = [self._workers.pop(region_id) for region_id in region_ids]
         await asyncio.gather(*(worker.shutdown() for worker, _ in ending))
-
-
-def _open_regions() -> frozenset[str]:
-    query = select(Region.id).where(col(Region.status) != RegionStatus.ARCHIVED)
-    with database().read() as session:
-        return frozenset(session.exec(query).all())

@@ -54,7 +54,7 @@ class _Home:
         """The administrator's account can pay."""
         account = self._api.get("/v1/account")
         if account["balance_microcredits"] <= 0:
-            body = {"amount_microcredits": CREDITS_MICROCREDITS, "description": "to begin with"}
+            body = {"amount_microcredits": CREDITS_MICROCREDITS}
             self._api.post(f"/v1/accounts/{account['id']}/credits", body)
             self._tell(f"account: {CREDITS_MICROCREDITS / 1e6:g} credits to begin with")
 

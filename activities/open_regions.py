@@ -1,0 +1,14 @@
+"""Which regions there are, for the processes that serve their queues."""
+
+from sqlmodel import col, select
+
+from activities.db.session import database
+from activities.db.tables import Region
+from workflows.contracts.states import RegionStatus
+
+
+def open_region_ids() -> frozenset[str]:
+    """The regions whose queues are to be served."""
+    query = select(Region.id).where(col(Region.status) != RegionStatus.ARCHIVED)
+    with database().read() as session:
+        return frozenset(session.exec(query).all())
