@@ -1,0 +1,95 @@
+"""Every side effect that a workflow may ask for is done by one activity of the same shapes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from activities import registry
+from tests.architecture.source import ROOT, Source, sources, within
+from workflows import effects
+from workflows.contracts import queues
+from workflows.effects.effect import Effect
+
+BY_QUEUE: dict[str | None, list[Callable[..., Any]]] = {
+    queues.MAIN: list(registry.MAIN),
+    queues.PLANNING: list(registry.PLANNING),
+    None: list(registry.SITE),
+}
+
+
+def all_effects() -> list[Effect[Any, Any]]:
+    found: list[Effect[Any, Any]] = []
+    for module in pkgutil.iter_modules(effects.__path__):
+        values = vars(importlib.import_module(f"{effects.__name__}.{module.name}")).values()
+        found += [value for value in values if isinstance(value, Effect)]
+    return found
+
+
+def name_of(activity: Callable[..., Any]) -> str:
+    return str(getattr(activity, "__temporal_activity_definition").name)
+
+
+@pytest.mark.parametrize("effect", all_effects(), ids=lambda effect: effect.name)
+def test_an_effect_is_done_on_its_queue_in_its_shapes(effect: Effect[Any, Any]) -> None:
+    done_by = [each for each in BY_QUEUE[effect.queue] if name_of(each) == effect.name]
+    assert len(done_by) == 1, (
+        f"{effect.name}: {len(done_by)} activities on {effect.queue or 'site'}"
+    )
+    hints = typing.get_type_hints(done_by[0])
+    answered = hints.pop("return")
+    assert list(hints.values()) == [effect.asked]
+    assert answered is effect.answered
+
+
+def test_every_activity_is_an_effect() -> None:
+    asked_for = {(effect.queue, effect.name) for effect in all_effects()}
+    there = {(queue, name_of(each)) for queue, found in BY_QUEUE.items() for each in found}
+    assert there == asked_for
+
+
+def reached_from(module: str) -> set[str]:
+    """Our own modules that importing this one imports, whether at once or inside a function."""
+    by_name = {
+        source.name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): source
+        for source in sources("workflows", "activities", "api", "workers")
+    }
+    found: set[str] = set()
+    left = [module]
+    while left:
+        name = left.pop()
+        if name in found or name not in by_name:
+            continue
+        found.add(name)
+        left += [each for each in _parts(by_name[name]) if each in by_name]
+    return found
+
+
+def _parts(source: Source) -> list[str]:
+    """What it imports: `a.b.c` may be the module `a.b.c` or the name `c` of `a.b`."""
+    names = [name for _, name in source.imports()]
+    return [*names, *(name.rpartition(".")[0] for name in names)]
+
+
+@pytest.mark.parametrize("module", sorted({each.__module__ for each in registry.SITE}))
+def test_what_is_done_on_a_site_cannot_reach_the_database(module: str) -> None:
+    assert not [name for name in reached_from(module) if within(name, "activities.db")]
+
+
+@pytest.mark.parametrize(
+    "module", sorted({each.__module__ for each in (*registry.MAIN, *registry.PLANNING)})
+)
+def test_what_writes_rows_cannot_reach_a_node(module: str) -> None:
+    forbidden = ("activities.transport", "activities.site", "activities.runtimes")
+    assert not [name for name in reached_from(module) if within(name, *forbidden)]
+
+
+def test_the_checks_follow_imports_through_modules() -> None:
+    assert (ROOT / "activities/db/session.py").exists()
+    assert "activities.db.tables" in reached_from("activities.record")
+    assert "activities.transport.pool" in reached_from("activities.site.node")
