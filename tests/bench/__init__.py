@@ -1,0 +1,1 @@
+"""Measurements. They assert nothing; `make bench` prints one table."""

@@ -1,0 +1,95 @@
+"""What writing steps and reservations costs, beside bare inserts into the same database."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from activities.db import session as sessions
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.migrate import migrate
+from activities.db.session import Database, database
+from activities.placement import plan_placements
+from activities.record import record
+from activities.settings import settings
+from tests.activities.placing import add_gpu_node, add_waiting_job
+from tests.activities.rows import NOW, add_payer, add_region
+from tests.bench.measure import Row, best_s, both_best_s
+from workflows.contracts.events import Event
+from workflows.contracts.record import JobChanges, Record
+from workflows.effects.placement import PlanPlacements
+
+STEPS = 300
+JOBS = 200
+
+
+def rows() -> list[Row]:
+    """On SQLite, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["BASELOAD_HOME"] = folder
+        settings.cache_clear()
+        sessions.database.cache_clear()
+        migrate(f"sqlite:///{Path(folder) / 'baseload.db'}")
+        opened = database()
+        try:
+            return [_steps(opened), _reservations(opened)]
+        finally:
+            opened.close()
+            sessions.database.cache_clear()
+
+
+def _steps(opened: Database) -> Row:
+    with opened.write() as session:
+        account = add_payer(session)
+        job = add_waiting_job(session, account)
+    sequence = 0
+
+    def write_steps() -> None:
+        nonlocal sequence
+        for _ in range(STEPS):
+            sequence += 1
+            record(
+                Record(
+                    resource_id=job.id,
+                    account_id=account.id,
+                    sequence=sequence,
+                    at=NOW,
+                    status="running",
+                    events=(Event(type="job.running", message="runs"),),
+                    changes=JobChanges(),
+                )
+            )
+
+    seconds, bare = both_best_s(write_steps, lambda: _bare_commits(opened, account.id))
+    return Row("record a step", f"{STEPS} commits", seconds, "one insert a commit", bare)
+
+
+def _bare_commits(opened: Database, account_id: str) -> None:
+    for _ in range(STEPS):
+        with opened.write() as session:
+            session.add(
+                tables.AuditRow(id=new_id("aud"), account_id=account_id, action="none", at=NOW)
+            )
+
+
+def _reservations(opened: Database) -> Row:
+    with opened.write() as session:
+        account = add_payer(session, "placer")
+        region = add_region(session, account)
+        for number in range(JOBS // 4):
+            add_gpu_node(session, region, f"n{number}")
+        for _ in range(JOBS):
+            add_waiting_job(session, account)
+
+    seconds = best_s(lambda: plan_placements(PlanPlacements()), runs=1)
+    bare = best_s(lambda: _bare_rows(opened, account.id))
+    amount = f"{JOBS} jobs, {JOBS // 4} nodes"
+    return Row("place waiting jobs", amount, seconds, "one commit of as many inserts", bare)
+
+
+def _bare_rows(opened: Database, account_id: str) -> None:
+    with opened.write() as session:
+        for _ in range(2 * JOBS):
+            session.add(
+                tables.AuditRow(id=new_id("aud"), account_id=account_id, action="none", at=NOW)
+            )
