@@ -27,12 +27,10 @@ from workflows.contracts import errors
 from workflows.contracts.node import NodeAddress
 
 FAILURES: dict[type[TransportError], str] = {
-    HostKeyMismatch: errors.HOST_KEY_MISMATCH,
     NodeUnreachable: errors.NODE_UNREACHABLE,
     LoginRefused: errors.LOGIN_REFUSED,
-    OutcomeUnknown: errors.OUTCOME_UNKNOWN,
-    AgentBroke: errors.OUTCOME_UNKNOWN,
 }
+"""What each says about the node, where it says nothing about what was asked of it."""
 
 WORK_REFUSALS = {
     "packages": "check the names and versions in environment.python_packages",
@@ -73,10 +71,15 @@ def endpoint(node: NodeAddress) -> NodeEndpoint:
 
 
 @contextlib.contextmanager
-def told(node: NodeAddress, *, loss: str = errors.OUTCOME_UNKNOWN) -> Generator[None]:
+def told(
+    node: NodeAddress,
+    *,
+    loss: str = errors.OUTCOME_UNKNOWN,
+    broken: str = errors.OUTCOME_UNKNOWN,
+) -> Generator[None]:
     """Turn what goes wrong inside into the failure that workflows know, naming the node.
 
-    loss: what a connection that goes in the middle is called.
+    loss: what a connection that goes in the middle is called; broken: an agent without an answer.
     """
     try:
         yield
@@ -89,9 +92,13 @@ def told(node: NodeAddress, *, loss: str = errors.OUTCOME_UNKNOWN) -> Generator[
             {"expected": error.expected, "found": error.found},
             type=errors.HOST_KEY_MISMATCH,
         ) from error
+    except AgentBroke as error:
+        raise ApplicationError(
+            f"{node.node_id}: {error} (the machine needs python3 of at least 3.8, and room for it)",
+            type=broken,
+        ) from error
     except TransportError as error:
-        kind = FAILURES[type(error)]
-        kind = loss if kind == errors.OUTCOME_UNKNOWN else kind
+        kind = loss if isinstance(error, OutcomeUnknown) else FAILURES[type(error)]
         raise ApplicationError(f"{node.node_id}: {error}", type=kind) from error
 
 

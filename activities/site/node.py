@@ -52,8 +52,13 @@ async def check_site(command: CheckSite) -> SiteChecked:
 
 @activity.defn
 async def reach_node(command: ReachNode) -> NodeReached:
-    """Prove that the node answers with its own key; puts the agent there when it is missing."""
-    answer = await ask(command.node, "look", {"run_ids": []}, limit_s=18)
+    """Prove that the node answers with its own key; puts the agent there when it is missing.
+
+    Raises: NODE_REFUSED when the machine cannot run the agent, beside all that a connection may.
+    """
+    answer = await ask(
+        command.node, "look", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
+    )
     return NodeReached(boot_mark=answer["boot_mark"])
 
 

@@ -12,7 +12,7 @@ from activities.runtimes.choice import NoRuntimeError, choose_runtime
 from activities.sealed_orders import WorkOrder, open_order
 from activities.secrets import MasterKeyError, SealBrokenError
 from activities.settings import settings
-from activities.site.calls import ask, beating
+from activities.site.calls import ask, beating, say
 from activities.site.connections import connections, endpoint, told
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
@@ -91,7 +91,11 @@ async def _bring_code(node: NodeAddress, sha256: str) -> None:
             return
         with told(node):
             path = await connections().put_file(
-                endpoint(node), _chunks(sha256), f"code/{sha256}.tar.gz", limit_s=TRANSFER_S
+                endpoint(node),
+                _chunks(sha256),
+                f"code/{sha256}.tar.gz",
+                limit_s=TRANSFER_S,
+                on_bytes=lambda sent: say(f"sending the code: {sent >> 20} MiB"),
             )
         request = {
             "sha256": sha256,

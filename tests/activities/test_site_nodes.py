@@ -98,6 +98,15 @@ async def test_a_node_where_nothing_listens_is_unreachable_and_is_named(site: Si
     assert str(site.node.port) in str(found)
 
 
+async def test_a_machine_that_cannot_hold_the_agent_is_refused_with_its_own_words(
+    site: Site,
+) -> None:
+    site.node = site.node.model_copy(update={"root": "/proc/no-room"})
+    found = await refused(site)
+    assert found.type == errors.NODE_REFUSED
+    assert "/proc/no-room" in str(found)
+
+
 async def test_a_connection_that_was_dropped_is_made_anew(site: Site) -> None:
     await site.do(reach_node, ReachNode(node=site.node))
     site.sshd.cut()
