@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import socket
 import subprocess
 import sys
 import threading
 from typing import Any
 
-from . import logins
+from . import job_users, logins
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
 
 PEER_LIMIT_S = 3.0
-ALREADY_THERE = 9
 
 
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +24,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     """
     made = Folders(request.get("root", "")).make()
     is_root = os.geteuid() == 0
-    job_user = _make_job_user() if is_root else None
+    job_user = job_users.make(JOB_USER) if is_root else None
     closed = bool(request.get("exclusive")) and is_root
     if closed:
         logins.close_others(request.get("authorized_key") or "")
@@ -37,29 +34,6 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
         "unreachable_peers": unreachable(request.get("peers") or []),
         "closed_logins": closed,
     }
-
-
-def _make_job_user() -> str:
-    try:
-        pwd.getpwnam(JOB_USER)
-    except KeyError:
-        arguments = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent",
-                     "--shell", "/usr/sbin/nologin", *_gpu_groups(), JOB_USER]
-        try:
-            done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
-                                  check=False)
-        except OSError as error:
-            raise RefusedError("job-user", "useradd: %s" % error) from error
-        if done.returncode not in (0, ALREADY_THERE):
-            raise RefusedError("job-user", "useradd: exit %d: %s" % (
-                done.returncode, done.stderr.decode(errors="replace").strip())) from None
-    return JOB_USER
-
-
-def _gpu_groups() -> list[str]:
-    """Groups that the device files of GPUs may belong to."""
-    names = [group.gr_name for group in grp.getgrall() if group.gr_name in ("video", "render")]
-    return ["--groups", ",".join(names)] if names else []
 
 
 def unreachable(peers: list[list[Any]]) -> list[str]:

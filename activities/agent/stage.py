@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import Any
 
-from . import containers, disk, packages
+from . import containers, disk, job_users, packages
 from .errors import RefusedError
 from .folders import Folders, Run, take_lock
 
@@ -18,7 +18,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
     spec.json is written last and is the mark that all of it was done.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-needs-root`, `apt`, `image`,
-    `no-user`.
+    `job-user`, `no-user`.
     """
     folders = Folders(request.get("root", ""))
     run = folders.run(request["run_id"])
@@ -46,6 +46,8 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     else:
         spec["packages_path"] = packages.environment(folders, request.get("python_packages") or [])
     _say("copying the code")
+    if spec.get("user"):
+        spec["user"] = job_users.claim(folders, run.run_id, spec["user"])
     owner = _owner(spec.get("user"))
     _make_work(folders, run, request.get("code_sha256"))
     for name in ("input", "output", "state"):
@@ -53,6 +55,7 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     if owner is not None:
         for name in ("work", "output", "state"):
             _give(run.at(name), owner)
+            os.chmod(run.at(name), 0o700)
     run.write("spec.json", spec)
 
 

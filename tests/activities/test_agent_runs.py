@@ -284,17 +284,39 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
 ) -> None:
     prepared = agent.call("prepare", exclusive=False, authorized_key="", peers=[])
     assert prepared["job_user"] == "baseload-job"
-    agent.run("job-other-0-1", "sleep 600", user="baseload-job", environment={"TOKEN": "x"})
-    other = agent.path("job-other-0-1", "spec.json")
-    command = f"id -un; cat {other} {agent.path(RUN, 'spec.json')}; touch $BASELOAD_OUTPUT/mine"
+    hidden = "echo hidden > work; sleep 600"
+    other = agent.run("job-other-0-1", hidden, user="baseload-job", environment={"TOKEN": "x"})
+    wait_for(agent.path("job-other-0-1", "work/work").exists, "the other's file")
+    files = [
+        agent.path("job-other-0-1", "spec.json"),
+        agent.path("job-other-0-1", "work/work"),
+        Path(f"/proc/{other['pid']}/environ"),
+        agent.path(RUN, "spec.json"),
+    ]
+    command = f"id -un; cat {' '.join(map(str, files))}; touch $BASELOAD_OUTPUT/mine"
     agent.run(RUN, command + "; touch $BASELOAD_INPUT/x; grep NoNewPrivs /proc/self/status",
               user="baseload-job")
     agent.exit_of(RUN)
     text = agent.path(RUN, "log").read_text()
-    assert text.startswith("baseload-job\n")
-    assert text.count("Permission denied") == 3
+    assert text.startswith("baseload-job-2\n")
+    assert text.count("Permission denied") == 5
     assert "NoNewPrivs:\t1" in text
     assert agent.path(RUN, "output/mine").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
+def test_a_jobs_account_is_used_again_only_after_its_run_was_cleaned(agent: LocalAgent) -> None:
+    agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+    runs = [f"job-account-0-{number}" for number in range(3)]
+    accounts = []
+    for run_id in runs:
+        agent.run(run_id, "true", user="baseload-job")
+        agent.exit_of(run_id)
+        accounts.append(agent.document(run_id, "spec.json")["user"])
+    assert accounts == [f"baseload-job-{number}" for number in (1, 2, 3)]
+    agent.call("clean", run_ids=[runs[1]])
+    agent.stage(RUN, "true", user="baseload-job")
+    assert agent.document(RUN, "spec.json")["user"] == accounts[1]
 
 
 def test_a_job_that_writes_more_than_its_disk_is_ended_for_that(agent: LocalAgent) -> None:

@@ -1,0 +1,89 @@
+"""The unprivileged accounts that jobs run as: one for each run at a time, so none sees another.
+
+They are numbered and used again, but only when the run that had one before has been cleaned away:
+what it left in its folders must not become somebody else's. `<root>/users/<number>` names the run.
+"""
+
+from __future__ import annotations
+
+import grp
+import itertools
+import os
+import pwd
+import subprocess
+
+from .errors import RefusedError
+from .folders import JOB_USER, Folders, take_lock
+
+ALREADY_THERE = 9
+
+
+def make(name: str) -> str:
+    """Make the account unless it is there. Raises: RefusedError `job-user`."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        _useradd(name)
+    return name
+
+
+def claim(folders: Folders, run_id: str, user: str) -> str:
+    """An account for this run alone, the same one when asked again.
+
+    user: JOB_USER for one of the numbered accounts; any other is taken as it is.
+    """
+    if user != JOB_USER:
+        return user
+    folder = os.path.join(folders.root, "users")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    lock = take_lock(os.path.join(folder, ".lock"), wait=True)
+    try:
+        number = _number_for(folders, run_id, _holders(folder))
+        make(JOB_USER)  # Its group is that of all of them.
+        name = make("%s-%d" % (JOB_USER, number))
+        with open(os.path.join(folder, str(number)), "w") as file:
+            file.write(run_id)
+    finally:
+        os.close(lock or 0)
+    return name
+
+
+def _number_for(folders: Folders, run_id: str, holders: dict[int, str]) -> int:
+    for number, holder in holders.items():
+        if holder == run_id:
+            return number
+    taken = {
+        number
+        for number, holder in holders.items()
+        if holder and os.path.lexists(folders.run(holder).path)
+    }
+    return next(number for number in itertools.count(1) if number not in taken)
+
+
+def _holders(folder: str) -> dict[int, str]:
+    holders = {}
+    for name in os.listdir(folder):
+        if name.isdigit():
+            with open(os.path.join(folder, name)) as file:
+                holders[int(name)] = file.read()
+    return holders
+
+
+def _useradd(name: str) -> None:
+    group = ["--user-group"] if name == JOB_USER else ["--gid", JOB_USER]
+    arguments = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent",
+                 "--shell", "/usr/sbin/nologin", *group, *_gpu_groups(), name]
+    try:
+        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
+                              check=False)
+    except OSError as error:
+        raise RefusedError("job-user", "useradd: %s" % error) from error
+    if done.returncode not in (0, ALREADY_THERE):
+        raise RefusedError("job-user", "useradd %s: exit %d: %s" % (
+            name, done.returncode, done.stderr.decode(errors="replace").strip()))
+
+
+def _gpu_groups() -> list[str]:
+    """Groups that the device files of GPUs may belong to."""
+    names = [group.gr_name for group in grp.getgrall() if group.gr_name in ("video", "render")]
+    return ["--groups", ",".join(names)] if names else []
