@@ -95,8 +95,9 @@ class _Home:
                 "node", "add", NODE, "--region", region_id, "--minion-id", minion["minion_id"]
             )
         node = self._settled("nodes", minion, "maintenance active", ONBOARDING_LIMIT_S)
-        if node["status"] == "maintenance":
-            self._commands.baseload("node", "activate", str(node["id"]))
+        if node["status"] == "active":
+            return node
+        self._commands.baseload("node", "activate", str(node["id"]))
         return self._settled("nodes", minion, "active", ENABLING_LIMIT_S)
 
     def _settled(
