@@ -35,12 +35,13 @@ def stack(lab: Lab) -> Iterator[RunningStack]:
 
 
 @pytest.fixture(scope="session")
-def platform(stack: RunningStack) -> Platform:
-    """The administrator's view, the account in credit, the provider ready."""
+def platform(stack: RunningStack) -> Iterator[Platform]:
+    """The administrator's view, the account in credit."""
     found = Platform(stack.url, stack.administrator_key)
-    account = found.get("/v1/account")["id"]
-    found.post(f"/v1/accounts/{account}/credits", {"amount_microcredits": 1_000_000_000})
-    return found
+    with found.http:
+        account = found.get("/v1/account")["id"]
+        found.post(f"/v1/accounts/{account}/credits", {"amount_microcredits": 1_000_000_000})
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ _numbers = count()
 
 
 @pytest.fixture(scope="session")
-def make_site(stack: RunningStack, platform: Platform, provider: str) -> Callable[..., Site]:
+def make_site(platform: Platform, provider: str) -> Callable[..., Site]:
     """A factory of healthy regions; everything is relaxed unless it is said otherwise."""
 
     def make(**changes: object) -> Site:
@@ -61,7 +62,7 @@ def make_site(stack: RunningStack, platform: Platform, provider: str) -> Callabl
                 "relaxed_requirements": ["all"]}  # fmt: skip
         region = platform.post("/v1/regions", {**body, **changes})["id"]
         platform.until_status(f"/v1/regions/{region}", "healthy")
-        return Site(platform, stack, region)
+        return Site(platform, region)
 
     return make
 

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import httpx
 
-from tests.e2e.stack import RunningStack
 from tests.lab.machine import Machine
 from tests.lab.waiting import wait_until
 from workers.runner.settings import CHECKOUT
@@ -167,15 +166,14 @@ def sent_events(lines: Iterator[str]) -> Iterator[SentEvent]:
 class Site:
     """A region of ours and the machines in it."""
 
-    def __init__(self, platform: Platform, stack: RunningStack, region_id: str) -> None:
+    def __init__(self, platform: Platform, region_id: str) -> None:
         self.platform, self.region_id = platform, region_id
-        self._stack = stack
 
     def announce(self, machine: Machine) -> None:
         """What a person does on the machine: run join.sh."""
         (machine.disk / "root/join.sh").write_bytes(JOIN.read_bytes())
-        key = self._stack.platform_public_key
-        told = machine.run("sh", "/root/join.sh", "--api", self._stack.url, "--key", key)
+        key, url = self.platform.get("/v1/platform")["ssh_public_key"], self.platform.http.base_url
+        told = machine.run("sh", "/root/join.sh", "--api", str(url), "--key", key)
         assert machine.minion_id in told
 
     def add(self, machine: Machine, **changes: Any) -> str:

@@ -68,10 +68,6 @@ class RunningStack:
         return f"127.0.0.1:{self._runner_settings.temporal_port}"
 
     @property
-    def platform_public_key(self) -> str:
-        return (self.home / "keys" / "platform_ed25519.pub").read_text().strip()
-
-    @property
     def administrator_key(self) -> str:
         return (self.home / "admin.key").read_text().strip()
 
