@@ -7,11 +7,13 @@ python client/generate.py --check   say what is out of date, and end with 1
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 CLIENT = Path(__file__).parent
 PACKAGE = CLIENT / "src" / "baseload"
@@ -32,6 +34,7 @@ _SYNC_WORDS = (
     (r"\bawait ", ""),
     (r"\baclosing\b", "closing"),
     (r"\ba(close|read)\(", r"\1("),
+    (r"\bfor (\w+) in (.+):\n +yield \1$", r"yield from \2"),
     (r"\baiter_bytes\b", "iter_bytes"),
     (r"^import asyncio\n", ""),
     (r"\basyncio\.sleep\b", "time.sleep"),
@@ -57,11 +60,12 @@ def generated_files(openapi: Path = OPENAPI) -> dict[Path, str]:
 
 def _models(openapi: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "models.py"
+        output, document = Path(folder) / "models.py", Path(folder) / "openapi.json"
+        document.write_text(json.dumps(_without_object_defaults(json.loads(openapi.read_text()))))
         subprocess.run(
             [
                 sys.executable, "-m", "datamodel_code_generator",
-                "--input", str(openapi),
+                "--input", str(document),
                 "--input-file-type", "openapi",
                 "--output", str(output),
                 "--output-model-type", "pydantic_v2.BaseModel",
@@ -82,6 +86,22 @@ def _models(openapi: Path) -> str:
             check=True,
         )  # fmt: skip
         return _formatted(output.read_text(), PACKAGE / "models.py")
+
+
+def _without_object_defaults(schema: Any) -> Any:
+    """The document, less defaults of whole objects, which would be dictionaries in the models.
+
+    What is left out of a request is the server's default anyway.
+    """
+    if isinstance(schema, list):
+        return [_without_object_defaults(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_object_defaults(value)
+        for name, value in schema.items()
+        if not (name == "default" and isinstance(value, dict))
+    }
 
 
 def _formatted(text: str, path: Path) -> str:

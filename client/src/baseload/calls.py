@@ -26,8 +26,8 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def parameters(self) -> dict[str, str]:
-        """The query as the API reads it: what is None is left out."""
+    def parameters(self) -> dict[str, str | list[str]]:
+        """The query as the API reads it: what is None is left out, lists are repeated."""
         return {name: _as_text(value) for name, value in self.query.items() if value is not None}
 
     @property
@@ -60,7 +60,7 @@ class Retries:
         if asked_s is not None:
             return min(asked_s, 10.0)
         longest = min(self.first_s * 2 ** min(attempt - 1, 16), self.longest_s)
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
+        return float(longest * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
 
 
 def seconds_asked(header: str | None) -> float | None:
@@ -77,5 +77,7 @@ def problem_of(text: str) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"detail": text.strip()[:500]}
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: Any) -> str | list[str]:
+    if isinstance(value, list | tuple):
+        return [str(each) for each in value]
     return str(value).lower() if isinstance(value, bool) else str(value)

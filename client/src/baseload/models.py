@@ -845,43 +845,13 @@ class JobSubmission(BaseModel):
         Literal["notebook", "training", "inference", "endpoint"], Field(title="JobType")
     ]
     project_id: Annotated[str | None, Field(title="Project Id")] = None
-    resources: Annotated[SubmittedResources, Field(validate_default=True)] = {
-        "gpus": None,
-        "gpu_types": None,
-        "gpu_count": None,
-        "cpu_count": None,
-        "memory_gib": None,
-        "disk_size_gb": 10,
-        "max_price_microcredits_per_gpu_hour": 10000000,
-    }
-    environment: Annotated[SubmittedEnvironment, Field(validate_default=True)] = {
-        "image": None,
-        "python_packages": [],
-        "apt_packages": [],
-        "variables": {},
-        "secrets": {},
-    }
+    resources: SubmittedResources | None = None
+    environment: SubmittedEnvironment | None = None
     code: SubmittedCode | None = None
-    data: Annotated[SubmittedData, Field(validate_default=True)] = {
-        "datasets": [],
-        "model": None,
-        "checkpoints": [],
-        "volumes": [],
-        "input": None,
-        "output": None,
-    }
+    data: SubmittedData | None = None
     workers: Annotated[list[SubmittedWorker], Field(title="Workers")]
-    placement: Annotated[SubmittedPlacement, Field(validate_default=True)] = {
-        "region_id": None,
-        "providers": None,
-        "only_owned": None,
-    }
-    safety: Annotated[SubmittedSafety, Field(validate_default=True)] = {
-        "price_cap_microcredits_per_hour": None,
-        "auto_terminate": True,
-        "idle_timeout_s": 1800,
-        "end_all_on_failure": True,
-    }
+    placement: SubmittedPlacement | None = None
+    safety: SubmittedSafety | None = None
     port: Annotated[int | None, Field(title="Port")] = None
     reservation_id: Annotated[str | None, Field(title="Reservation Id")] = None
     priority: Annotated[int, Field(title="Priority")] = 3

@@ -112,6 +112,17 @@ class AsyncTransport:
             await asyncio.sleep(self._retries.delay_s(attempt))
         raise AssertionError("attempts is at least 1")
 
+    async def chunks(self, call: Call) -> AsyncGenerator[bytes, None]:
+        """The answer's body as it comes. Raises: UnreachableError, when it breaks off."""
+        response = await self._answer(call, call.prepared_headers())
+        try:
+            async for piece in response.aiter_bytes():
+                yield piece
+        except httpx.TransportError as cause:
+            raise self._unreachable(cause) from cause
+        finally:
+            await response.aclose()
+
     async def follow(
         self,
         path: str,

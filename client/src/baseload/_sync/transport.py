@@ -88,8 +88,7 @@ class Transport:
             left = None if limit is None else limit - taken
             asked["limit"] = 100 if left is None else min(100, left)
             page = self.json(Call("GET", path, asked))
-            for item in page["items"]:
-                yield item
+            yield from page["items"]
             taken += len(page["items"])
             asked["after"] = page.get("next")
             if not asked["after"] or (limit is not None and taken >= limit):
@@ -111,6 +110,16 @@ class Transport:
                 response.close()
             time.sleep(self._retries.delay_s(attempt))
         raise AssertionError("attempts is at least 1")
+
+    def chunks(self, call: Call) -> Generator[bytes, None, None]:
+        """The answer's body as it comes. Raises: UnreachableError, when it breaks off."""
+        response = self._answer(call, call.prepared_headers())
+        try:
+            yield from response.iter_bytes()
+        except httpx.TransportError as cause:
+            raise self._unreachable(cause) from cause
+        finally:
+            response.close()
 
     def follow(
         self,
@@ -156,8 +165,7 @@ class Transport:
                 yield ServerEvent("", END)
             for piece in response.iter_bytes():
                 events = reader.feed(piece)
-                for event in events:
-                    yield event
+                yield from events
                 if not events:
                     yield None
         finally:

@@ -19,11 +19,16 @@ PREFIXES = {
 GONE = frozenset({"archived", "removing"})
 
 
+class NobodyError(MistakeError):
+    """Nothing has that name."""
+
+
 def find(session: Session, noun: str, reference: str) -> Document:
     """The resource with this id, or the only one of this name.
 
     What has been removed is found by name only where nothing else has the name.
-    Raises: ApiError, when the id is not known; MistakeError, when the name is nobody's or of many.
+    Raises: ApiError, when the id is not known; NobodyError, when the name is nobody's;
+    MistakeError, when it is of many.
     """
     if re.fullmatch(rf"{PREFIXES[noun]}-[0-9a-z]{{26}}", reference):
         return session.get(f"/v1/{noun}/{quote(reference, safe='')}")
@@ -31,7 +36,7 @@ def find(session: Session, noun: str, reference: str) -> Document:
     found = [each for each in named if each.get("status") not in GONE] or named
     singular = noun.removesuffix("s")
     if not found:
-        raise MistakeError(f"no {singular} has the id or the name {reference!r}")
+        raise NobodyError(f"no {singular} has the id or the name {reference!r}")
     if len(found) > 1:
         ids = "".join(f"\n  {each['id']}  {each.get('status', '')}".rstrip() for each in found[:20])
         raise MistakeError(f"{len(found)} {noun} have the name {reference!r}; say which:{ids}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
@@ -67,16 +67,23 @@ class Session:
         """Everything in a list, newest first, at most `limit`."""
         return list(self.transport.pages(path, query, limit))
 
+    def chunks(self, path: str, **query: Any) -> Iterator[bytes]:
+        """The body of an answer, as it comes."""
+        return self.transport.chunks(_call("GET", path, query=query))
+
+    def text(self, path: str, accept: str, **query: Any) -> str:
+        """An answer in a format that is not JSON."""
+        call = _call("GET", path, query=query, headers={"Accept": accept})
+        return self.transport.send(call).text
+
     def _document(self, call: Call) -> Document:
         return dict(self.transport.json(call) or {})
 
 
-def _call(
-    method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None
-) -> Call:
+def _call(method: str, path: str, **parts: Any) -> Call:
     from baseload.calls import Call
 
-    return Call(method, path, query or {}, body)
+    return Call(method, path, **parts)
 
 
 def command(
@@ -91,13 +98,14 @@ def command(
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         def run(**given: Any) -> None:
+            rest: Any = given
             session = Session(
                 as_json=given.pop("as_json"),
                 url=given.pop("api"),
                 account_id=given.pop("account"),
             )
             with _leaving():
-                function(session, **given)
+                function(session, **rest)
 
         shared = [
             _option("as_json", bool, False, typer.Option("--json", help="JSON on stdout")),

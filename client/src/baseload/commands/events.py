@@ -1,0 +1,64 @@
+"""`baseload events`: what happened."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.feed import Feed, Stream
+from baseload.commands.finding import PREFIXES, NobodyError, find_id
+from baseload.commands.screen import moment_text
+from baseload.commands.session import Document, MistakeError, Session, command
+
+app = new_app()
+NOUNS = ("jobs", "nodes", "regions", "providers")
+
+
+@command(app)
+def events(
+    session: Session,
+    resource: Annotated[
+        str | None, typer.Argument(help="a job, node, region or provider; default: all")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="as they happen")] = False,
+    limit: Annotated[int, typer.Option(help="how many of the newest")] = 200,
+) -> None:
+    """Show events, oldest first; with --json one event a line."""
+    path = "/v1/events" if resource is None else f"{_path_of(session, resource)}/events"
+    known = session.items(path, limit)[::-1]
+    _show(session, known, names_resource=resource is None)
+    if not follow:
+        return
+    feed = Feed(session.transport)
+    newest = str(known[-1]["position"]) if known else "0"
+    feed.add(Stream("events", path, {"follow": True}, newest))
+    for arrival in feed.arrivals():
+        if arrival is not None and arrival.event is not None:
+            _show(session, [arrival.event.json()], names_resource=resource is None)
+
+
+def _show(session: Session, found: list[Document], *, names_resource: bool) -> None:
+    for event in found:
+        if session.screen.as_json:
+            session.screen.json_line(event)
+            continue
+        who = f"{event['resource_id']}  " if names_resource else ""
+        at = moment_text(event["at"])
+        session.screen.result(f"{at}  {who}{event['type']:<26} {event['message']}")
+
+
+def _path_of(session: Session, reference: str) -> str:
+    """Of an id, or of a name that only one thing has, of whatever kind."""
+    for noun in NOUNS:
+        if reference.startswith(f"{PREFIXES[noun]}-"):
+            return f"/v1/{noun}/{find_id(session, noun, reference)}"
+    found = []
+    for noun in NOUNS:
+        with suppress(NobodyError):
+            found.append(f"/v1/{noun}/{find_id(session, noun, reference)}")
+    if len(found) != 1:
+        raise MistakeError(f"{len(found)} things have the name {reference!r}: give an id")
+    return found[0]

@@ -1,0 +1,112 @@
+"""`baseload logs`: what a job printed, and what it prints."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Iterator
+from typing import Annotated, TextIO
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.feed import Feed, Stream
+from baseload.commands.finding import find
+from baseload.commands.session import Document, Session, command
+from baseload.server_events import ServerEvent
+
+app = new_app()
+
+
+class LogPrinter:
+    """Prints pieces of the logs of a job's workers; with several, lines say whose they are."""
+
+    def __init__(self, worker_count: int, stream: TextIO) -> None:
+        self._names_workers = worker_count > 1
+        self._stream = stream
+        self._begun: dict[int, str] = {}
+
+    def piece(self, worker: int, text: str) -> None:
+        """Print it; of several workers only whole lines, so that they do not mix."""
+        if not self._names_workers:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        whole, newline, rest = (self._begun.get(worker, "") + text).rpartition("\n")
+        self._begun[worker] = rest
+        if newline:
+            self._lines(worker, whole)
+
+    def end(self) -> None:
+        """Print what was begun and not ended."""
+        for worker, text in sorted(self._begun.items()):
+            if text:
+                self._lines(worker, text)
+        self._begun.clear()
+
+    def _lines(self, worker: int, text: str) -> None:
+        for line in text.split("\n"):
+            self._stream.write(f"[{worker}] {line}\n")
+        self._stream.flush()
+
+
+@command(app)
+def logs(
+    session: Session,
+    job: Annotated[str, typer.Argument(help="id or name")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="until the job ends")] = False,
+    worker: Annotated[int | None, typer.Option(help="default: all of them")] = None,
+) -> None:
+    """Print what a job printed; with --json a line for each piece: worker, offset, text."""
+    found = find(session, "jobs", job)
+    workers = [worker] if worker is not None else workers_of(found)
+    printer = LogPrinter(len(workers), sys.stdout)
+    pieces = _followed(session, found, workers) if follow else _stored(session, found, workers)
+    for piece in pieces:
+        if session.screen.as_json:
+            session.screen.json_line(piece)
+        else:
+            printer.piece(piece["worker"], piece["text"])
+    printer.end()
+
+
+def workers_of(job: Document) -> list[int]:
+    """The numbers of a job's workers."""
+    return list(range(max(1, len(job.get("workers") or job.get("commands") or ()))))
+
+
+def log_streams(job: Document, workers: list[int]) -> Iterator[Stream]:
+    """The live logs of these workers."""
+    for worker in workers:
+        path = f"/v1/jobs/{job['id']}/logs"
+        yield Stream(f"log {worker}", path, {"worker": worker, "follow": True})
+
+
+def log_piece(event: ServerEvent) -> Document:
+    """`worker`, `offset` (of the first byte) and `text` of a message of a live log."""
+    return dict(event.json())
+
+
+def _followed(session: Session, job: Document, workers: list[int]) -> Iterator[Document]:
+    feed = Feed(session.transport)
+    for stream in log_streams(job, workers):
+        feed.add(stream)
+    for arrival in feed.arrivals():
+        if arrival is not None and arrival.event is not None:
+            yield log_piece(arrival.event)
+
+
+def _stored(session: Session, job: Document, workers: list[int]) -> Iterator[Document]:
+    for worker in workers:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        offset = taken = 0
+        for chunk in session.chunks(f"/v1/jobs/{job['id']}/logs", worker=worker):
+            taken += len(chunk)
+            text = decoder.decode(chunk)
+            pending = len(decoder.getstate()[0])
+            if text:
+                yield {"worker": worker, "offset": offset, "text": text}
+            offset = taken - pending
+        rest = decoder.decode(b"", final=True)
+        if rest:
+            yield {"worker": worker, "offset": offset, "text": rest}

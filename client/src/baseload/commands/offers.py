@@ -1,0 +1,65 @@
+"""`baseload offers`: where a job would go, without submitting it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.finding import find_id
+from baseload.commands.jobs import refusals_table
+from baseload.commands.screen import bytes_text, credits_text
+from baseload.commands.session import NegativeError, Session, command
+
+app = new_app()
+
+
+@command(app)
+def offers(
+    session: Session,
+    gpus: Annotated[str, typer.Option(help="TYPE, TYPE:COUNT or cpu")] = "cpu",
+    cpus: Annotated[int | None, typer.Option(help="processors")] = None,
+    memory_gib: Annotated[float | None, typer.Option(help="memory")] = None,
+    disk_gb: Annotated[int | None, typer.Option(help="disk")] = None,
+    max_price: Annotated[float | None, typer.Option(help="credits per GPU-hour")] = None,
+    region: Annotated[str | None, typer.Option(help="id or name; only there")] = None,
+) -> None:
+    """List machines that would take such a job, best first, and why others do not. 1 when none."""
+    if cpus is None and gpus == "cpu":
+        cpus = 1
+    found = session.get(
+        "/v1/offers",
+        gpus=gpus,
+        cpu_count=cpus,
+        memory_gib=memory_gib,
+        disk_size_gb=disk_gb,
+        max_price=max_price,
+        region_id=find_id(session, "regions", region) if region else None,
+    )
+    if session.screen.as_json:
+        session.screen.json(found)
+    else:
+        _show(session, found["offers"])
+        refusals_table(session, found["refusals"])
+    if not found["offers"]:
+        raise NegativeError("nothing fits now")
+
+
+def _show(session: Session, found: list[dict[str, object]]) -> None:
+    rows = [
+        [
+            each["rank"],
+            each["node_name"],
+            each["region_name"],
+            each["provider_kind"],
+            f"{each['free_gpu_count']}/{each['gpu_count']} {each['gpu_type'] or ''}".strip(),
+            f"{each['free_cpu_count']}/{each['cpu_count']}",
+            bytes_text(int(str(each["free_memory_bytes"]))),
+            credits_text(int(str(each["microcredits_per_hour"]))),
+        ]
+        for each in found
+    ]
+    columns = ("rank", "node", "region", "kind", "free gpus", "free cpus", "memory", "credits/h")
+    if rows:
+        session.screen.table(columns, rows)

@@ -1,0 +1,46 @@
+"""`baseload output`: what a job left behind, on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.finding import find
+from baseload.commands.screen import bytes_text
+from baseload.commands.session import NegativeError, Session, command
+from baseload.unpacking import UnpackingError, unpack
+
+app = new_app()
+
+
+@command(app)
+def output(
+    session: Session,
+    job: Annotated[str, typer.Argument(help="id or name")],
+    to: Annotated[Path | None, typer.Option(help="folder; default: the job's id")] = None,
+    worker: Annotated[int | None, typer.Option(help="default: all of them")] = None,
+) -> None:
+    """Fetch a job's output folder and unpack it."""
+    from baseload.calls import Call
+
+    found = find(session, "jobs", job)
+    folder = to or Path(str(found["id"]))
+    call = Call("GET", f"/v1/jobs/{found['id']}/output", {"worker": worker})
+    with tempfile.TemporaryDirectory(prefix="baseload-") as scratch:
+        archive = Path(scratch) / "output.tar.gz"
+        session.transport.download(call, archive)
+        try:
+            unpacked = unpack(archive, folder)
+        except UnpackingError as cause:
+            raise NegativeError(str(cause)) from cause
+    if session.screen.as_json:
+        session.screen.json(
+            {"job_id": found["id"], "folder": str(folder), "files": list(unpacked.files)}
+        )
+        return
+    size = bytes_text(unpacked.content_bytes)
+    session.screen.result(f"{folder}: {len(unpacked.files)} files, {size}")

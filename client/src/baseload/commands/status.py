@@ -1,0 +1,51 @@
+"""`baseload status`: who you are, what you have, what runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from baseload.commands.app import new_app
+from baseload.commands.screen import credits_text
+from baseload.commands.session import Document, Session, command
+
+app = new_app()
+
+
+@command(app)
+def status(session: Session) -> None:
+    """Show the API, the account, its credits, and how many things are in which state."""
+    account = session.get("/v1/account")
+    counts = {
+        noun: dict(Counter(each["status"] for each in session.items(f"/v1/{noun}")))
+        for noun in ("providers", "regions", "nodes", "jobs")
+    }
+    api = session.transport.configuration.url
+    health = _readiness(session)
+    if session.screen.as_json:
+        session.screen.json({"api": api, "ready": health, "account": account, "counts": counts})
+        return
+    session.screen.fields(
+        [
+            ("api", api),
+            ("ready", ", ".join(f"{part}: {state}" for part, state in health.items())),
+            ("account", f"{account['name']} ({account['id']})"),
+            ("plan", account.get("plan")),
+            ("balance", f"{credits_text(account['balance_microcredits'])} credits"),
+            *((noun, _counted(found)) for noun, found in counts.items()),
+        ]
+    )
+
+
+def _counted(found: dict[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(found.items())) or "none"
+
+
+def _readiness(session: Session) -> Document:
+    from baseload.errors import ApiError
+
+    try:
+        answer: dict[str, Any] = session.get("/readyz")
+    except ApiError as error:
+        return {"status": error.title}
+    return answer

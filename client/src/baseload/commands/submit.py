@@ -1,0 +1,131 @@
+"""`baseload submit`: a job file becomes a job, followed to its end if asked."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from baseload.commands.app import new_app
+from baseload.commands.feed import Feed, Stream
+from baseload.commands.index import INTERRUPTED
+from baseload.commands.jobs import job_has_ended
+from baseload.commands.logs import LogPrinter, log_piece, log_streams, workers_of
+from baseload.commands.screen import bytes_text, credits_text
+from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
+from baseload.commands.waiting import state_line
+from baseload.errors import ApiError
+from baseload.job_files import JobFile, JobFileError, read_job_file
+from baseload.packing import PackingError, pack
+
+app = new_app()
+EVENTS = "events"
+
+
+@command(app)
+def submit(
+    session: Session,
+    job_file: Annotated[Path, typer.Argument(help="YAML; code: {path: .} is packed and sent")],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="print its log; end as it ends")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="instead of the file's name for it")] = None,
+) -> None:
+    """Submit a job. With --follow, the exit code is 0 only for a job that has finished."""
+    job = _submitted(session, job_file, name)
+    if not follow:
+        _show(session, job)
+        return
+    session.screen.say(f"{job['name']}: submitted as {job['id']}")
+    try:
+        job = follow_job(session, job)
+    except KeyboardInterrupt:
+        session.screen.say(
+            f"\nnot followed any more; {job['name']} goes on: baseload logs -f {job['id']}, "
+            f"or end it: baseload cancel {job['id']}"
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    if session.screen.as_json:
+        session.screen.json(job)
+    session.screen.say(
+        f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
+    )
+    if job["status"] != "finished":
+        raise NegativeError(f"{job['name']} did not finish: it is {job['status']}")
+
+
+def follow_job(session: Session, job: Document) -> Document:
+    """The job at its end; on the way, its log goes to stdout and its states to stderr.
+
+    With --json the log goes to stderr too: stdout is for the job alone.
+    """
+    feed = Feed(session.transport)
+    workers = workers_of(job)
+    feed.add(Stream(EVENTS, f"/v1/jobs/{job['id']}/events", {"follow": True}))
+    for stream in log_streams(job, workers):
+        feed.add(stream)
+    printer = LogPrinter(len(workers), sys.stderr if session.screen.as_json else sys.stdout)
+    status = ""
+    for arrival in feed.arrivals():
+        if arrival is not None and arrival.name != EVENTS and arrival.event is not None:
+            piece = log_piece(arrival.event)
+            printer.piece(piece["worker"], piece["text"])
+            continue
+        job = session.get(f"/v1/jobs/{job['id']}")
+        if job["status"] != status:
+            status = str(job["status"])
+            if not job_has_ended(job):
+                session.screen.say(state_line(job))
+        if job_has_ended(job) and feed.open <= {EVENTS}:
+            break
+    printer.end()
+    return job
+
+
+def _submitted(session: Session, path: Path, name: str | None) -> Document:
+    try:
+        file = read_job_file(path)
+        document: dict[str, Any] = file.job | ({"name": name} if name else {})
+        if file.code_folder is not None:
+            document["code"] = {"upload_id": _uploaded(session, file.code_folder)}
+    except (JobFileError, PackingError) as cause:
+        raise MistakeError(str(cause)) from cause
+    try:
+        return session.post("/v1/jobs", document)
+    except ApiError as refusal:
+        raise _placed(refusal, file) from refusal
+
+
+def _placed(refusal: ApiError, file: JobFile) -> ApiError:
+    """The same refusal, each broken rule with its line in the job file."""
+    errors = [
+        {"field": f"{file.place_of(each.field)}: {each.field}", "rule": each.rule}
+        | ({} if each.value is None else {"value": each.value})
+        for each in refusal.errors
+    ]
+    problem = {"type": refusal.type, "title": refusal.title, "detail": refusal.detail}
+    return ApiError(refusal.status, {**problem, "code": refusal.code, "errors": errors})
+
+
+def _uploaded(session: Session, folder: Path) -> str:
+    from baseload.calls import Call
+
+    with tempfile.NamedTemporaryFile(prefix="baseload-", suffix=".tar.gz") as archive:
+        packed = pack(folder, archive.file)
+        archive.flush()
+        size = Path(archive.name).stat().st_size
+        session.screen.say(
+            f"code: {packed.file_count} files of {folder}, {bytes_text(size)} packed"
+        )
+        call = Call("POST", "/v1/uploads", file=Path(archive.name))
+        return str(session.transport.json(call)["id"])
+
+
+def _show(session: Session, job: Document) -> None:
+    if session.screen.as_json:
+        session.screen.json(job)
+    else:
+        session.screen.result(f"{job['id']}  {job['name']}  {job['status']}")

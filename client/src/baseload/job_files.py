@@ -1,0 +1,87 @@
+"""Job files: YAML as in the API's job, with `code: {path: …}` in place of an upload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from baseload.errors import BaseloadError
+
+
+class JobFileError(BaseloadError):
+    """The job file cannot be read; each mistake with its line."""
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A job to submit. `code_folder` is what `code.path` named, from the file's own folder."""
+
+    path: Path
+    job: dict[str, Any]
+    code_folder: Path | None
+    lines: dict[str, int]
+    """Dotted path of each field, as the API words it, to its line in the file."""
+
+    def place_of(self, field: str) -> str:
+        """`job.yaml:7`, the line of a field or of the nearest one around it that is there."""
+        steps = field.split(".")
+        for length in range(len(steps), 0, -1):
+            line = self.lines.get(".".join(steps[:length]))
+            if line is not None:
+                return f"{self.path}:{line}"
+        return str(self.path)
+
+
+def read_job_file(path: Path) -> JobFile:
+    """Raises: JobFileError, when it is not there, not YAML, not a mapping, or says things twice."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise JobFileError(f"job file {path}: {getattr(cause, 'strerror', cause)}") from cause
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        job = yaml.safe_load(text)
+    except yaml.YAMLError as cause:
+        raise JobFileError(f"job file {path}: {cause}") from cause
+    if not isinstance(job, dict) or not isinstance(tree, yaml.MappingNode):
+        raise JobFileError(f"job file {path}: asked a mapping with name, type and workers")
+    lines: dict[str, int] = {}
+    twice = []
+    for name, line in _fields(tree, ""):
+        if name in lines:
+            twice.append(f"{path}:{line}: {name} is there twice, first on line {lines[name]}")
+        lines.setdefault(name, line)
+    if twice:
+        raise JobFileError("\n".join(twice))
+    return _with_code(path, job, lines)
+
+
+def _with_code(path: Path, job: dict[str, Any], lines: dict[str, int]) -> JobFile:
+    code = job.get("code")
+    if not isinstance(code, dict) or "path" not in code:
+        return JobFile(path, job, None, lines)
+    place = f"{path}:{lines.get('code', 1)}: code"
+    if not isinstance(code["path"], str):
+        raise JobFileError(f"{place}.path: asked a folder, found {code['path']!r}")
+    if len(code) > 1:
+        others = ", ".join(str(name) for name in code if name != "path")
+        raise JobFileError(f"{place}: path stands alone, found also {others}")
+    rest = {name: value for name, value in job.items() if name != "code"}
+    return JobFile(path, rest, path.parent / code["path"], lines)
+
+
+def _fields(node: yaml.Node, prefix: str) -> Iterator[tuple[str, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{prefix}{key.value}"
+            yield name, key.start_mark.line + 1
+            yield from _fields(value, f"{name}.")
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            name = f"{prefix}{index}"
+            yield name, value.start_mark.line + 1
+            yield from _fields(value, f"{name}.")
