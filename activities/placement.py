@@ -37,6 +37,7 @@ from activities.reservations import (
     write_refusals,
 )
 from activities.temporal import tell
+from activities.wake import wake_placement
 from workflows.contracts.job import Placement, WorkerAssignment
 from workflows.contracts.node import NodeAddress
 from workflows.contracts.placement import NodeOffer, Plan, PlanningRound
@@ -152,6 +153,8 @@ async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounce
     closed = [placement.job_id for placement, answer in answers if answer is False]
     lost = [placement.job_id for placement, answer in answers if answer is None]
     await asyncio.to_thread(_mark_announced, told, closed)
+    if closed:
+        wake_placement()
     if lost:
         raise ApplicationError(f"placement: {len(lost)} jobs could not be told, {lost[0]} first")
     return PlacementsAnnounced(announced=len(told), more=len(placements) >= command.limit)
