@@ -98,14 +98,14 @@ def command(
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         def run(**given: Any) -> None:
-            rest: Any = given
+            call: Callable[..., None] = function
             session = Session(
                 as_json=given.pop("as_json"),
                 url=given.pop("api"),
                 account_id=given.pop("account"),
             )
             with _leaving():
-                function(session, **rest)
+                call(session, **given)
 
         shared = [
             _option("as_json", bool, False, typer.Option("--json", help="JSON on stdout")),
