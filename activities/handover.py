@@ -61,9 +61,12 @@ async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
     for first in range(0, len(request_ids), CHUNK):
         wanted = request_ids[first : first + CHUNK]
         deliveries = await asyncio.to_thread(_prepare, wanted)
-        in_order = [_deliver_in_order(client, of_one) for of_one in _by_workflow(deliveries)]
-        done = [one for some in await asyncio.gather(*in_order) for one in some]
-        await asyncio.to_thread(_mark_delivered, done)
+        done: list[str] = []
+        try:
+            in_order = (_deliver_in_order(client, one, done) for one in _by_workflow(deliveries))
+            await asyncio.gather(*in_order)
+        finally:  # what was taken is not sent again, also when this is cancelled half way
+            await asyncio.shield(asyncio.to_thread(_mark_delivered, tuple(done)))
         delivered += len(done)
     return delivered
 
@@ -104,9 +107,10 @@ def _by_workflow(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
     return list(grouped.values())
 
 
-async def _deliver_in_order(client: Client, deliveries: Sequence[Delivery]) -> list[str]:
-    """The ids of the requests that were delivered, up to the first that was not."""
-    done: list[str] = []
+async def _deliver_in_order(
+    client: Client, deliveries: Sequence[Delivery], done: list[str]
+) -> None:
+    """Deliver up to the first that fails; each id goes to `done` when Temporal has taken it."""
     for delivery in deliveries:
         try:
             async with _turn(), asyncio.timeout(CALL_LIMIT_S):
@@ -115,9 +119,8 @@ async def _deliver_in_order(client: Client, deliveries: Sequence[Delivery]) -> l
             log.warning("not handed over", request=delivery.request_id, why=str(cause))
             taken = False
         if not taken:
-            break
+            return
         done.append(delivery.request_id)
-    return done
 
 
 async def _deliver(client: Client, delivery: Delivery) -> bool:

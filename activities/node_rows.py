@@ -4,16 +4,18 @@ import asyncio
 
 from sqlmodel import Session, col, select
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Node, NodeAnnouncement, Region, UsageMeter
+from activities.db.tables import Allocation, Node, NodeAnnouncement, Region
 from activities.lifecycle_requests import workflow_id_of
 from activities.temporal import tell
 from activities.usage import post_worker_usage
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.job import EndRequest, NodeBack, NodeLost, run_id
-from workflows.contracts.node import Announcement, NodeAddress
+from workflows.contracts.node import Announcement, NodeAddress, RunSeen
 from workflows.contracts.states import NodeStatus
 from workflows.effects.node import (
     AnnouncementFound,
@@ -76,36 +78,57 @@ def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
 
 @activity.defn
 async def tell_jobs(command: TellJobs) -> JobsTold:
-    """Signal every job on the node. A job that has ended meanwhile needs no telling."""
+    """Signal every job on the node. A job that has ended meanwhile needs no telling.
+
+    Raises: ApplicationError, to be tried again, once all were tried and some could not be told.
+    """
     found = await asyncio.to_thread(find_node_runs, FindNodeRuns(node_id=command.node_id))
     signal, argument = _message(command)
     turns = asyncio.Semaphore(_SIGNALS_AT_ONCE)
 
-    async def one(job_id: str) -> None:
+    async def one(job_id: str) -> str | None:
         async with turns:
-            await tell(workflow_id_of(job_id), signal, argument)
+            try:
+                await tell(workflow_id_of(job_id), signal, argument)
+            except (RPCError, ApplicationError) as cause:
+                return f"{job_id}: {cause}"
+            return None
 
-    await asyncio.gather(*(one(job_id) for job_id in found.job_ids))
+    untold = [said for said in await asyncio.gather(*map(one, found.job_ids)) if said]
+    if untold:
+        raise ApplicationError(f"{signal}: {len(untold)} jobs not told, first {untold[0]}")
     return JobsTold(job_ids=found.job_ids)
 
 
 @activity.defn
 def bill_strays(command: BillStrays) -> Done:
-    """Post what runs had measured that ended unseen, as far as they were billed before."""
+    """Post what runs had measured that ended unseen; jobs that are not ours are passed over."""
     for run in command.runs:
         with database().write() as session:
-            meter = session.get(UsageMeter, (run.job_id, run.worker, run.attempt))
-            if meter is None:
-                continue
-            usage = WorkerUsage(
-                job_id=run.job_id,
-                worker=run.worker,
-                attempt=run.attempt,
-                started_at=meter.started_at,
-                through_s=int(run.elapsed_s),
-            )
-            post_worker_usage(session, usage)
+            usage = _usage_of(session, run)
+            if usage is not None:
+                post_worker_usage(session, usage)
     return Done()
+
+
+def _usage_of(session: Session, run: RunSeen) -> WorkerUsage | None:
+    """None: nothing was ever placed here under this name, or nothing was measured."""
+    placed_at = session.exec(
+        select(Allocation.created_at).where(
+            col(Allocation.job_id) == run.job_id,
+            col(Allocation.worker) == run.worker,
+            col(Allocation.attempt) == run.attempt,
+        )
+    ).first()
+    if placed_at is None or run.elapsed_s < 1:
+        return None
+    return WorkerUsage(
+        job_id=run.job_id,
+        worker=run.worker,
+        attempt=run.attempt,
+        started_at=run.started_at or placed_at,
+        through_s=int(run.elapsed_s),
+    )
 
 
 def _message(command: TellJobs) -> tuple[str, Contract]:
@@ -113,7 +136,7 @@ def _message(command: TellJobs) -> tuple[str, Contract]:
         return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
     if command.what == "back":
         return "node_back", NodeBack(node_id=command.node_id)
-    return "cancel", EndRequest(reason=command.reason, code="node-removed")
+    return "stop", EndRequest(reason=command.reason, code="node-removed")
 
 
 def _live(session: Session, node_id: str) -> list[Allocation]:

@@ -3,39 +3,58 @@
 A job's does not go on: it ends what is left, bills it, and gives its places back.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.lifecycle_requests import WorkflowStart, start_of
 from workflows.contracts.base import Contract
 from workflows.contracts.job import EndRequest, JobCarry, JobRequest, WorkerCarry
 from workflows.contracts.node import NodeCarry, NodeRequest
-from workflows.contracts.provider import ProviderRequest, RegionRequest
+from workflows.contracts.provider import ProviderRequest, RegionRequest, Removal
 from workflows.contracts.states import JobStatus, NodeStatus, ProviderStatus, RegionStatus
 
 TERMINATED = EndRequest(reason="its workflow was ended from outside", code="terminated")
 _WORKERS = TypeAdapter(tuple[WorkerCarry, ...])
-_IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
+_IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
+_BEGINNINGS = frozenset({"new", ProviderStatus.ENABLING, RegionStatus.PROVISIONING})
 
 
-def restart_of(session: Session, row: tables.LifecycleRow) -> WorkflowStart:
+@dataclass(frozen=True)
+class Restart:
+    """A start, and the removal that goes along with it where one was under way."""
+
+    start: WorkflowStart
+    removal: Removal | None = None
+
+
+def restart_of(session: Session, row: tables.LifecycleRow) -> Restart:
     """The start that takes up a row's life where its steps end."""
     start = start_of(session, row)
-    return replace(start, argument=_carried(row, start.argument))
+    removal = None
+    if row.status == "removing" and not isinstance(row, tables.Job):
+        removal = Removal(force=True, requested_by="the sweep: its removal was broken off")
+    return Restart(replace(start, argument=_carried(session, row, start.argument)), removal)
 
 
-def _carried(row: tables.LifecycleRow, argument: Contract) -> Contract:
+def _carried(session: Session, row: tables.LifecycleRow, argument: Contract) -> Contract:
+    """The request with what the row says; without it, where all is yet to begin."""
+    if row.sequence == 0 or row.status in _BEGINNINGS:
+        return argument
     if isinstance(row, tables.Job) and isinstance(argument, JobRequest):
         return argument if argument.removal else _job(row, argument)
     if isinstance(row, tables.Node) and isinstance(argument, NodeRequest):
-        return _node(row, argument)
-    if isinstance(argument, ProviderRequest) and row.status != ProviderStatus.ENABLING:
-        return argument.model_copy(update={"carried_status": ProviderStatus(row.status)})
-    if isinstance(argument, RegionRequest) and row.status != RegionStatus.PROVISIONING:
-        return argument.model_copy(update={"carried_status": RegionStatus(row.status)})
+        return _node(session, row, argument)
+    if isinstance(argument, ProviderRequest):
+        kept = ProviderStatus(row.status)
+        resumed = ProviderStatus.READY if kept is ProviderStatus.REMOVING else kept
+        return argument.model_copy(update={"carried_status": resumed})
+    if isinstance(argument, RegionRequest):
+        held = RegionStatus(row.status)
+        back = RegionStatus.HEALTHY if held is RegionStatus.REMOVING else held
+        return argument.model_copy(update={"carried_status": back})
     return argument
 
 
@@ -49,15 +68,15 @@ def _job(row: tables.Job, request: JobRequest) -> JobRequest:
     return request.model_copy(update={"carried": carried, "ending": TERMINATED})
 
 
-def _node(row: tables.Node, request: NodeRequest) -> NodeRequest:
-    """A node that was in use goes on so; one that was offline comes back in maintenance."""
+def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeRequest:
+    """A node that was in use goes on so; one that was not goes through its onboarding again."""
     status = NodeStatus(row.status)
     if status not in _IN_USE or row.host is None:
         return request
-    resumed = status if status is not NodeStatus.OFFLINE else NodeStatus.MAINTENANCE
+    resumed = NodeStatus.ACTIVE if _was_active(session, row) else NodeStatus.MAINTENANCE
     carried = NodeCarry(
         sequence=row.sequence,
-        status=status,
+        status=resumed if status is NodeStatus.REMOVING else status,
         resume_status=resumed,
         host=row.host,
         port=row.port,
@@ -65,3 +84,16 @@ def _node(row: tables.Node, request: NodeRequest) -> NodeRequest:
         root=request.root,
     )
     return request.model_copy(update={"carried": carried})
+
+
+def _was_active(session: Session, row: tables.Node) -> bool:
+    """Whether a person had it active when it went offline or was to be removed: events say."""
+    if row.status == NodeStatus.ACTIVE:
+        return True
+    turned = ("node.active", "node.maintenance", "node.prepared")
+    last = session.exec(
+        select(tables.EventRow.type)
+        .where(col(tables.EventRow.resource_id) == row.id, col(tables.EventRow.type).in_(turned))
+        .order_by(col(tables.EventRow.position).desc())
+    ).first()
+    return last == "node.active"

@@ -15,8 +15,8 @@ from activities.db import tables
 from activities.db.session import database
 from activities.db.tables import RequestRow
 from activities.handover import hand_over
-from activities.lifecycle_requests import TABLES, WorkflowStart, workflow_id_of
-from activities.restarts import restart_of
+from activities.lifecycle_requests import TABLES, workflow_id_of
+from activities.restarts import Restart, restart_of
 from activities.temporal import client, limited
 from workflows.contracts import queues
 from workflows.contracts.states import JobStatus
@@ -71,12 +71,17 @@ async def _running(temporal: Client) -> set[str]:
 
 
 def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list[str]:
-    """Rows that have begun, are not at their end, and were quiet for a while; by id."""
+    """Rows whose start was delivered, not at their end, that were quiet for a while; by id."""
+    undelivered = (
+        select(RequestRow.id)
+        .where(col(RequestRow.resource_id) == col(table.id), col(RequestRow.delivered_at).is_(None))
+        .exists()
+    )
     query = (
         select(table.id)
         .where(
             col(table.id) > after,
-            col(table.sequence) > 0,
+            (col(table.sequence) > 0) | ~undelivered,
             col(table.updated_at) < datetime.now(UTC) - QUIET_FOR,
             _is_open(table),
         )
@@ -108,9 +113,10 @@ async def _restart(resource_id: str) -> bool:
     """False: it runs after all, or has come to its end meanwhile."""
     if await _is_running(resource_id):
         return False
-    start = await asyncio.to_thread(_start, resource_id)
-    if start is None:
+    restart = await asyncio.to_thread(_start, resource_id)
+    if restart is None:
         return False
+    start, removal = restart.start, restart.removal
     call = client().start_workflow(
         start.workflow,
         start.argument,
@@ -119,6 +125,8 @@ async def _restart(resource_id: str) -> bool:
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         search_attributes=start.search_attributes,
         static_summary=f"{start.summary}, started again by the sweep",
+        start_signal=None if removal is None else "remove",
+        start_signal_args=[] if removal is None else [removal],
     )
     await limited(call, f"{start.id}: start again")
     return True
@@ -135,7 +143,7 @@ async def _is_running(resource_id: str) -> bool:
     return bool(found.status is WorkflowExecutionStatus.RUNNING)
 
 
-def _start(resource_id: str) -> WorkflowStart | None:
+def _start(resource_id: str) -> Restart | None:
     """From the row as it is now: its workflow may have ended properly since it was listed."""
     with database().read() as session:
         row = _still_open(session, resource_id)
