@@ -12,7 +12,7 @@ from workers.runner.settings import CHECKOUT, RunnerSettings
 
 REGION = "home"
 NODE = "this-machine"
-CREDITS_MICROCREDITS = 25_000_000
+CREDITS = "25"
 ENABLING_LIMIT_S = 60
 ONBOARDING_LIMIT_S = 180
 JOIN = CHECKOUT / "deploy" / "node" / "join.sh"
@@ -54,9 +54,7 @@ class _Home:
         """The administrator's account can pay."""
         account = self._api.get("/v1/account")
         if account["balance_microcredits"] <= 0:
-            body = {"amount_microcredits": CREDITS_MICROCREDITS}
-            self._api.post(f"/v1/accounts/{account['id']}/credits", body)
-            self._tell(f"account: {CREDITS_MICROCREDITS / 1e6:g} credits to begin with")
+            self._commands.baseload("credits", "add", CREDITS)
 
     def provider(self) -> Resource:
         """The provider `physical`, ready."""
