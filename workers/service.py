@@ -37,6 +37,8 @@ from workflows.sweep import Sweep, SweepRequest
 ROW_THREADS = 32
 SITE_ACTIVITIES = 1000
 GRACE_S = 3
+HEARTBEAT_INTERVAL = timedelta(seconds=4)
+"""Cancelling reaches an activity with its next heartbeat; the default passes on few of them."""
 SITES_INTERVAL_S = 0.5
 SWEEP_INTERVAL = timedelta(minutes=5)
 
@@ -106,6 +108,7 @@ def site_worker(client: Client, region_id: str) -> Worker:
         task_queue=queues.site(region_id),
         activities=registry.SITE,
         max_concurrent_activities=SITE_ACTIVITIES,
+        max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
         graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
     )

@@ -1,0 +1,55 @@
+"""The smallest workflows around a watch: one that holds it, one that is told of exits."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.contracts.base import Contract
+from workflows.contracts.job import WorkerExit
+from workflows.contracts.node import NodeAddress, WatchEnded
+from workflows.effects.node import WatchNode, watch_node
+
+
+class Holding(Contract):
+    node: NodeAddress
+
+
+@workflow.defn
+class HoldWatch:
+    """Watches a node until told to let go, and says how the watch ended."""
+
+    def __init__(self) -> None:
+        self._let_go = False
+
+    @workflow.run
+    async def run(self, holding: Holding) -> WatchEnded:
+        watch = watch_node.begin(WatchNode(node=holding.node))
+        await workflow.wait_condition(lambda: self._let_go or watch.done())
+        watch.cancel()
+        try:
+            return await watch
+        except (ActivityError, asyncio.CancelledError):
+            return WatchEnded(reason="cancelled")
+
+    @workflow.signal
+    def let_go(self) -> None:
+        self._let_go = True
+
+
+@workflow.defn
+class AwaitExit:
+    """Stands where a job does: returns the exit that it is told of."""
+
+    def __init__(self) -> None:
+        self._told: list[WorkerExit] = []
+
+    @workflow.run
+    async def run(self) -> WorkerExit:
+        await workflow.wait_condition(lambda: bool(self._told), timeout=timedelta(seconds=60))
+        return self._told[0]
+
+    @workflow.signal
+    def worker_exited(self, told: WorkerExit) -> None:
+        self._told.append(told)
