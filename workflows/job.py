@@ -40,7 +40,7 @@ from workflows.effects.job import (
     remove_stored,
     seal_work_orders,
 )
-from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
+from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal, cause_of
 from workflows.waiting import Interrupted, all_of, undisturbed, unless, until
 from workflows.worker import Worker
 
@@ -137,6 +137,10 @@ class JobLifecycle:
             Worker.placed(self._request.job_id, self._attempt, assignment)
             for assignment in placement.assignments
         ]
+        node = self._workers[0].node
+        workflow.upsert_search_attributes(
+            [NODE_ID.value_set(node.node_id), REGION_ID.value_set(node.region_id)]
+        )
         places = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
         await self._write(Event(type="job.placed", message=f"placed on {places}"))
         orders = SealWorkOrders(

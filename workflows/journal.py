@@ -16,6 +16,8 @@ from workflows.waiting import until
 
 Picked = TypeVar("Picked", bound=Contract)
 
+NODE_ID = SearchAttributeKey.for_keyword("NodeId")
+REGION_ID = SearchAttributeKey.for_keyword("RegionId")
 RESOURCE_STATUS = SearchAttributeKey.for_keyword("ResourceStatus")
 
 

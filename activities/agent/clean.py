@@ -30,14 +30,17 @@ def strays(request: dict[str, Any]) -> dict[str, Any]:
     """End every run on this node that is not in `live`; what had run, with its seconds.
 
     One that has ended is told again until it is cleaned, so that a lost answer loses no seconds.
+    owner: whose runs these are; those that another control plane has staged here are not touched.
     """
     folders = Folders(request.get("root", ""))
     live = set(request.get("live", []))
+    owner = request.get("owner")
     ended = {}
     for run_id in folders.run_ids():
         run = folders.run(run_id)
         state = look.state_of(run)["state"]
-        if run_id in live or state not in ("running", "lost", "exited"):
+        theirs = (run.read("spec.json") or {}).get("owner", owner) != owner
+        if theirs or run_id in live or state not in ("running", "lost", "exited"):
             continue
         if state != "exited":
             end.end_run(run, float(request.get("grace_s") or 0))

@@ -108,7 +108,11 @@ async def end_strays(command: EndStrays) -> StraysEnded:
     the next try then finds again what is to be billed.
     """
     async with beating():
-        request = {"live": list(command.live), "grace_s": STRAY_GRACE_S}
+        request = {
+            "live": list(command.live),
+            "grace_s": STRAY_GRACE_S,
+            "owner": platform_key_fingerprint(),
+        }
         answer = await ask(command.node, "strays", request, limit_s=90)
         ended: dict[str, dict[str, Any]] = answer["ended"]
         old = [run_id for run_id, state in ended.items() if _is_old(state)]

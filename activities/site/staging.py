@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.platform_key import platform_key_fingerprint
 from activities.runtimes.choice import NoRuntimeError, choose_runtime
 from activities.sealed_orders import WorkOrder, open_order
 from activities.secrets import MasterKeyError, SealBrokenError
@@ -136,6 +137,7 @@ async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
 def _request(command: StageWorker, order: WorkOrder, runtime: str) -> dict[str, Any]:
     assignment = command.assignment
     spec = {
+        "owner": platform_key_fingerprint(),
         "command": order.command,
         "environment": order.environment,
         "runtime": runtime,

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -328,6 +329,24 @@ def test_a_job_that_writes_more_than_its_disk_is_ended_for_that(agent: LocalAgen
     assert "disk_size_gb is 0.002" in found["message"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk: run as root")
+def test_a_job_that_fills_the_nodes_disk_is_ended_for_that_with_its_log_kept(
+    agent: LocalAgent,
+) -> None:
+    runs = agent.root / "runs"
+    runs.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(runs)], check=True)
+    try:
+        agent.run(RUN, "echo begun; cat /dev/zero > big; echo full; sleep 600", grace_s=0.1)
+        found = agent.exit_of(RUN)
+        assert found["reason"] == "disk-full"
+        assert agent.path(RUN, "log").read_text().startswith("begun\n")
+        assert processes_of(RUN) == []
+    finally:
+        agent.end_all()
+        subprocess.run(["umount", str(runs)], check=True)
+
+
 def test_strays_are_ended_and_the_others_left_alone(agent: LocalAgent) -> None:
     agent.run("job-stray-0-1", "sleep 600")
     agent.run("job-kept-0-1", "sleep 600")
@@ -335,6 +354,16 @@ def test_strays_are_ended_and_the_others_left_alone(agent: LocalAgent) -> None:
     assert list(ended) == ["job-stray-0-1"]
     assert ended["job-stray-0-1"]["elapsed_s"] > 0
     assert agent.look("job-kept-0-1")["state"] == "running"
+
+
+def test_strays_of_another_control_plane_on_the_same_machine_are_left_alone(
+    agent: LocalAgent,
+) -> None:
+    agent.run("job-ours-0-1", "sleep 600", owner="SHA256:ours")
+    agent.run("job-theirs-0-1", "sleep 600", owner="SHA256:theirs")
+    ended = agent.call("strays", live=[], owner="SHA256:ours")["ended"]
+    assert list(ended) == ["job-ours-0-1"]
+    assert agent.look("job-theirs-0-1")["state"] == "running"
 
 
 def test_cleaning_removes_ended_runs_and_keeps_living_ones(agent: LocalAgent) -> None:
