@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -9,7 +10,20 @@ from .folders import Run
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
 LEAST_FREE_TO_STAGE_BYTES = 64 << 20
+RESERVED_BYTES = 1 << 20
 COUNTED_FILES_AT_MOST = 200_000
+
+
+def reserve(run: Run) -> None:
+    """Keep a little room, so that the end of a run that fills the disk can be written down."""
+    with contextlib.suppress(OSError), open(run.at("reserve"), "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, RESERVED_BYTES)
+
+
+def release(run: Run) -> None:
+    """Give the room back."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(run.at("reserve"))
 
 
 def free_bytes(path: str) -> int:

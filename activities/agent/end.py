@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from . import containers, exits, look, processes, runtimes, tree
+from . import containers, disk, exits, look, processes, runtimes, tree
 from .errors import RefusedError
 from .folders import Folders, Run, take_lock
 
@@ -114,5 +114,6 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
 def _write(run: Run, document: dict[str, Any], elapsed_s: float, started_at: str | None) -> None:
     document.update(elapsed_s=elapsed_s, started_at=started_at, finished_at=processes.now(),
                     log_bytes=run.log_bytes(), tree_gone=True)
+    disk.release(run)
     run.forget_variables()
     run.write("exit.json", document)

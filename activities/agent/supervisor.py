@@ -77,6 +77,7 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _start(self) -> None:
+        disk.reserve(self.run)
         self.log = os.open(self.run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         mine = processes.find(os.getpid())
         self.process = {
@@ -182,6 +183,7 @@ class Supervisor:
     def _report(self) -> None:
         if self.spec.get("runtime") == "podman":
             containers.remove(self.run.run_id)
+        disk.release(self.run)
         with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
             self.run.forget_variables()
         os.fsync(self.log)

@@ -13,6 +13,8 @@ from pathlib import Path
 from activities.transport.endpoint import NodeEndpoint
 from tests.activities.waiting import wait_for
 
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
+"""Not one behind a version manager, which takes as long to start as all the rest."""
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 CONFIG = """
 Port {port}
@@ -48,7 +50,7 @@ class Sshd:
         self.more = ""
         self._process: subprocess.Popen[bytes] | None = None
 
-    def endpoint(self, root: Path, *, key: int = 0, python: str = "python3") -> NodeEndpoint:
+    def endpoint(self, root: Path, *, key: int = 0, python: str = PYTHON) -> NodeEndpoint:
         """This server as a node whose agent lives in `root`."""
         return NodeEndpoint(
             "127.0.0.1", self.port, getpass.getuser(), self.fingerprint(key), str(root), python

@@ -1,6 +1,8 @@
 """Connections to nodes: pinned, shared, counted, replaced."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from unittest.mock import ANY
@@ -8,6 +10,7 @@ from unittest.mock import ANY
 import asyncssh
 import pytest
 
+from activities.transport import pinned
 from activities.transport.agent_archive import agent_archive
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
@@ -157,18 +160,41 @@ async def test_a_call_that_passes_its_limit_is_of_unknown_outcome(
         await connections.call(endpoint, "inspect", {}, limit_s=0.01)
 
 
+async def test_silence_ends_what_was_begun_and_is_passed_by_what_was_not(
+    sshd: Sshd,
+    endpoint: NodeEndpoint,
+    connections: NodeConnections,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pinned, "KEEPALIVE_S", 0.2)
+    stream = await connections.stream(endpoint, "watch", {}, eof=False)
+    first = await anext(aiter(stream))
+    assert b"beat" in first
+    frozen = sshd.sessions()
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        assert (await look(connections, endpoint))["state"] == "unknown"
+        with pytest.raises(OutcomeUnknown):
+            await anext(aiter(stream))
+    finally:
+        await stream.close()
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+
+
 async def test_many_calls_share_connections_of_at_most_eight_channels(
     sshd: Sshd, endpoint: NodeEndpoint, connections: NodeConnections
 ) -> None:
     streams = [
-        await connections.stream(endpoint, "watch", {}, eof=False) for _ in range(17)
+        await connections.stream(endpoint, "watch", {}, eof=False) for _ in range(9)
     ]
-    assert len(sshd.sessions()) == 3
+    assert len(sshd.sessions()) == 2
     for stream in streams:
         await stream.close()
-    await asyncio.gather(*(look(connections, endpoint, f"job-{n}-0-1") for n in range(20)))
+    await asyncio.gather(*(look(connections, endpoint, f"job-{n}-0-1") for n in range(12)))
     # One more where the server had not yet seen the watchers go.
-    assert len(sshd.sessions()) in (3, 4)
+    assert len(sshd.sessions()) in (2, 3)
 
 
 async def test_a_server_with_fewer_sessions_gets_more_connections(
