@@ -18,7 +18,7 @@ from activities.site.stored import bring_log
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.job import parse_run_id
-from workflows.contracts.node import Hardware, Preparation, RunSeen
+from workflows.contracts.node import Hardware, NodeAddress, Preparation, RunSeen
 from workflows.effects.node import (
     EndStrays,
     InspectNode,
@@ -35,6 +35,7 @@ from workflows.effects.region import CheckSite, SiteChecked
 STRAY_GRACE_S = 2
 STRAY_LOG_S = 20.0
 STRAY_KEPT = timedelta(hours=1)
+CACHE_KEPT = timedelta(days=14)
 
 
 @activity.defn
@@ -118,6 +119,7 @@ async def end_strays(command: EndStrays) -> StraysEnded:
         old = [run_id for run_id, state in ended.items() if _is_old(state)]
         if old:
             await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
+        await _prune(command.node)
         seen = [_seen(run_id, state) for run_id, state in ended.items() if run_id not in old]
         runs = tuple(run for run in seen if run is not None)
         for run in runs:
@@ -126,6 +128,13 @@ async def end_strays(command: EndStrays) -> StraysEnded:
                 async with asyncio.timeout(STRAY_LOG_S):
                     await bring_log(command.node, run.run_id)
     return StraysEnded(runs=runs)
+
+
+async def _prune(node: NodeAddress) -> None:
+    """Remove code and packages that no job has used for a while; not worth a failure."""
+    request = {"keep_code": [], "max_age_s": CACHE_KEPT.total_seconds()}
+    with contextlib.suppress(ApplicationError):
+        await ask(node, "prune", request, limit_s=20)
 
 
 def _is_old(state: dict[str, Any]) -> bool:

@@ -188,6 +188,15 @@ async def test_strays_that_ended_long_ago_are_removed(
     assert not site.agent.path(STRAY).exists()
 
 
+async def test_code_that_no_job_has_used_for_weeks_makes_room(site: Site) -> None:
+    folders = [site.agent.root / "code" / (digit * 64) for digit in "ab"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    os.utime(folders[0], (0, 0))
+    await site.do(end_strays, EndStrays(node=site.node, live=()))
+    assert [folder.exists() for folder in folders] == [False, True]
+
+
 async def test_a_run_that_nobody_named_is_ended_and_not_told(site: Site) -> None:
     site.agent.run("somebody", "sleep 600")
     assert (await site.do(end_strays, EndStrays(node=site.node, live=()))).runs == ()
