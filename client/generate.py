@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from generate_operations import operations_text
+
 CLIENT = Path(__file__).parent
 PACKAGE = CLIENT / "src" / "baseload"
 OPENAPI = CLIENT.parent / "api" / "openapi.json"
@@ -32,6 +34,8 @@ _SYNC_WORDS = (
     (r"\b__aexit__\b", "__exit__"),
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
+    (r"\bAwaitable\[(\w+\[\w+\])\]", r"\1"),
+    (r"\bAwaitable, ", ""),
     (r"\baclosing\b", "closing"),
     (r"\ba(close|read)\(", r"\1("),
     (r"\bfor (\w+) in (.+):\n +yield \1$", r"yield from \2"),
@@ -51,17 +55,24 @@ def sync_text(text: str, source: str) -> str:
 
 def generated_files(openapi: Path = OPENAPI) -> dict[Path, str]:
     """Every generated file and what it should hold."""
-    files = {PACKAGE / "models.py": _models(openapi)}
-    for path in sorted((PACKAGE / "_async").glob("*.py")):
-        text = sync_text(path.read_text(), f"_async/{path.name}")
-        files[PACKAGE / "_sync" / path.name] = _formatted(text, PACKAGE / "_sync" / path.name)
+    document = json.loads(openapi.read_text())
+    operations = PACKAGE / "_async" / "operations.py"
+    banner = BANNER.format(source="api/openapi.json")
+    text = _formatted(banner + operations_text(document), operations)
+    files = {PACKAGE / "models.py": _models(document), operations: text}
+    for path in sorted({operations, *(PACKAGE / "_async").glob("*.py")}):
+        source = files.get(path) or path.read_text()
+        half = PACKAGE / "_sync" / path.name
+        files[half] = _formatted(
+            sync_text(source.removeprefix(banner), f"_async/{path.name}"), half
+        )
     return files
 
 
-def _models(openapi: Path) -> str:
+def _models(content: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         output, document = Path(folder) / "models.py", Path(folder) / "openapi.json"
-        document.write_text(json.dumps(_without_object_defaults(json.loads(openapi.read_text()))))
+        document.write_text(json.dumps(_without_object_defaults(content)))
         subprocess.run(
             [
                 sys.executable, "-m", "datamodel_code_generator",

@@ -10,7 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("workflows", "activities", "api", "workers")
-GENERATED = ("client/src/baseload/models.py", "activities/db/migrations/versions/")
+GENERATED = (
+    "client/src/baseload/models.py",
+    "client/src/baseload/_async/operations.py",
+    "client/src/baseload/_sync/",
+    "activities/db/migrations/versions/",
+)
 
 
 @dataclass(frozen=True)

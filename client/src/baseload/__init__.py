@@ -1,1 +1,45 @@
-"""Typed Python client of the baseload control plane."""
+"""Typed Python client of the baseload control plane.
+
+from baseload import Client
+
+with Client() as client:
+    for job in client.every(client.list_jobs):
+        print(job.name, job.status)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from baseload.errors import (
+    ApiError,
+    BaseloadError,
+    ConfigurationError,
+    FieldError,
+    UnreachableError,
+)
+
+if TYPE_CHECKING:
+    from baseload._async.client import AsyncClient
+    from baseload._sync.client import Client
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "BaseloadError",
+    "Client",
+    "ConfigurationError",
+    "FieldError",
+    "UnreachableError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The clients, imported when they are used: the command's help does without them."""
+    if name == "Client":
+        from baseload._sync.client import Client
+
+        return Client
+    if name == "AsyncClient":
+        from baseload._async.client import AsyncClient
+
+        return AsyncClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

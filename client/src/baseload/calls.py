@@ -7,8 +7,10 @@ import random
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 CHUNK_BYTES = 256 * 1024
@@ -63,6 +65,11 @@ class Retries:
         return float(longest * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
 
 
+def segment(text: str) -> str:
+    """One step of a path, whatever is in it."""
+    return quote(text, safe="")
+
+
 def seconds_asked(header: str | None) -> float | None:
     """The whole seconds of a `Retry-After` header; dates are not used by the API."""
     return float(header) if header is not None and header.isdigit() else None
@@ -80,4 +87,6 @@ def problem_of(text: str) -> dict[str, Any]:
 def _as_text(value: Any) -> str | list[str]:
     if isinstance(value, list | tuple):
         return [str(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,7 +6,9 @@ import gzip
 import os
 import stat
 import tarfile
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -88,6 +90,27 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
                 archive.addfile(entry, file)
             count, content_bytes = count + 1, content_bytes + entry.size
     return Packed(count, content_bytes)
+
+
+@dataclass(frozen=True)
+class PackedFile:
+    """An archive on disk, there until the block ends."""
+
+    path: Path
+    packed: Packed
+
+    @property
+    def size_bytes(self) -> int:
+        return self.path.stat().st_size
+
+
+@contextmanager
+def pack_to_file(folder: Path) -> Iterator[PackedFile]:
+    """The folder packed into a file that is gone afterwards. Raises: PackingError."""
+    with tempfile.NamedTemporaryFile(prefix="baseload-", suffix=".tar.gz") as archive:
+        packed = pack(folder, archive.file)
+        archive.flush()
+        yield PackedFile(Path(archive.name), packed)
 
 
 def _members(folder: Path) -> Iterator[tuple[Path, str]]:

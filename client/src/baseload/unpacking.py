@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +23,25 @@ class Unpacked:
 
     files: tuple[str, ...]
     content_bytes: int
+
+
+@dataclass(frozen=True)
+class FetchedFile:
+    """A file to fetch an archive into, there until the block ends."""
+
+    path: Path
+    folder: Path
+
+    def unpack(self) -> Unpacked:
+        """See `unpack`."""
+        return unpack(self.path, self.folder)
+
+
+@contextmanager
+def unpack_from_file(folder: Path) -> Iterator[FetchedFile]:
+    """A place for an archive that is to be unpacked into the folder."""
+    with tempfile.TemporaryDirectory(prefix="baseload-") as scratch:
+        yield FetchedFile(Path(scratch) / "archive.tar.gz", folder)
 
 
 def unpack(archive: Path, folder: Path) -> Unpacked:

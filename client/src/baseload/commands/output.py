@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from baseload.commands.app import new_app
 from baseload.commands.finding import find
 from baseload.commands.screen import bytes_text
 from baseload.commands.session import NegativeError, Session, command
-from baseload.unpacking import UnpackingError, unpack
+from baseload.unpacking import UnpackingError, unpack_from_file
 
 app = new_app()
 
@@ -30,11 +29,10 @@ def output(
     found = find(session, "jobs", job)
     folder = to or Path(str(found["id"]))
     call = Call("GET", f"/v1/jobs/{found['id']}/output", {"worker": worker})
-    with tempfile.TemporaryDirectory(prefix="baseload-") as scratch:
-        archive = Path(scratch) / "output.tar.gz"
-        session.transport.download(call, archive)
+    with unpack_from_file(folder) as archive:
+        session.transport.download(call, archive.path)
         try:
-            unpacked = unpack(archive, folder)
+            unpacked = archive.unpack()
         except UnpackingError as cause:
             raise NegativeError(str(cause)) from cause
     if session.screen.as_json:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from baseload.commands.app import new_app
 from baseload.commands.screen import credits_text
 from baseload.commands.session import Document, Session, command
+from baseload.errors import ApiError
 
 app = new_app()
 
@@ -21,9 +21,18 @@ def status(session: Session) -> None:
         for noun in ("providers", "regions", "nodes", "jobs")
     }
     api = session.transport.configuration.url
-    health = _readiness(session)
+    health = _or_why_not(session, "/readyz")
+    platform = _or_why_not(session, "/v1/platform")
     if session.screen.as_json:
-        session.screen.json({"api": api, "ready": health, "account": account, "counts": counts})
+        session.screen.json(
+            {
+                "api": api,
+                "ready": health,
+                "platform": platform,
+                "account": account,
+                "counts": counts,
+            }
+        )
         return
     session.screen.fields(
         [
@@ -32,6 +41,7 @@ def status(session: Session) -> None:
             ("account", f"{account['name']} ({account['id']})"),
             ("plan", account.get("plan")),
             ("balance", f"{credits_text(account['balance_microcredits'])} credits"),
+            ("key for join.sh", platform.get("ssh_public_key")),
             *((noun, _counted(found)) for noun, found in counts.items()),
         ]
     )
@@ -41,11 +51,8 @@ def _counted(found: dict[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(found.items())) or "none"
 
 
-def _readiness(session: Session) -> Document:
-    from baseload.errors import ApiError
-
+def _or_why_not(session: Session, path: str) -> Document:
     try:
-        answer: dict[str, Any] = session.get("/readyz")
+        return session.get(path)
     except ApiError as error:
         return {"status": error.title}
-    return answer

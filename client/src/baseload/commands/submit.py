@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from baseload.commands.session import Document, MistakeError, NegativeError, Ses
 from baseload.commands.waiting import state_line
 from baseload.errors import ApiError
 from baseload.job_files import JobFile, JobFileError, read_job_file
-from baseload.packing import PackingError, pack
+from baseload.packing import PackingError, pack_to_file
 
 app = new_app()
 EVENTS = "events"
@@ -113,14 +112,12 @@ def _placed(refusal: ApiError, file: JobFile) -> ApiError:
 def _uploaded(session: Session, folder: Path) -> str:
     from baseload.calls import Call
 
-    with tempfile.NamedTemporaryFile(prefix="baseload-", suffix=".tar.gz") as archive:
-        packed = pack(folder, archive.file)
-        archive.flush()
-        size = Path(archive.name).stat().st_size
+    with pack_to_file(folder) as archive:
         session.screen.say(
-            f"code: {packed.file_count} files of {folder}, {bytes_text(size)} packed"
+            f"code: {archive.packed.file_count} files of {folder}, "
+            f"{bytes_text(archive.size_bytes)} packed"
         )
-        call = Call("POST", "/v1/uploads", file=Path(archive.name))
+        call = Call("POST", "/v1/uploads", file=archive.path)
         return str(session.transport.json(call)["id"])
 
 

@@ -1,0 +1,118 @@
+"""The client: every operation of the API, and what one request cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+import httpx
+
+from baseload._async.operations import AsyncOperations
+from baseload._async.transport import AsyncTransport
+from baseload.calls import Call, Retries, segment
+from baseload.configuration import load_configuration
+from baseload.models import Event, Upload
+from baseload.packing import pack_to_file
+from baseload.unpacking import Unpacked, unpack_from_file
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class PageOf(Protocol[T_co]):
+    """A page of a list: what `list_…` answers."""
+
+    @property
+    def items(self) -> Sequence[T_co]: ...
+
+    @property
+    def next(self) -> str | None: ...
+
+
+class AsyncClient(AsyncOperations):
+    """One account's way to one API; close it, or use it in a `with`.
+
+    url, key: left out, they are looked for as the `baseload` command does.
+    Raises: ConfigurationError, when a file with settings or the key cannot be read.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        account_id: str | None = None,
+        retries: Retries | None = None,
+        http: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        configuration = load_configuration(url, account_id=account_id)
+        if key is not None:
+            configuration = replace(configuration, key=key)
+        self.transport = AsyncTransport(configuration, retries=retries, http=http)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give the connections back."""
+        await self.transport.aclose()
+
+    async def every(
+        self, listed: Callable[..., Awaitable[PageOf[T_co]]], **filters: Any
+    ) -> AsyncGenerator[T_co, None]:
+        """Everything in a list, page by page: `client.every(client.list_jobs)`."""
+        after: str | None = None
+        while True:
+            page = await listed(after=after, **filters)
+            for item in page.items:
+                yield item
+            after = page.next
+            if after is None:
+                return
+
+    async def upload_folder(self, folder: Path) -> Upload:
+        """Pack a folder and upload it; what is named in its `.baseloadignore` stays out."""
+        with pack_to_file(folder) as archive:
+            return await self.create_upload(archive.path)
+
+    async def fetch_output(self, job_id: str, to: Path) -> Unpacked:
+        """Unpack what a job left behind into a folder, which is made."""
+        with unpack_from_file(to) as archive:
+            call = Call("GET", f"/v1/jobs/{segment(job_id)}/output")
+            await self.transport.download(call, archive.path)
+            return archive.unpack()
+
+    async def log_of(self, job_id: str, worker: int = 0) -> bytes:
+        """What a worker has printed until now."""
+        call = Call("GET", f"/v1/jobs/{segment(job_id)}/logs", {"worker": worker})
+        return (await self.transport.send(call)).content
+
+    async def follow_log(
+        self, job_id: str, worker: int = 0, offset: int = 0
+    ) -> AsyncGenerator[str, None]:
+        """What a worker prints from a byte on, until its job has ended."""
+        query = {"worker": worker, "offset": offset, "follow": True}
+        path = f"/v1/jobs/{segment(job_id)}/logs"
+        async for event in self.transport.follow(path, query):
+            yield str(event.json()["text"])
+
+    async def follow_events(
+        self, noun: str | None = None, resource_id: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Events as they happen: of one resource from its first on, or of all from now on.
+
+        noun: `jobs`, `nodes`, `regions` or `providers`, with the id of one of them.
+        """
+        path = "/v1/events" if noun is None else f"/v1/{noun}/{segment(resource_id or '')}/events"
+        async for event in self.transport.follow(path, {"follow": True}):
+            yield Event.model_validate_json(event.data)

@@ -1,0 +1,452 @@
+# Written by client/generate.py: change _async/operations.py instead.
+"""Every operation of the API that answers with JSON, one method each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from baseload import models
+from baseload._sync.transport import Transport
+from baseload.calls import Call, segment
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _sent(body: BaseModel) -> Any:
+    return body.model_dump(mode="json", exclude_unset=True)
+
+
+class Operations:
+    """The API as methods, named as in its OpenAPI document.
+
+    Raises, all of them: ApiError when refused, UnreachableError when nothing answers.
+    """
+
+    transport: Transport
+
+    def _ask(self, model: type[M], call: Call) -> M:
+        return model.model_validate_json((self.transport.send(call)).content)
+
+    def get_health(self) -> models.Health:
+        """The process answers."""
+        return self._ask(models.Health, Call("GET", "/healthz"))
+
+    def get_readiness(self) -> models.Readiness:
+        """Database and Temporal answer; 503 when one does not. Changes are taken without
+        Temporal."""
+        return self._ask(models.Readiness, Call("GET", "/readyz"))
+
+    def get_platform(self) -> models.Platform:
+        """The key with which the platform logs in to its nodes."""
+        return self._ask(models.Platform, Call("GET", "/v1/platform"))
+
+    def list_accounts(
+        self, *, limit: int | None = None, after: str | None = None
+    ) -> models.AccountPage:
+        """List Accounts."""
+        return self._ask(
+            models.AccountPage, Call("GET", "/v1/accounts", query={"limit": limit, "after": after})
+        )
+
+    def create_account(self, body: models.AccountCreation) -> models.Account:
+        """Create an account with its owner and its Personal project."""
+        return self._ask(models.Account, Call("POST", "/v1/accounts", body=_sent(body)))
+
+    def get_account(self, account_id: str) -> models.Account:
+        """Get Account."""
+        return self._ask(models.Account, Call("GET", f"/v1/accounts/{segment(account_id)}"))
+
+    def change_account(self, account_id: str, body: models.AccountChange) -> models.Account:
+        """Change Account."""
+        return self._ask(
+            models.Account, Call("PATCH", f"/v1/accounts/{segment(account_id)}", body=_sent(body))
+        )
+
+    def grant_credits(self, account_id: str, body: models.CreditGrant) -> models.Transaction:
+        """Give an account credits."""
+        return self._ask(
+            models.Transaction,
+            Call("POST", f"/v1/accounts/{segment(account_id)}/credits", body=_sent(body)),
+        )
+
+    def get_own_account(self) -> models.Account:
+        """The account of the key, or the one that an administrator acts for."""
+        return self._ask(models.Account, Call("GET", "/v1/account"))
+
+    def change_own_account(self, body: models.OwnAccountChange) -> models.Account:
+        """Change Own Account."""
+        return self._ask(models.Account, Call("PATCH", "/v1/account", body=_sent(body)))
+
+    def list_users(self, *, limit: int | None = None, after: str | None = None) -> models.UserPage:
+        """List Users."""
+        return self._ask(
+            models.UserPage, Call("GET", "/v1/users", query={"limit": limit, "after": after})
+        )
+
+    def create_user(self, body: models.UserCreation) -> models.User:
+        """Create User."""
+        return self._ask(models.User, Call("POST", "/v1/users", body=_sent(body)))
+
+    def list_api_keys(
+        self, *, limit: int | None = None, after: str | None = None
+    ) -> models.ApiKeyPage:
+        """The account's keys that are not revoked; their secrets are not kept."""
+        return self._ask(
+            models.ApiKeyPage, Call("GET", "/v1/api-keys", query={"limit": limit, "after": after})
+        )
+
+    def create_api_key(self, body: models.ApiKeyCreation) -> models.NewApiKey:
+        """Make a key; its secret is in this answer and nowhere else."""
+        return self._ask(models.NewApiKey, Call("POST", "/v1/api-keys", body=_sent(body)))
+
+    def revoke_api_key(self, key_id: str) -> models.ApiKey:
+        """Revoke a key, at once and for ever."""
+        return self._ask(models.ApiKey, Call("DELETE", f"/v1/api-keys/{segment(key_id)}"))
+
+    def list_projects(
+        self, *, limit: int | None = None, after: str | None = None
+    ) -> models.ProjectPage:
+        """The account's projects, and those that its user is a member of."""
+        return self._ask(
+            models.ProjectPage, Call("GET", "/v1/projects", query={"limit": limit, "after": after})
+        )
+
+    def create_project(self, body: models.ProjectCreation) -> models.Project:
+        """Create Project."""
+        return self._ask(models.Project, Call("POST", "/v1/projects", body=_sent(body)))
+
+    def list_project_secrets(
+        self, project_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.ProjectSecretPage:
+        """Names of the project's secrets; their values are never shown."""
+        return self._ask(
+            models.ProjectSecretPage,
+            Call(
+                "GET",
+                f"/v1/projects/{segment(project_id)}/secrets",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def store_project_secret(
+        self, project_id: str, body: models.ProjectSecretCreation
+    ) -> models.ProjectSecret:
+        """Store a value for the project's jobs; one of the same name is replaced."""
+        return self._ask(
+            models.ProjectSecret,
+            Call("POST", f"/v1/projects/{segment(project_id)}/secrets", body=_sent(body)),
+        )
+
+    def remove_project_secret(self, project_id: str, name: str) -> models.ProjectSecret:
+        """Remove Project Secret."""
+        return self._ask(
+            models.ProjectSecret,
+            Call("DELETE", f"/v1/projects/{segment(project_id)}/secrets/{segment(name)}"),
+        )
+
+    def list_providers(
+        self, *, status: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> models.ProviderPage:
+        """The account's providers; archived ones only when asked for by status."""
+        return self._ask(
+            models.ProviderPage,
+            Call("GET", "/v1/providers", query={"status": status, "limit": limit, "after": after}),
+        )
+
+    def enable_provider(self, body: models.ProviderCreation) -> models.Provider:
+        """Enable a provider; `status` tells when it is ready, `checks` why it is not."""
+        return self._ask(models.Provider, Call("POST", "/v1/providers", body=_sent(body)))
+
+    def get_provider(self, provider_id: str) -> models.Provider:
+        """Get Provider."""
+        return self._ask(models.Provider, Call("GET", f"/v1/providers/{segment(provider_id)}"))
+
+    def remove_provider(self, provider_id: str, *, force: bool | None = None) -> models.Provider:
+        """Remove a provider; with regions only when forced."""
+        return self._ask(
+            models.Provider,
+            Call("DELETE", f"/v1/providers/{segment(provider_id)}", query={"force": force}),
+        )
+
+    def recheck_provider(self, provider_id: str) -> models.Provider:
+        """Run every check again."""
+        return self._ask(
+            models.Provider, Call("POST", f"/v1/providers/{segment(provider_id)}/recheck")
+        )
+
+    def list_regions(
+        self, *, status: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> models.RegionPage:
+        """The account's regions; archived ones only when asked for by status."""
+        return self._ask(
+            models.RegionPage,
+            Call("GET", "/v1/regions", query={"status": status, "limit": limit, "after": after}),
+        )
+
+    def create_region(self, body: models.RegionCreation) -> models.Region:
+        """Create a region of a provider that is ready."""
+        return self._ask(models.Region, Call("POST", "/v1/regions", body=_sent(body)))
+
+    def get_region(self, region_id: str) -> models.Region:
+        """Get Region."""
+        return self._ask(models.Region, Call("GET", f"/v1/regions/{segment(region_id)}"))
+
+    def remove_region(self, region_id: str, *, force: bool | None = None) -> models.Region:
+        """Remove a region; with nodes only when forced."""
+        return self._ask(
+            models.Region,
+            Call("DELETE", f"/v1/regions/{segment(region_id)}", query={"force": force}),
+        )
+
+    def list_nodes(
+        self,
+        *,
+        region_id: str | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.NodePage:
+        """The account's nodes; archived ones only when asked for by status."""
+        return self._ask(
+            models.NodePage,
+            Call(
+                "GET",
+                "/v1/nodes",
+                query={"region_id": region_id, "status": status, "limit": limit, "after": after},
+            ),
+        )
+
+    def add_node(self, body: models.NodeCreation) -> models.Node:
+        """Add a machine by its minion id; it is reached once it has announced itself."""
+        return self._ask(models.Node, Call("POST", "/v1/nodes", body=_sent(body)))
+
+    def get_node(self, node_id: str) -> models.Node:
+        """Get Node."""
+        return self._ask(models.Node, Call("GET", f"/v1/nodes/{segment(node_id)}"))
+
+    def remove_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
+        """Remove a node; with jobs on it only when forced."""
+        return self._ask(
+            models.Node, Call("DELETE", f"/v1/nodes/{segment(node_id)}", query={"force": force})
+        )
+
+    def activate_node(self, node_id: str) -> models.Node:
+        """Let a node in maintenance take jobs."""
+        return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/activate"))
+
+    def maintain_node(self, node_id: str) -> models.Node:
+        """Take no new jobs; those that run go on."""
+        return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/maintenance"))
+
+    def reboot_node(self, node_id: str) -> models.Node:
+        """Restart the machine."""
+        return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/reboot"))
+
+    def announce_machine(self, body: models.AnnouncementCreation) -> models.AnnouncementReceipt:
+        """Say where a machine is; its host key proves at every connection that it is that
+        machine."""
+        return self._ask(
+            models.AnnouncementReceipt, Call("POST", "/v1/announcements", body=_sent(body))
+        )
+
+    def list_uploads(
+        self, *, limit: int | None = None, after: str | None = None
+    ) -> models.UploadPage:
+        """List Uploads."""
+        return self._ask(
+            models.UploadPage, Call("GET", "/v1/uploads", query={"limit": limit, "after": after})
+        )
+
+    def create_upload(self, file: Path) -> models.Upload:
+        """Upload a tar.gz. One that is broken, leaves its folder or is too large is refused
+        whole."""
+        return self._ask(models.Upload, Call("POST", "/v1/uploads", file=file))
+
+    def get_upload(self, upload_id: str) -> models.Upload:
+        """Get Upload."""
+        return self._ask(models.Upload, Call("GET", f"/v1/uploads/{segment(upload_id)}"))
+
+    def list_offers(
+        self,
+        *,
+        gpus: str | None = None,
+        cpu_count: int | None = None,
+        memory_gib: float | None = None,
+        disk_size_gb: int | None = None,
+        max_price: int | None = None,
+        region_id: str | None = None,
+        workers: int | None = None,
+        only_owned: bool | None = None,
+    ) -> models.OfferList:
+        """Nodes that would take such a job, best first; and each refusal with its reason."""
+        return self._ask(
+            models.OfferList,
+            Call(
+                "GET",
+                "/v1/offers",
+                query={
+                    "gpus": gpus,
+                    "cpu_count": cpu_count,
+                    "memory_gib": memory_gib,
+                    "disk_size_gb": disk_size_gb,
+                    "max_price": max_price,
+                    "region_id": region_id,
+                    "workers": workers,
+                    "only_owned": only_owned,
+                },
+            ),
+        )
+
+    def list_jobs(
+        self,
+        *,
+        status: Sequence[str] | None = None,
+        project_id: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.JobPage:
+        """Jobs of the account and of projects that its user is a member of; not the archived
+        ones."""
+        return self._ask(
+            models.JobPage,
+            Call(
+                "GET",
+                "/v1/jobs",
+                query={"status": status, "project_id": project_id, "limit": limit, "after": after},
+            ),
+        )
+
+    def submit_job(self, body: models.JobSubmission) -> models.Job:
+        """Submit a job. A document with several mistakes gets all of them at once."""
+        return self._ask(models.Job, Call("POST", "/v1/jobs", body=_sent(body)))
+
+    def kill_all_jobs(self) -> models.JobsKilled:
+        """Cancel every open job of the account."""
+        return self._ask(models.JobsKilled, Call("POST", "/v1/jobs/kill-all"))
+
+    def get_job(self, job_id: str) -> models.Job:
+        """Get Job."""
+        return self._ask(models.Job, Call("GET", f"/v1/jobs/{segment(job_id)}"))
+
+    def remove_job(self, job_id: str) -> models.Job:
+        """Remove a job that has ended, with its log and output; what it cost stays."""
+        return self._ask(models.Job, Call("DELETE", f"/v1/jobs/{segment(job_id)}"))
+
+    def stop_job(self, job_id: str) -> models.Job:
+        """End the command of a notebook or endpoint, which can be started again."""
+        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/stop"))
+
+    def start_job(self, job_id: str) -> models.Job:
+        """Start a stopped notebook or endpoint again."""
+        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
+
+    def cancel_job(self, job_id: str) -> models.Job:
+        """End a job for good, in whatever state it is."""
+        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/cancel"))
+
+    def get_job_charges(self, job_id: str) -> models.JobCharges:
+        """Get Job Charges."""
+        return self._ask(models.JobCharges, Call("GET", f"/v1/jobs/{segment(job_id)}/charges"))
+
+    def get_job_placement(self, job_id: str) -> models.JobPlacement:
+        """Why the job waits, or where it went."""
+        return self._ask(models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement"))
+
+    def list_transactions(
+        self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> models.TransactionPage:
+        """Balanced movements of the account, newest first."""
+        return self._ask(
+            models.TransactionPage,
+            Call(
+                "GET", "/v1/transactions", query={"job_id": job_id, "limit": limit, "after": after}
+            ),
+        )
+
+    def get_statement(
+        self, *, begins_at: datetime | None = None, ends_at: datetime | None = None
+    ) -> models.Statement:
+        """Movements and balances of at most 366 days, by default the last 30; CSV if asked."""
+        return self._ask(
+            models.Statement,
+            Call("GET", "/v1/statement", query={"begins_at": begins_at, "ends_at": ends_at}),
+        )
+
+    def list_events(
+        self, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of all the account's resources; a stream begins now, or after `Last-Event-
+        ID`."""
+        return self._ask(
+            models.EventPage, Call("GET", "/v1/events", query={"limit": limit, "after": after})
+        )
+
+    def list_provider_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a provider."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/providers/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_region_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a region."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/regions/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_node_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a node."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/nodes/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_job_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a job."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/jobs/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_audit(
+        self, *, resource_id: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> models.AuditPage:
+        """Every change that was asked for, newest first."""
+        return self._ask(
+            models.AuditPage,
+            Call(
+                "GET",
+                "/v1/audit",
+                query={"resource_id": resource_id, "limit": limit, "after": after},
+            ),
+        )
