@@ -38,8 +38,8 @@ from api.routes import (
 from workflows.contracts.submission import JobSubmission
 
 ROUTERS = (
-    health, platform, accounts, keys, projects, providers, regions, nodes, announcements, uploads, offers,
-    jobs, job_streams, billing, events, audit,
+    health, platform, accounts, keys, projects, providers, regions, nodes, announcements,
+    uploads, offers, jobs, job_streams, billing, events, audit,
 )  # fmt: skip
 HAND_OVER_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

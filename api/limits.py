@@ -37,7 +37,7 @@ class Limited:
 
 
 def _too_large(limit: int) -> Problem:
+    # No `Connection: close`: the server then reads the rest of the body away, where closing
+    # with it unread would reset the connection before the client has seen this answer.
     rule = f"is at most {limit} bytes"
-    return Problem(
-        "too-large", f"the body {rule}", [mistake("body", rule)], {"Connection": "close"}
-    )
+    return Problem("too-large", f"the body {rule}", [mistake("body", rule)])

@@ -31,13 +31,10 @@ def stores(migrated: Database) -> Iterator[None]:
 
 @pytest.fixture
 async def site(migrated: Database, stores: None) -> AsyncIterator[Site]:
-    built: list[Site] = []
-    app = create_app(
-        lambda requests: built[0].hand_over(requests), lambda: built[0].check_temporal()
-    )
-    built.append(Site(app, migrated))
-    yield built[0]
-    await built[0].settled()
+    built = Site(migrated)
+    built.app = create_app(built.hand_over, built.check_temporal)
+    yield built
+    await built.settled()
 
 
 @pytest.fixture

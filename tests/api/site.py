@@ -33,8 +33,8 @@ JOB: dict[str, Any] = {
 class Site:
     """The application, its database, and what it has handed over to workflows."""
 
-    app: FastAPI
     database: Database
+    app: FastAPI = field(default_factory=FastAPI)
     handed_over: list[str] = field(default_factory=list)
     temporal_is_up: bool = True
 

@@ -1,0 +1,52 @@
+"""The OpenAPI document in git is the one that the application has."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from api.openapi import document
+
+CHECKED_IN = Path(__file__).parents[2] / "api" / "openapi.json"
+
+
+def _operations() -> list[tuple[str, dict[str, Any]]]:
+    paths = json.loads(document())["paths"]
+    return [(path, operation) for path, of_it in paths.items() for operation in of_it.values()]
+
+
+def test_the_document_in_git_is_the_applications_own() -> None:
+    assert CHECKED_IN.read_text() == document(), "python -m api openapi > api/openapi.json"
+
+
+def test_every_operation_has_a_name_of_its_own_a_tag_and_a_problem() -> None:
+    names = Counter(operation["operationId"] for _, operation in _operations())
+    assert not [name for name, count in names.items() if count > 1]
+    for path, operation in _operations():
+        assert operation["tags"], path
+        assert "application/problem+json" in operation["responses"]["default"]["content"], path
+
+
+def test_every_answer_of_json_has_a_shape() -> None:
+    for path, operation in _operations():
+        for status, answer in operation["responses"].items():
+            json_answer = answer.get("content", {}).get("application/json")
+            if json_answer is not None:
+                assert json_answer["schema"], (path, status)
+
+
+def test_every_body_refuses_fields_that_it_does_not_know() -> None:
+    schemas = json.loads(document())["components"]["schemas"]
+    bodies = {
+        content["schema"]["$ref"].rpartition("/")[2]
+        for _, operation in _operations()
+        for content in operation.get("requestBody", {}).get("content", {}).values()
+        if "$ref" in content["schema"]
+    }
+    assert "JobSubmission" in bodies
+    assert all(schemas[body]["additionalProperties"] is False for body in bodies)
+
+
+def test_only_health_and_announcements_need_no_key() -> None:
+    free = {path for path, operation in _operations() if "security" not in operation}
+    assert free == {"/healthz", "/readyz", "/metrics", "/v1/announcements"}
