@@ -7,7 +7,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
 from activities.db.session import Database, take_turn
 
@@ -21,12 +21,17 @@ def migrate(url: str, revision: str = "head") -> None:
         try:
             with database.write() as session:
                 take_turn(session, "migrate")
-                config = Config()
-                config.set_main_option("script_location", str(_MIGRATIONS))
-                config.attributes["connection"] = session.connection()
-                command.upgrade(config, revision)
+                command.upgrade(configuration(session.connection()), revision)
         finally:
             database.close()
+
+
+def configuration(connection: Connection) -> Config:
+    """Alembic's settings for our migrations, which run on this connection."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.attributes["connection"] = connection
+    return config
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from sqlmodel import SQLModel
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.migrate import migrate
+from activities.db.new_migration import new_migration
 from activities.db.session import Database
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -83,6 +84,12 @@ def test_a_reading_session_cannot_write(migrated: Database) -> None:
         session.add(_an_event())
         with pytest.raises(DBAPIError, match=r"read-?only"):
             session.flush()
+
+
+def test_a_new_migration_of_unchanged_tables_changes_nothing(tmp_path: Path) -> None:
+    draft = new_migration("9999", "Change nothing", tmp_path).read_text()
+    assert "down_revision = '0001'" in draft
+    assert "op." not in draft
 
 
 def test_ids_made_later_sort_after_earlier_ones() -> None:

@@ -1,0 +1,45 @@
+"""`python -m activities.db.new_migration 0002 "Say what changes"`: the next migration's draft.
+
+It holds what differs between the newest migration and `tables.py`. Read it before it is kept.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from alembic import command
+from alembic.script import Script
+
+from activities.db.migrate import configuration, migrate
+from activities.db.session import Database
+
+
+def new_migration(revision: str, message: str, folder: Path | None = None) -> Path:
+    """Write the draft beside the others, or into a folder; where it is."""
+    with tempfile.TemporaryDirectory() as scratch:
+        url = f"sqlite:///{scratch}/newest.db"
+        migrate(url)
+        database = Database(url)
+        try:
+            with database.connection() as connection:
+                config = configuration(connection)
+                if folder is not None:
+                    locations = f"{config.get_main_option('script_location')}/versions {folder}"
+                    config.set_main_option("version_locations", locations)
+                    config.set_main_option("path_separator", "space")
+                made = command.revision(
+                    config,
+                    message,
+                    autogenerate=True,
+                    rev_id=revision,
+                    version_path=None if folder is None else str(folder),
+                )
+        finally:
+            database.close()
+    if not isinstance(made, Script):
+        raise TypeError(f"asked for one migration, made {made}")
+    return Path(made.path)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{new_migration(sys.argv[1], sys.argv[2])}\n")
