@@ -30,6 +30,12 @@ class Waker:
         self._sending = False
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is asked for that has not been sent."""
+        with self._lock:
+            return not self._sending
+
     def wake(self) -> None:
         """From any thread, at once and without waiting for anything."""
         loop = client_loop()

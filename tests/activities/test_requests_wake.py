@@ -8,11 +8,12 @@ import pytest
 from temporalio.client import Client
 
 from activities.temporal import set_client
-from activities.wake import WORKFLOW_ID, wake_placement
+from activities.wake import WORKFLOW_ID, Waker
 from tests.activities.test_requests import signals_of
-from tests.activities.waiting import PAUSE_S
+from tests.activities.waiting import wait_until
 
 WAKES = 2000
+THREADS = 4
 
 
 @pytest.fixture
@@ -22,29 +23,25 @@ async def client(temporal_server: Client) -> AsyncIterator[Client]:
     await temporal_server.get_workflow_handle(WORKFLOW_ID).terminate()
 
 
-async def count_signals(client: Client, at_least: int) -> int:
-    async with asyncio.timeout(15):
-        while True:
-            try:
-                count = len(await signals_of(client, WORKFLOW_ID))
-            except Exception:  # noqa: BLE001 - it has not been started yet
-                count = 0
-            if count >= at_least:
-                return count
-            await asyncio.sleep(PAUSE_S)
+async def sent(client: Client, waker: Waker) -> int:
+    """How many signals there are once nothing is under way any more."""
+    await wait_until(lambda: waker.is_idle, "all wakes are sent")
+    return len(await signals_of(client, WORKFLOW_ID))
+
+
+def wake_often(waker: Waker) -> None:
+    for _ in range(WAKES // THREADS):
+        waker.wake()
 
 
 async def test_many_wakes_are_few_signals_and_one_after_them_is_heard(client: Client) -> None:
-    threads = [
-        threading.Thread(target=lambda: [wake_placement() for _ in range(WAKES // 4)])
-        for _ in range(4)
-    ]
+    waker = Waker()
+    threads = [threading.Thread(target=wake_often, args=(waker,)) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         await asyncio.to_thread(thread.join)
-    few = await count_signals(client, at_least=1)
-    assert few < WAKES / 20
-    settled = await count_signals(client, at_least=few)
-    wake_placement()
-    assert await count_signals(client, at_least=settled + 1) > settled
+    few = await sent(client, waker)
+    assert 1 <= few < WAKES / 20
+    waker.wake()
+    assert await sent(client, waker) == few + 1
