@@ -50,11 +50,14 @@ class Step:
         self._ask(resource_id, signal, argument)
 
     def audit(self, resource_id: str | None) -> None:
+        """Note who did this; of those without a key nothing is known."""
+        if not self.caller.key_id:
+            return
         self.session.add(
             tables.AuditRow(
                 id=new_id("aud"),
                 account_id=self.caller.account_id,
-                key_id=self.caller.key_id or None,
+                key_id=self.caller.key_id,
                 action=self.action,
                 resource_id=resource_id,
                 at=self.now,

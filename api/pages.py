@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Query
@@ -39,16 +39,21 @@ def page(
     answer: type[P],
     rows: SelectOfScalar[Row],
     place: Place,
-    view: tuple[Any, Callable[[Row], Any]],
+    view: tuple[Any, Callable[[Sequence[Row]], list[Any]]],
 ) -> P:
-    """One page of `rows`; view: the column that orders them, and how a row is shown."""
+    """One page of `rows`; view: the column that orders them, and how rows are shown."""
     column, shown = view
     if place.before is not None:
         rows = rows.where(column < _typed(place.before, column.type.python_type))
     found = session.exec(rows.order_by(column.desc()).limit(place.limit + 1)).all()
     kept = found[: place.limit]
     cursor = _write(str(getattr(kept[-1], column.key))) if len(found) > place.limit else None
-    return answer(items=[shown(row) for row in kept], next=cursor)
+    return answer(items=shown(kept), next=cursor)
+
+
+def each(shown: Callable[[Row], Any]) -> Callable[[Sequence[Row]], list[Any]]:
+    """How rows are shown that need nothing but themselves."""
+    return lambda rows: [shown(row) for row in rows]
 
 
 def _write(position: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from starlette.exceptions import HTTPException
 
 from api.models.base import Mistake, ProblemDetails
@@ -82,6 +82,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(OperationalError, _on_database)
+    app.add_exception_handler(IntegrityError, _on_race)
     app.add_exception_handler(Exception, _on_unforeseen)
 
 
@@ -120,6 +121,12 @@ def _on_database(request: Request, error: Exception) -> JSONResponse:
     return response(
         Problem("unavailable", "the database does not answer", (), {"Retry-After": "1"})
     )
+
+
+def _on_race(request: Request, error: Exception) -> JSONResponse:
+    """Another request has made the same thing between our look and our write."""
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    return response(Problem("conflict", "another request was faster: there is such a one now"))
 
 
 def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:

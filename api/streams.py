@@ -16,7 +16,6 @@ from fastapi import Header, Query
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-LOOK_EVERY_S = 0.1
 HEARTBEAT_S = 15.0
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -41,8 +40,11 @@ class Sent:
 class Look:
     """What a stream finds when it looks: what is new, and whether that was all.
 
-    It is called in a thread, again and again, never twice at once.
+    It is called in a thread, again and again, never twice at once; `every_s` apart when there
+    was nothing.
     """
+
+    every_s = 0.1
 
     def __call__(self) -> tuple[Sequence[Sent], bool]:
         raise NotImplementedError
@@ -68,12 +70,12 @@ async def _messages(look: Look, stop: asyncio.Event) -> AsyncIterator[bytes]:
             yield b": still here\n\n"
             quiet_since = time.monotonic()
         if not found:
-            await _pause(stop)
+            await _pause(stop, look.every_s)
 
 
-async def _pause(stop: asyncio.Event) -> None:
+async def _pause(stop: asyncio.Event, limit_s: float) -> None:
     try:
-        await asyncio.wait_for(stop.wait(), LOOK_EVERY_S)
+        await asyncio.wait_for(stop.wait(), limit_s)
     except TimeoutError:
         return
 
@@ -128,6 +130,8 @@ def resume_offset(last_event_id: str | None, offset: int) -> int:
 
 class EventLook(Look):
     """New events after a position, oldest first. A message's id is the event's position."""
+
+    every_s = 0.25
 
     def __init__(self, after: int, read: Callable[[int], Sequence[Any]]) -> None:
         self._after = after

@@ -13,15 +13,14 @@ from activities.submissions import sealed_variables, stored_spec
 from api.authorization import Caller
 from api.changing import Step
 from api.models import jobs as shapes
-from api.models.base import Mistake
 from api.nouns.ownership import lifecycle, project_for, visible_job, visible_jobs
 from api.nouns.places import GONE, add_lifecycle, wrong_state
+from api.nouns.references import personal_project, wrong_references
 from api.problems import Problem, invalid, mistake
 from workflows.contracts.job import EndRequest
 from workflows.contracts.placement import Resources
-from workflows.contracts.states import JobStatus, JobType, NodeStatus, RegionStatus
+from workflows.contracts.states import JobStatus, JobType, NodeStatus
 from workflows.contracts.submission import JobSubmission
-from workflows.rules.job_formats import project_of_secret
 from workflows.rules.job_resources import resources_of
 from workflows.rules.jobs import read_submission
 
@@ -104,7 +103,7 @@ def _read(step: Step, document: Any, known: list[str]) -> JobSubmission:
     """The document as a submission; every mistake in it at once."""
     reading = read_submission(document, known)
     told = [mistake(found.field, found.rule, found.value) for found in reading.mistakes]
-    wrong = told + _wrong_names(step, document)
+    wrong = told + wrong_references(step, document)
     if reading.submission is None or wrong:
         raise invalid(*wrong)
     return reading.submission
@@ -123,72 +122,7 @@ def known_gpu_types(session: Session) -> list[str]:
 def _project(step: Step, project_id: str | None) -> tables.Project:
     if project_id is not None:
         return project_for(step.session, step.caller, project_id)
-    return project_for(step.session, step.caller, _personal_project(step))
-
-
-def _personal_project(step: Step) -> str:
-    account = step.session.get_one(tables.Account, step.caller.account_id)
-    return account.personal_project_id
-
-
-def _wrong_names(step: Step, document: Any) -> list[Mistake]:
-    """Ids that name nothing of the caller's, wherever the document names one."""
-    if not isinstance(document, dict):
-        return []
-    found = [
-        _wrong_upload(step, document, ("code", "upload_id")),
-        _wrong_upload(step, document, ("data", "input", "upload_id")),
-        _wrong_region(step, document),
-        *_wrong_secrets(step, document),
-    ]
-    return [wrong for wrong in found if wrong is not None]
-
-
-def _at(document: Any, path: tuple[str, ...]) -> Any:
-    for part in path:
-        document = document.get(part) if isinstance(document, dict) else None
-    return document
-
-
-def _wrong_upload(step: Step, document: Any, path: tuple[str, ...]) -> Mistake | None:
-    upload_id = _at(document, path)
-    if not isinstance(upload_id, str) or not upload_id.startswith("upl-"):
-        return None
-    row = step.session.get(tables.Upload, upload_id)
-    if row is not None and row.account_id == step.caller.account_id:
-        return None
-    return mistake(".".join(path), "is an upload of this account: not found", upload_id)
-
-
-def _wrong_region(step: Step, document: Any) -> Mistake | None:
-    region_id = _at(document, ("placement", "region_id"))
-    if not isinstance(region_id, str) or not region_id.startswith("reg-"):
-        return None
-    row = step.session.get(tables.Region, region_id)
-    usable = row is not None and (row.public or row.account_id == step.caller.account_id)
-    if row is not None and usable and row.status not in (*GONE, RegionStatus.FAILED):
-        return None
-    return mistake("placement.region_id", "is a region that you may use: not found", region_id)
-
-
-def _wrong_secrets(step: Step, document: Any) -> list[Mistake]:
-    """References to what is no secret of the job's own project."""
-    references = _at(document, ("environment", "secrets"))
-    if not isinstance(references, dict):
-        return []
-    project_id = document.get("project_id") or _personal_project(step)
-    wrong = []
-    for name, reference in references.items():
-        asked = project_of_secret(reference) if isinstance(reference, str) else None
-        if asked is None:
-            continue
-        field = f"environment.secrets.{name}"
-        if asked != project_id:
-            rule = f"is of the job's own project, store://projects/{project_id}/…"
-            wrong.append(mistake(field, rule, reference))
-        elif step.session.get(tables.StoredSecret, reference.removeprefix("store://")) is None:
-            wrong.append(mistake(field, "names a secret of the project: not found", reference))
-    return wrong
+    return project_for(step.session, step.caller, personal_project(step))
 
 
 def _check_balance(session: Session, account_id: str, resources: Resources) -> None:

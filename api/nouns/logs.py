@@ -1,5 +1,6 @@
 """The log of one worker of a job: its attempts one after another, as one row of bytes."""
 
+import time
 from collections.abc import Iterator
 
 from sqlmodel import select
@@ -12,6 +13,7 @@ from api.nouns.jobs import ENDED
 from workflows.contracts.job import run_id
 from workflows.contracts.states import JobStatus
 
+ROW_EVERY_S = 0.4
 _QUIET = (*ENDED, JobStatus.STOPPED, JobStatus.REMOVING)
 
 
@@ -23,14 +25,18 @@ class WorkerLog:
         self.worker = worker
         self._logs = logs or log_store(settings().storage)
         self._attempts = 1
+        self._looked_at = -ROW_EVERY_S
 
     def ended(self) -> bool:
-        """Whether nothing more will be written, as things are. Looks at the row."""
+        """Whether nothing more will be written, as things are. Looks at the row, now and then."""
+        if time.monotonic() - self._looked_at < ROW_EVERY_S:
+            return False
         with database().read() as session:
             status, attempt = session.exec(
                 select(tables.Job.status, tables.Job.attempt).where(tables.Job.id == self._job_id)
             ).one()
         self._attempts = attempt
+        self._looked_at = time.monotonic()
         return status in _QUIET
 
     def length(self) -> int:

@@ -1,5 +1,6 @@
 """Accounts, for administrators; and one's own."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
@@ -19,7 +20,7 @@ from api.models.accounts import (
 )
 from api.models.money import Transaction
 from api.nouns import accounts, money
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(tags=["accounts"])
 Administrator = Annotated[Caller, Depends(Needs("accounts:read", administrator=True))]
@@ -31,7 +32,7 @@ Writer = Annotated[Change, changing("account:write")]
 @router.get("/v1/accounts", operation_id="list_accounts")
 def list_accounts(_caller: Administrator, paging: Paging) -> AccountPage:
     with database().read() as session:
-        view = (col(tables.Account.id), lambda row: accounts.shown_account(session, row))
+        view = (col(tables.Account.id), each(partial(accounts.shown_account, session)))
         return page(session, AccountPage, select(tables.Account), paging, view)
 
 

@@ -10,7 +10,7 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.models.accounts import AuditPage
 from api.nouns import accounts
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(prefix="/v1/audit", tags=["accounts"])
 Reader = Annotated[Caller, Depends(Needs("audit:read"))]
@@ -23,5 +23,5 @@ def list_audit(caller: Reader, paging: Paging, resource_id: str | None = None) -
     if resource_id is not None:
         rows = rows.where(tables.AuditRow.resource_id == resource_id)
     with database().read() as session:
-        view = (col(tables.AuditRow.id), accounts.shown_audit)
+        view = (col(tables.AuditRow.id), each(accounts.shown_audit))
         return page(session, AuditPage, rows, paging, view)

@@ -34,7 +34,7 @@ def list_transactions(caller: Reader, paging: Paging, job_id: str | None = None)
     with database().read() as session:
         view = (
             col(tables.LedgerTransaction.id),
-            lambda row: money.shown_transaction(session, row),
+            lambda rows: money.shown_transactions(session, rows),
         )
         return page(session, TransactionPage, rows, paging, view)
 

@@ -14,7 +14,7 @@ from api.authorization import Caller, Needs
 from api.models.events import Event, EventPage
 from api.nouns.events import shown_event
 from api.nouns.ownership import own, visible_job
-from api.pages import Paging, Place, page
+from api.pages import Paging, Place, each, page
 from api.streams import EventLook, resume_offset, stream, wants_stream
 
 router = APIRouter(tags=["events"])
@@ -94,7 +94,7 @@ def _find(session: Session, noun: str, resource_id: str, caller: Caller) -> None
 def _page(condition: ColumnElement[bool], paging: Place) -> EventPage:
     rows = select(tables.EventRow).where(condition)
     with database().read() as session:
-        view = (col(tables.EventRow.position), shown_event)
+        view = (col(tables.EventRow.position), each(shown_event))
         return page(session, EventPage, rows, paging, view)
 
 

@@ -12,7 +12,7 @@ from api.changing import Change, changing
 from api.models.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
 from api.nouns import jobs, money
 from api.nouns.ownership import visible_job
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
@@ -39,7 +39,7 @@ def list_jobs(
         rows = rows.where(state.in_(status) if status else state != "archived")
         if project_id is not None:
             rows = rows.where(tables.Job.project_id == project_id)
-        return page(session, JobPage, rows, paging, (col(tables.Job.id), jobs.shown_job))
+        return page(session, JobPage, rows, paging, (col(tables.Job.id), each(jobs.shown_job)))
 
 
 @router.post("", status_code=202, operation_id="submit_job", openapi_extra=_SUBMISSION)

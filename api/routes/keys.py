@@ -19,7 +19,7 @@ from api.models.accounts import (
     UserPage,
 )
 from api.nouns import accounts
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(tags=["accounts"])
 UserReader = Annotated[Caller, Depends(Needs("users:read"))]
@@ -32,7 +32,7 @@ KeyWriter = Annotated[Change, changing("api-keys:write")]
 def list_users(caller: UserReader, paging: Paging) -> UserPage:
     rows = select(tables.User).where(tables.User.account_id == caller.account_id)
     with database().read() as session:
-        view = (col(tables.User.id), accounts.shown_user)
+        view = (col(tables.User.id), each(accounts.shown_user))
         return page(session, UserPage, rows, paging, view)
 
 
@@ -48,7 +48,7 @@ def list_api_keys(caller: KeyReader, paging: Paging) -> ApiKeyPage:
         tables.ApiKey.account_id == caller.account_id, col(tables.ApiKey.revoked_at).is_(None)
     )
     with database().read() as session:
-        view = (col(tables.ApiKey.id), accounts.shown_key)
+        view = (col(tables.ApiKey.id), each(accounts.shown_key))
         return page(session, ApiKeyPage, rows, paging, view)
 
 

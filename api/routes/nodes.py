@@ -31,7 +31,7 @@ def list_nodes(
     if region_id is not None:
         rows = rows.where(tables.Node.region_id == region_id)
     with database().read() as session:
-        view = (col(tables.Node.id), lambda row: nodes.shown_node(session, row))
+        view = (col(tables.Node.id), lambda rows: nodes.shown_nodes(session, rows))
         return page(session, NodePage, rows, paging, view)
 
 

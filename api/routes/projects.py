@@ -19,7 +19,7 @@ from api.models.accounts import (
 )
 from api.nouns import projects
 from api.nouns.ownership import own, projects_of
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Reader = Annotated[Caller, Depends(Needs("projects:read"))]
@@ -33,7 +33,7 @@ def list_projects(caller: Reader, paging: Paging) -> ProjectPage:
         shared = projects_of(session, caller, "job", "read")
         mine = col(tables.Project.account_id) == caller.account_id
         rows = select(tables.Project).where(or_(mine, col(tables.Project.id).in_(shared)))
-        view = (col(tables.Project.id), projects.shown_project)
+        view = (col(tables.Project.id), each(projects.shown_project))
         return page(session, ProjectPage, rows, paging, view)
 
 
@@ -50,7 +50,7 @@ def list_project_secrets(project_id: str, caller: Reader, paging: Paging) -> Pro
         name = col(tables.StoredSecret.name)
         folder = projects.secrets_folder(project_id)
         rows = select(tables.StoredSecret).where(name.startswith(folder, autoescape=True))
-        return page(session, ProjectSecretPage, rows, paging, (name, projects.shown_secret))
+        return page(session, ProjectSecretPage, rows, paging, (name, each(projects.shown_secret)))
 
 
 @router.post("/{project_id}/secrets", status_code=201, operation_id="store_project_secret")

@@ -12,7 +12,7 @@ from api.changing import Change, changing
 from api.models.places import Provider, ProviderCreation, ProviderPage
 from api.nouns import places
 from api.nouns.ownership import own
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(prefix="/v1/providers", tags=["providers"])
 Reader = Annotated[Caller, Depends(Needs("providers:read"))]
@@ -29,7 +29,7 @@ def list_providers(caller: Reader, paging: Paging, status: str | None = None) ->
         else col(tables.Provider.status) != "archived",
     )
     with database().read() as session:
-        view = (col(tables.Provider.id), places.shown_provider)
+        view = (col(tables.Provider.id), each(places.shown_provider))
         return page(session, ProviderPage, rows, paging, view)
 
 

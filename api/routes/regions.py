@@ -12,7 +12,7 @@ from api.changing import Change, changing
 from api.models.places import Region, RegionCreation, RegionPage
 from api.nouns import places
 from api.nouns.ownership import own
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(prefix="/v1/regions", tags=["regions"])
 Reader = Annotated[Caller, Depends(Needs("regions:read"))]
@@ -27,7 +27,7 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
         col(tables.Region.status) == status if status else col(tables.Region.status) != "archived",
     )
     with database().read() as session:
-        view = (col(tables.Region.id), places.shown_region)
+        view = (col(tables.Region.id), each(places.shown_region))
         return page(session, RegionPage, rows, paging, view)
 
 

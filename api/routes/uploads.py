@@ -14,7 +14,7 @@ from api.changing import change_of
 from api.models.jobs import Upload, UploadPage
 from api.nouns import uploads
 from api.nouns.ownership import own
-from api.pages import Paging, page
+from api.pages import Paging, each, page
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
 Reader = Annotated[Caller, Depends(Needs("uploads:read"))]
@@ -43,7 +43,7 @@ async def _received(
 def list_uploads(caller: Reader, paging: Paging) -> UploadPage:
     rows = select(tables.Upload).where(tables.Upload.account_id == caller.account_id)
     with database().read() as session:
-        view = (col(tables.Upload.id), uploads.shown_upload)
+        view = (col(tables.Upload.id), each(uploads.shown_upload))
         return page(session, UploadPage, rows, paging, view)
 
 

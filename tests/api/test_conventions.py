@@ -9,7 +9,7 @@ import pytest
 
 from activities.db import tables
 from api.authorization import hash_of
-from tests.api.site import JOB, Person, Site
+from tests.api.site import JOB, Person, Site, host_key
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -183,6 +183,38 @@ async def test_a_refused_request_does_not_use_up_its_key(ada: Person) -> None:
     assert (await ada.post("/v1/jobs", JOB, headers=headers)).status_code == 202
 
 
+async def test_of_many_who_add_one_machine_one_does(site: Site, ada: Person, bob: Person) -> None:
+    _, minion_id = host_key()
+    places = {person.account_id: await person.region() for person in (ada, bob)}
+    answers = await asyncio.gather(
+        *(
+            person.post(
+                "/v1/nodes",
+                {"region_id": places[person.account_id], "name": f"n{n}", "minion_id": minion_id},
+            )
+            for n in range(10)
+            for person in (ada, bob)
+        )
+    )
+    assert sorted(answer.status_code for answer in answers) == [202] + [409] * 19
+    assert len(site.rows(tables.Node)) == 1
+
+
+async def test_of_many_regions_of_one_name_one_is_made(site: Site, ada: Person) -> None:
+    body = {"provider_id": await ada.provider(), "name": "home"}
+    answers = await asyncio.gather(*(ada.post("/v1/regions", body) for _ in range(10)))
+    assert sorted(answer.status_code for answer in answers) == [202] + [409] * 9
+    assert len(site.rows(tables.Region)) == 1
+
+
+async def test_of_many_accounts_of_one_name_one_is_made(site: Site, admin: Person) -> None:
+    answers = await asyncio.gather(
+        *(admin.post("/v1/accounts", {"name": "acme"}) for _ in range(10))
+    )
+    assert sorted(answer.status_code for answer in answers) == [201] + [409] * 9
+    assert len(site.rows(tables.Account, name="acme")) == 1
+
+
 # ── pages, audit, problems ──────────────────────────────────────────────────────────────────────
 
 
@@ -263,6 +295,8 @@ async def test_health_tells_whether_database_and_temporal_answer(site: Site) -> 
     async with site.client() as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
         assert (await client.get("/readyz")).json()["temporal"] == "ok"
+        assert (await client.get("/docs")).status_code == 200
+        assert "/v1/jobs" in (await client.get("/openapi.json")).json()["paths"]
         site.temporal_is_up = False
         down = await client.get("/readyz")
         assert down.status_code == 503

@@ -46,7 +46,7 @@ async def test_every_mistake_of_a_document_is_told_at_once(ada: Person) -> None:
         "resources": {"gpus": "H1000:4", "disk_size_gb": 5, "cpu_count": "many"},
         "environment": {"python_packages": ["--index-url=x"]},
         "code": {"upload_id": "upl-none"},
-        "placement": {"region_id": "reg-none"},
+        "placement": {"region_id": "reg-none", "providers": ["prv-none"]},
         "workers": [{"command": ""}],
     }
     response = await ada.post("/v1/jobs", body)
@@ -56,7 +56,7 @@ async def test_every_mistake_of_a_document_is_told_at_once(ada: Person) -> None:
     assert set(told) == {
         "name", "colour", "resources.gpus", "resources.disk_size_gb", "resources.cpu_count",
         "environment.python_packages.0", "code.upload_id", "placement.region_id",
-        "workers.0.command",
+        "placement.providers.0", "workers.0.command",
     }  # fmt: skip
     assert told["resources.disk_size_gb"]["value"] == 5
     assert "did you mean" in told["resources.gpus"]["rule"]
