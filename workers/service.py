@@ -40,6 +40,9 @@ GRACE_S = 3
 HEARTBEAT_INTERVAL = timedelta(seconds=4)
 """Cancelling reaches an activity with its next heartbeat; the default passes on few of them."""
 SITES_INTERVAL_S = 0.5
+STICKY_FOR = timedelta(seconds=3)
+"""How long workflows wait for a worker that was killed before another takes them up."""
+
 SWEEP_INTERVAL = timedelta(minutes=5)
 
 log = structlog.get_logger("worker")
@@ -97,6 +100,7 @@ def main_worker(client: Client, rows: ThreadPoolExecutor) -> Worker:
         workflow_runner=workflow_runner(),
         max_concurrent_activities=ROW_THREADS,
         max_concurrent_local_activities=ROW_THREADS,
+        sticky_queue_schedule_to_start_timeout=STICKY_FOR,
         graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
     )
 

@@ -14,6 +14,9 @@ from workflows.contracts.base import Contract
 from workflows.contracts.errors import NEVER_RETRIED
 from workflows.contracts.node import NodeAddress
 
+HEARTBEAT_S = 10.0
+"""How long a worker that was killed holds up what it did on a node."""
+
 Asked = TypeVar("Asked", bound=Contract)
 Answered = TypeVar("Answered", bound=Contract)
 

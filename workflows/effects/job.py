@@ -2,7 +2,7 @@
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.job import Placement, RunReport, WorkerAssignment
-from workflows.effects.effect import Effect, SiteCommand
+from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
 
 class FindPlacement(Contract):
@@ -96,7 +96,7 @@ stage_worker = Effect(
     queue=None,
     start_to_close_s=3600,
     schedule_to_close_s=7200,
-    heartbeat_s=60,
+    heartbeat_s=HEARTBEAT_S,
 )
 start_worker = Effect(
     "start_worker",
@@ -124,7 +124,7 @@ end_worker = Effect(
     queue=None,
     start_to_close_s=180,
     schedule_to_close_s=3600,
-    heartbeat_s=60,
+    heartbeat_s=HEARTBEAT_S,
     retry_most_s=15,
 )
 collect_log = Effect(
@@ -134,7 +134,7 @@ collect_log = Effect(
     queue=None,
     start_to_close_s=3600,
     schedule_to_close_s=7200,
-    heartbeat_s=60,
+    heartbeat_s=HEARTBEAT_S,
     retry_most_s=15,
 )
 store_output = Effect(
@@ -144,7 +144,7 @@ store_output = Effect(
     queue=None,
     start_to_close_s=4 * 3600,
     schedule_to_close_s=6 * 3600,
-    heartbeat_s=60,
+    heartbeat_s=HEARTBEAT_S,
     retry_most_s=15,
 )
 clean_worker = Effect(

@@ -10,7 +10,7 @@ from workflows.contracts.node import (
     RunSeen,
     WatchEnded,
 )
-from workflows.effects.effect import Effect, SiteCommand
+from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
 
 class FindAnnouncement(Contract):
@@ -163,7 +163,7 @@ prepare_node = Effect(
     queue=None,
     start_to_close_s=300,
     schedule_to_close_s=3600,
-    heartbeat_s=60,
+    heartbeat_s=HEARTBEAT_S,
 )
 reboot_node = Effect(
     "reboot_node",
@@ -180,7 +180,7 @@ end_strays = Effect(
     queue=None,
     start_to_close_s=120,
     schedule_to_close_s=600,
-    heartbeat_s=60,
+    heartbeat_s=HEARTBEAT_S,
 )
 watch_node = Effect(
     "watch_node",
@@ -188,7 +188,7 @@ watch_node = Effect(
     WatchEnded,
     queue=None,
     start_to_close_s=24 * 3600,
-    heartbeat_s=10,
+    heartbeat_s=HEARTBEAT_S,
     attempts=1,
 )
 """One for each node. It fails with the loss that it saw; the node's workflow looks again."""
