@@ -91,9 +91,16 @@ class Inbox:
 
 
 def cause_of(failure: BaseException) -> tuple[str, str]:
-    """(type, message) of what is at the bottom of a failure, for people and for decisions."""
+    """(type, message) of what an effect has said of its failure, for people and for decisions.
+
+    Below its own words may lie what made it fail: a socket's error says less, and of another type.
+    """
     bottom: BaseException = failure
-    while isinstance(bottom, FailureError) and bottom.cause is not None:
+    while (
+        isinstance(bottom, FailureError)
+        and not isinstance(bottom, ApplicationError)
+        and bottom.cause is not None
+    ):
         bottom = bottom.cause
     kind = bottom.type if isinstance(bottom, ApplicationError) else type(bottom).__name__
     return kind or "", bottom.message if isinstance(bottom, FailureError) else str(bottom)
