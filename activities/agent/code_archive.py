@@ -37,8 +37,10 @@ def unpack_code(request: dict[str, Any]) -> dict[str, Any]:
     try:
         if not os.path.isdir(target):
             _check_hash(archive, request["sha256"])
-            limits = (request.get("max_bytes") or MAX_UNPACKED_BYTES,
-                      request.get("max_files") or MAX_FILES)
+            limits = (
+                request.get("max_bytes") or MAX_UNPACKED_BYTES,
+                request.get("max_files") or MAX_FILES,
+            )
             _unpack_and_rename(archive, target, limits)
     finally:
         os.close(lock or 0)
@@ -56,8 +58,9 @@ def _check_hash(archive: str, sha256: str) -> None:
     except FileNotFoundError:
         raise RefusedError("no-archive", "%s: no such file on the node" % archive) from None
     if digest.hexdigest() != sha256:
-        raise RefusedError("hash-mismatch", "archive: asked for sha256 %s, found %s" % (
-            sha256, digest.hexdigest()))
+        raise RefusedError(
+            "hash-mismatch", "archive: asked for sha256 %s, found %s" % (sha256, digest.hexdigest())
+        )
 
 
 def _unpack_and_rename(archive: str, target: str, limits: tuple[int, int]) -> None:
@@ -96,8 +99,9 @@ def _check(tar: tarfile.TarFile, limits: tuple[int, int]) -> None:
     for count, member in enumerate(tar, 1):
         size += max(0, member.size)
         if size > limits[0] or count > limits[1]:
-            raise RefusedError("archive-too-large", (
-                "archive: unpacks to more than %d bytes or %d files") % limits)
+            raise RefusedError(
+                "archive-too-large", ("archive: unpacks to more than %d bytes or %d files") % limits
+            )
         name = _safe_name(member.name)
         _check_kind(member, name)
         parents = _parents(name)
@@ -123,11 +127,14 @@ def _check_kind(member: tarfile.TarInfo, name: str) -> None:
     elif member.issym():
         to = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
         if member.linkname.startswith("/") or to == ".." or to.startswith("../"):
-            raise RefusedError("unsafe-archive", "archive: the link %s leaves the folder: %s" % (
-                member.name, member.linkname))
+            raise RefusedError(
+                "unsafe-archive",
+                "archive: the link %s leaves the folder: %s" % (member.name, member.linkname),
+            )
     else:
-        raise RefusedError("unsafe-archive", (
-            "archive: %s is neither a file, a folder nor a link") % member.name)
+        raise RefusedError(
+            "unsafe-archive", ("archive: %s is neither a file, a folder nor a link") % member.name
+        )
 
 
 def _parents(name: str) -> set[str]:

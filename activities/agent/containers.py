@@ -18,8 +18,13 @@ OWN_TO_PODMAN = ("PATH", "HOME", "XDG_RUNTIME_DIR", "CONTAINERS_CONF", "TMPDIR")
 
 def podman(arguments: list[str], limit_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
     """Run one podman command; its output is returned, not printed."""
-    return subprocess.run(["podman", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=limit_s, check=False)
+    return subprocess.run(
+        ["podman", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limit_s,
+        check=False,
+    )
 
 
 def answers() -> bool:
@@ -30,8 +35,9 @@ def answers() -> bool:
         return False
 
 
-def prepare(run: Run, spec: dict[str, Any],
-            variables: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+def prepare(
+    run: Run, spec: dict[str, Any], variables: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
     """The podman command that runs the job, and podman's own environment.
 
     Values reach the container by a file that only we can read, or by name through podman's
@@ -39,8 +45,11 @@ def prepare(run: Run, spec: dict[str, Any],
     """
     inside = dict(variables)
     inside.update(
-        HOME=INSIDE + "/work", BASELOAD_INPUT=INSIDE + "/input", BASELOAD_OUTPUT=INSIDE + "/output",
-        BASELOAD_STATE=INSIDE + "/state", BASELOAD_CHECKPOINTS=INSIDE + "/input/checkpoints",
+        HOME=INSIDE + "/work",
+        BASELOAD_INPUT=INSIDE + "/input",
+        BASELOAD_OUTPUT=INSIDE + "/output",
+        BASELOAD_STATE=INSIDE + "/state",
+        BASELOAD_CHECKPOINTS=INSIDE + "/input/checkpoints",
     )
     if "PATH" not in (spec.get("environment") or {}):
         del inside["PATH"]
@@ -53,10 +62,25 @@ def prepare(run: Run, spec: dict[str, Any],
     descriptor = os.open(env_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write("".join("%s=%s\n" % pair for pair in inside.items() if "\n" not in pair[1]))
-    arguments = ["podman", "run", "--name", run.run_id, "--replace", "--pull=never",
-                 "--network=host", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-                 "--log-driver=none", "--env-file", env_file, "--workdir", INSIDE + "/work",
-                 *_limits(spec), *_mounts(run), *_user(spec)]
+    arguments = [
+        "podman",
+        "run",
+        "--name",
+        run.run_id,
+        "--replace",
+        "--pull=never",
+        "--network=host",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--log-driver=none",
+        "--env-file",
+        env_file,
+        "--workdir",
+        INSIDE + "/work",
+        *_limits(spec),
+        *_mounts(run),
+        *_user(spec),
+    ]
     for key in by_name:
         arguments += ["--env", key]
     for uuid in spec.get("gpu_uuids") or []:

@@ -38,7 +38,9 @@ def nearly_full(run: Run) -> str | None:
     if free >= LEAST_FREE_TO_RUN_BYTES:
         return None
     return "the node's disk is full: %d MiB free, a run needs %d" % (
-        free >> 20, LEAST_FREE_TO_RUN_BYTES >> 20)
+        free >> 20,
+        LEAST_FREE_TO_RUN_BYTES >> 20,
+    )
 
 
 def overuse(run: Run, spec: dict[str, Any]) -> str | None:

@@ -99,21 +99,31 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
     gone = tree.end_strays(run.run_id, process, grace_s)
     if spec.get("runtime") == "systemd":
         # After the tree: the unit's own time limit is longer than the grace that was asked for.
-        subprocess.run(["systemctl", "stop", runtimes.unit_of(run.run_id)], check=False,
-                       stdin=subprocess.DEVNULL, capture_output=True)
+        subprocess.run(
+            ["systemctl", "stop", runtimes.unit_of(run.run_id)],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
     if spec.get("runtime") == "podman":
         gone = containers.remove(run.run_id) and gone
     if not gone:
         left = [one.pid for one in tree.strays(run.run_id, process)]
         raise RefusedError("tree-alive", "run %s: still alive: %s" % (run.run_id, left))
-    document = exits.not_run("ended-after-supervisor-loss",
-                             "its supervisor was lost; what it had started was ended")
+    document = exits.not_run(
+        "ended-after-supervisor-loss", "its supervisor was lost; what it had started was ended"
+    )
     _write(run, document, look.last_beat_s(run), process["started_at"])
 
 
 def _write(run: Run, document: dict[str, Any], elapsed_s: float, started_at: str | None) -> None:
-    document.update(elapsed_s=elapsed_s, started_at=started_at, finished_at=processes.now(),
-                    log_bytes=run.log_bytes(), tree_gone=True)
+    document.update(
+        elapsed_s=elapsed_s,
+        started_at=started_at,
+        finished_at=processes.now(),
+        log_bytes=run.log_bytes(),
+        tree_gone=True,
+    )
     disk.release(run)
     run.forget_variables()
     run.write("exit.json", document)

@@ -43,8 +43,13 @@ class Folders:
     def make(self) -> list[str]:
         """Make what is missing; the job user may pass through, not list. Returns the new ones."""
         made = []
-        for path in (self.root, os.path.join(self.root, "agent"), self.code, self.packages,
-                     self.runs):
+        for path in (
+            self.root,
+            os.path.join(self.root, "agent"),
+            self.code,
+            self.packages,
+            self.runs,
+        ):
             if not os.path.isdir(path):
                 os.makedirs(path, exist_ok=True)
                 made.append(path)

@@ -17,8 +17,15 @@ from . import containers, disk, processes
 from .errors import RefusedError
 from .folders import Folders
 
-GPU_FIELDS = ("index", "name", "uuid", "memory.total", "pcie.link.gen.max",
-              "pcie.link.width.max", "driver_version")
+GPU_FIELDS = (
+    "index",
+    "name",
+    "uuid",
+    "memory.total",
+    "pcie.link.gen.max",
+    "pcie.link.width.max",
+    "driver_version",
+)
 GPU_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/wsl/lib"
 NO_GPUS = 6
 GPU_LIMIT_S = 60.0
@@ -57,8 +64,9 @@ def gpus() -> list[dict[str, Any]]:
         return []
     query = [tool, "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(query, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                              timeout=GPU_LIMIT_S)
+        done = subprocess.run(
+            query, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=GPU_LIMIT_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RefusedError("gpu-driver", "nvidia-smi: %s" % error) from error
     if done.returncode == NO_GPUS:
@@ -96,8 +104,9 @@ def _number(text: str) -> int | None:
 def _lsblk() -> str:
     arguments = ["lsblk", "-J", "-b", "-d", "-o", "NAME,ROTA,TRAN,SIZE,TYPE"]
     try:
-        return subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
-                              check=False).stdout.decode()
+        return subprocess.run(
+            arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        ).stdout.decode()
     except OSError:
         return ""
 
@@ -178,8 +187,13 @@ def runtimes() -> list[str]:
 
 def _systemd_runs() -> bool:
     try:
-        done = subprocess.run(["systemctl", "is-system-running"], stdin=subprocess.DEVNULL,
-                              capture_output=True, check=False, timeout=10)
+        done = subprocess.run(
+            ["systemctl", "is-system-running"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=10,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.stdout.decode().strip() in ("running", "degraded", "starting")
@@ -197,8 +211,9 @@ def addresses() -> list[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
-                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR,
-                                     struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(
+                    probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15])
+                )
             except OSError:
                 continue
             found.append(socket.inet_ntoa(answer[20:24]))

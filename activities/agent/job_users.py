@@ -71,16 +71,28 @@ def _holders(folder: str) -> dict[int, str]:
 
 def _useradd(name: str) -> None:
     group = ["--user-group"] if name == JOB_USER else ["--gid", JOB_USER]
-    arguments = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent",
-                 "--shell", "/usr/sbin/nologin", *group, *_gpu_groups(), name]
+    arguments = [
+        "useradd",
+        "--system",
+        "--no-create-home",
+        "--home-dir",
+        "/nonexistent",
+        "--shell",
+        "/usr/sbin/nologin",
+        *group,
+        *_gpu_groups(),
+        name,
+    ]
     try:
-        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
-                              check=False)
+        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError as error:
         raise RefusedError("job-user", "useradd: %s" % error) from error
     if done.returncode not in (0, ALREADY_THERE):
-        raise RefusedError("job-user", "useradd %s: exit %d: %s" % (
-            name, done.returncode, done.stderr.decode(errors="replace").strip()))
+        raise RefusedError(
+            "job-user",
+            "useradd %s: exit %d: %s"
+            % (name, done.returncode, done.stderr.decode(errors="replace").strip()),
+        )
 
 
 def _gpu_groups() -> list[str]:

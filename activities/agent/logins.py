@@ -51,17 +51,20 @@ def close_others(authorized_key: str) -> None:
 
 
 def _rules(user: str) -> str:
-    return "".join(line + "\n" for line in (
-        "PubkeyAuthentication yes",
-        "AuthenticationMethods publickey",
-        "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no",
-        "HostbasedAuthentication no",
-        "GSSAPIAuthentication no",
-        "PermitRootLogin prohibit-password",
-        "AuthorizedKeysFile " + KEYS,
-        "AllowUsers " + user,
-    ))
+    return "".join(
+        line + "\n"
+        for line in (
+            "PubkeyAuthentication yes",
+            "AuthenticationMethods publickey",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "HostbasedAuthentication no",
+            "GSSAPIAuthentication no",
+            "PermitRootLogin prohibit-password",
+            "AuthorizedKeysFile " + KEYS,
+            "AllowUsers " + user,
+        )
+    )
 
 
 def _where(config: str, rules: str) -> tuple[str, str]:
@@ -99,8 +102,9 @@ def _config_of(listener: int | None) -> str:
 
 def _test(config: str) -> str:
     sshd = shutil.which("sshd") or "/usr/sbin/sshd"
-    done = subprocess.run([sshd, "-t", "-f", config], stdin=subprocess.DEVNULL,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        [sshd, "-t", "-f", config], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     return "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip()
 
 

@@ -43,8 +43,9 @@ def state_of(run: Run) -> dict[str, Any]:
     return state
 
 
-def _name(run: Run, process: dict[str, Any] | None, finished: dict[str, Any] | None,
-          supervised: bool) -> str:
+def _name(
+    run: Run, process: dict[str, Any] | None, finished: dict[str, Any] | None, supervised: bool
+) -> str:
     if finished is not None:
         return "exited"
     if process is not None:

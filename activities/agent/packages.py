@@ -25,16 +25,22 @@ PIP_S = 3600.0
 ERROR_CHARACTERS = 2000
 
 
-def run_step(words: str, arguments: list[str], limit_s: float,
-             variables: dict[str, str] | None = None) -> tuple[int, str]:
+def run_step(
+    words: str, arguments: list[str], limit_s: float, variables: dict[str, str] | None = None
+) -> tuple[int, str]:
     """Run one long command, saying on stderr every few seconds that it still runs.
 
     Returns its exit status and its output; one that passes its limit is killed: status -9.
     """
     deadline = time.monotonic() + limit_s
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=subprocess.STDOUT, env=variables)
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=variables,
+        )
         while True:
             sys.stderr.write(words + "\n")
             sys.stderr.flush()
@@ -81,14 +87,19 @@ def base_python() -> str:
 
 def _new_enough(python: str) -> bool:
     test = "import sys, venv; sys.exit(sys.version_info < (3, 8))"
-    return subprocess.run([python, "-I", "-c", test], check=False, stdin=subprocess.DEVNULL,
-                          capture_output=True).returncode == 0
+    return (
+        subprocess.run(
+            [python, "-I", "-c", test], check=False, stdin=subprocess.DEVNULL, capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 def _version(python: str) -> str:
     test = "import sys; print(sys.version)"
-    return subprocess.run([python, "-I", "-S", "-c", test], check=False, stdin=subprocess.DEVNULL,
-                          capture_output=True).stdout.decode()
+    return subprocess.run(
+        [python, "-I", "-S", "-c", test], check=False, stdin=subprocess.DEVNULL, capture_output=True
+    ).stdout.decode()
 
 
 def _lock_with_progress(path: str) -> int:
@@ -123,8 +134,12 @@ def _install(python: str, path: str, wanted: list[str]) -> None:
 
 
 def _pip_version(python: str) -> tuple[int, int]:
-    done = subprocess.run([python, "-m", "pip", "--version"], check=False, capture_output=True,
-                          stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [python, "-m", "pip", "--version"],
+        check=False,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+    )
     words = done.stdout.decode().split()
     if done.returncode != 0 or len(words) < 2:
         return 0, 0
@@ -135,8 +150,9 @@ def _pip_version(python: str) -> tuple[int, int]:
 def _step(words: str, arguments: list[str]) -> None:
     code, output = run_step(words, arguments, PIP_S)
     if code != 0:
-        raise RefusedError("packages", "%s: exit %d: %s" % (
-            words, code, output[-ERROR_CHARACTERS:].strip()))
+        raise RefusedError(
+            "packages", "%s: exit %d: %s" % (words, code, output[-ERROR_CHARACTERS:].strip())
+        )
 
 
 def install_system_packages(folders: Folders, names: list[str]) -> None:
@@ -145,8 +161,10 @@ def install_system_packages(folders: Folders, names: list[str]) -> None:
     if not missing:
         return
     if os.geteuid() != 0:
-        raise RefusedError("apt-needs-root", "apt packages %s: the node's account is not root" % (
-            ", ".join(missing)))
+        raise RefusedError(
+            "apt-needs-root",
+            "apt packages %s: the node's account is not root" % (", ".join(missing)),
+        )
     lock = _lock_with_progress(os.path.join(folders.root, "apt.lock"))
     try:
         _apt(missing)
@@ -156,8 +174,12 @@ def install_system_packages(folders: Folders, names: list[str]) -> None:
 
 def _is_installed(name: str) -> bool:
     try:
-        done = subprocess.run(["dpkg-query", "-W", "-f", "${Status}", "--", name], check=False,
-                              stdin=subprocess.DEVNULL, capture_output=True)
+        done = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${Status}", "--", name],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
     except OSError:
         return False
     return done.stdout.endswith(b" installed")
@@ -175,5 +197,6 @@ def _apt(missing: list[str]) -> None:
     except OSError as error:
         raise RefusedError("apt", "apt packages: this node has no apt-get (%s)" % error) from error
     if code != 0:
-        raise RefusedError("apt", "apt-get: exit %d: %s" % (
-            code, output[-ERROR_CHARACTERS:].strip()))
+        raise RefusedError(
+            "apt", "apt-get: exit %d: %s" % (code, output[-ERROR_CHARACTERS:].strip())
+        )

@@ -62,8 +62,12 @@ def reboot(request: dict[str, Any]) -> dict[str, Any]:
     del request
     if os.geteuid() != 0:
         raise RefusedError("needs-root", "reboot: the node's account is not root")
-    subprocess.Popen(["/bin/sh", "-c", "sleep 1; systemctl reboot || reboot || reboot -f"],
-                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                     stderr=subprocess.DEVNULL, start_new_session=True)
+    subprocess.Popen(
+        ["/bin/sh", "-c", "sleep 1; systemctl reboot || reboot || reboot -f"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     sys.stderr.write("restarting in 1 s\n")
     return {}

@@ -13,7 +13,7 @@ class Process:
     __slots__ = ("parent", "pid", "session", "start_ticks", "state")
 
     def __init__(self, pid: int, stat: bytes) -> None:
-        fields = stat[stat.rindex(b")") + 2:].split()
+        fields = stat[stat.rindex(b")") + 2 :].split()
         self.pid = pid
         self.state = fields[0].decode()
         self.parent = int(fields[1])

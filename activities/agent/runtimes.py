@@ -35,16 +35,28 @@ def launch(run: Run, spec: dict[str, Any]) -> None:
 
 
 def _launch_unit(run: Run, spec: dict[str, Any]) -> None:
-    arguments = ["systemd-run", "--quiet", "--collect", "--unit", unit_of(run.run_id),
-                 "--property=KillMode=control-group", "--property=OOMPolicy=continue",
-                 "--property=TimeoutStopSec=%d" % (int(spec.get("grace_s") or 0) + 15),
-                 "--property=TasksMax=infinity", "--property=LimitNOFILE=1048576:1048576"]
+    arguments = [
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        "--unit",
+        unit_of(run.run_id),
+        "--property=KillMode=control-group",
+        "--property=OOMPolicy=continue",
+        "--property=TimeoutStopSec=%d" % (int(spec.get("grace_s") or 0) + 15),
+        "--property=TasksMax=infinity",
+        "--property=LimitNOFILE=1048576:1048576",
+    ]
     if spec.get("memory_bytes"):
         arguments.append("--property=MemoryMax=%d" % spec["memory_bytes"])
     if spec.get("cpu_count"):
         arguments.append("--property=CPUQuota=%d%%" % int(float(spec["cpu_count"]) * 100))
-    done = subprocess.run(arguments + supervisor_command(run), stdin=subprocess.DEVNULL,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        arguments + supervisor_command(run),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
     words = done.stderr.decode(errors="replace").strip()
     if done.returncode != 0 and "already" not in words:
         raise RefusedError("systemd", "systemd-run: exit %d: %s" % (done.returncode, words))

@@ -39,8 +39,9 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     image = request.get("image") or spec.get("image")
     if image:
         if request.get("python_packages"):
-            raise RefusedError("packages", (
-                "python_packages beside an image: put them into the image %s") % image)
+            raise RefusedError(
+                "packages", ("python_packages beside an image: put them into the image %s") % image
+            )
         containers.pull(image, packages.run_step)
         spec["image"] = image
     else:
@@ -68,8 +69,10 @@ def _check_disk(run: Run, disk_size_gb: Any) -> None:
     free = disk.free_bytes(run.path)
     wanted = max(disk.LEAST_FREE_TO_STAGE_BYTES, int(float(disk_size_gb or 0) * 1e9))
     if free < wanted:
-        raise RefusedError("disk-full", "disk of the node: asked %.1f GB, %.1f GB free" % (
-            wanted / 1e9, free / 1e9))
+        raise RefusedError(
+            "disk-full",
+            "disk of the node: asked %.1f GB, %.1f GB free" % (wanted / 1e9, free / 1e9),
+        )
 
 
 def _owner(user: str | None) -> tuple[int, int] | None:

@@ -31,8 +31,11 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
             return state
         time.sleep(POLL_S)
         state = look.state_of(run)
-    raise RefusedError("start-failed", "run %s: no process after %d s: %s" % (
-        run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))))
+    raise RefusedError(
+        "start-failed",
+        "run %s: no process after %d s: %s"
+        % (run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))),
+    )
 
 
 def _notes(path: str) -> str:

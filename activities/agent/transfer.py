@@ -56,8 +56,10 @@ def put_input(request: dict[str, Any]) -> None:
     if into not in ("input", "state"):
         raise RefusedError("bad-folder", "folder %r: want input or state" % into)
     run.make()
-    limits = (request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,
-              request.get("max_files") or code_archive.MAX_FILES)
+    limits = (
+        request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,
+        request.get("max_files") or code_archive.MAX_FILES,
+    )
     part = tempfile.mkdtemp(prefix=".part-", dir=run.path)
     try:
         archive = os.path.join(part, "archive")
@@ -87,9 +89,11 @@ def _pack(run: Run, folder: str) -> None:
     top = run.at(folder)
     if not os.path.isdir(top):
         raise RefusedError("no-folder", "run %s: it has no folder %s" % (run.run_id, folder))
-    with open(1, "wb", closefd=False) as out, \
-            gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0) as packed, \
-            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+    with (
+        open(1, "wb", closefd=False) as out,
+        gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
         for parent, folders, names in os.walk(top):
             folders.sort()
             for name in sorted(folders + names):
@@ -141,4 +145,4 @@ class _Padded(io.RawIOBase):
 def _write(chunk: bytes) -> None:
     waiting = memoryview(chunk)
     while waiting:
-        waiting = waiting[os.write(1, waiting):]
+        waiting = waiting[os.write(1, waiting) :]

@@ -124,13 +124,26 @@ class Watcher:
         followed.look_for_exit()
         payload = followed.read(self.share)
         if payload:
-            _send({"run_id": run_id, "kind": "log", "offset": followed.offset,
-                   "length": len(payload)}, payload)
+            _send(
+                {
+                    "run_id": run_id,
+                    "kind": "log",
+                    "offset": followed.offset,
+                    "length": len(payload),
+                },
+                payload,
+            )
             followed.offset += len(payload)
             self.spoken_at = time.monotonic()
         if followed.is_done():
-            _send({"run_id": run_id, "kind": "exit", "exit": followed.exit,
-                   "log_bytes": followed.log_bytes})
+            _send(
+                {
+                    "run_id": run_id,
+                    "kind": "exit",
+                    "exit": followed.exit,
+                    "log_bytes": followed.log_bytes,
+                }
+            )
             self.forget(run_id)
         # A short read means that there is no more for now, so nothing to hurry for.
         return len(payload) if len(payload) == self.share else 0
@@ -191,8 +204,14 @@ class Watcher:
             state = look.state_of(followed.run)
             if state["state"] == "lost":
                 followed.told_lost = True
-                _send({"run_id": run_id, "kind": "lost", "elapsed_s": state["elapsed_s"],
-                       "log_bytes": state["log_bytes"]})
+                _send(
+                    {
+                        "run_id": run_id,
+                        "kind": "lost",
+                        "elapsed_s": state["elapsed_s"],
+                        "log_bytes": state["log_bytes"],
+                    }
+                )
 
 
 def watch(request: dict[str, Any]) -> None:
@@ -203,4 +222,4 @@ def watch(request: dict[str, Any]) -> None:
 def _send(header: dict[str, Any], payload: bytes = b"") -> None:
     waiting = memoryview(json.dumps(header).encode() + b"\n" + payload)
     while waiting:
-        waiting = waiting[os.write(1, waiting):]
+        waiting = waiting[os.write(1, waiting) :]

@@ -111,9 +111,7 @@ class NodeStream:
         check_end(self._process, await self._stderr, self._words)
 
 
-def check_end(
-    process: asyncssh.SSHClientProcess[bytes], stderr: bytes, words: str
-) -> None:
+def check_end(process: asyncssh.SSHClientProcess[bytes], stderr: bytes, words: str) -> None:
     """Raise what the way in which a process ended means, if not well."""
     status = process.exit_status
     if status is None:

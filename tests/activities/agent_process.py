@@ -107,7 +107,9 @@ class LocalAgent:
 
     def end_all(self) -> None:
         """End every run of this root, so that no test leaves anything behind."""
-        self.call("strays", live=[])
+        for run_id, state in self.call("look", run_ids=None)["runs"].items():
+            if state["state"] in ("running", "lost"):
+                self.call("end", run_id=run_id, grace_s=0)
 
 
 def spec(command: str, **more: Any) -> dict[str, Any]:

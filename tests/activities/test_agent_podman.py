@@ -87,16 +87,12 @@ def podman_agent(agent: LocalAgent, podman_environment: dict[str, str]) -> Local
 
 
 def run(agent: LocalAgent, command: str, **more: object) -> None:
-    agent.call(
-        "stage", run_id=RUN, image=IMAGE, spec=spec(command, runtime="podman", **more)
-    )
+    agent.call("stage", run_id=RUN, image=IMAGE, spec=spec(command, runtime="podman", **more))
     agent.call("start", run_id=RUN)
 
 
 def containers(environment: dict[str, str]) -> str:
-    done = subprocess.run(
-        ["podman", "ps", "-aq"], env=environment, check=True, capture_output=True
-    )
+    done = subprocess.run(["podman", "ps", "-aq"], env=environment, check=True, capture_output=True)
     return done.stdout.decode()
 
 

@@ -295,8 +295,11 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
         agent.path(RUN, "spec.json"),
     ]
     command = f"id -un; cat {' '.join(map(str, files))}; touch $BASELOAD_OUTPUT/mine"
-    agent.run(RUN, command + "; touch $BASELOAD_INPUT/x; grep NoNewPrivs /proc/self/status",
-              user="baseload-job")
+    agent.run(
+        RUN,
+        command + "; touch $BASELOAD_INPUT/x; grep NoNewPrivs /proc/self/status",
+        user="baseload-job",
+    )
     agent.exit_of(RUN)
     text = agent.path(RUN, "log").read_text()
     assert text.startswith("baseload-job-2\n")
@@ -321,8 +324,12 @@ def test_a_jobs_account_is_used_again_only_after_its_run_was_cleaned(agent: Loca
 
 
 def test_a_job_that_writes_more_than_its_disk_is_ended_for_that(agent: LocalAgent) -> None:
-    agent.stage(RUN, "head -c 3000000 /dev/urandom > big; touch ready; sleep 600",
-                disk_size_gb=0.002, grace_s=0.1)
+    agent.stage(
+        RUN,
+        "head -c 3000000 /dev/urandom > big; touch ready; sleep 600",
+        disk_size_gb=0.002,
+        grace_s=0.1,
+    )
     agent.call("start", run_id=RUN)
     found = agent.exit_of(RUN)
     assert found["reason"] == "disk-full"

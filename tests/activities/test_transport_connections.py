@@ -87,9 +87,7 @@ async def test_a_connection_that_went_while_nobody_looked_is_replaced(
         sshd.cut()
 
 
-async def test_a_node_is_known_by_any_of_its_host_keys(
-    tmp_path: Path, node_root: Path
-) -> None:
+async def test_a_node_is_known_by_any_of_its_host_keys(tmp_path: Path, node_root: Path) -> None:
     server = Sshd(tmp_path / "several", host_key_types=("ed25519", "ecdsa", "rsa"))
     server.start()
     pool = NodeConnections(server.client_key)
@@ -186,9 +184,7 @@ async def test_silence_ends_what_was_begun_and_is_passed_by_what_was_not(
 async def test_many_calls_share_connections_of_at_most_eight_channels(
     sshd: Sshd, endpoint: NodeEndpoint, connections: NodeConnections
 ) -> None:
-    streams = [
-        await connections.stream(endpoint, "watch", {}, eof=False) for _ in range(9)
-    ]
+    streams = [await connections.stream(endpoint, "watch", {}, eof=False) for _ in range(9)]
     assert len(sshd.sessions()) == 2
     for stream in streams:
         await stream.close()
@@ -234,7 +230,7 @@ async def test_what_a_login_shell_prints_does_not_disturb_answers(
     sshd.stop()
     # What a chatty .bashrc does: the command follows after words of its own.
     sshd.more = (
-        "ForceCommand case \"$SSH_ORIGINAL_COMMAND\" in \"\"|internal-sftp|*sftp-server*)"
+        'ForceCommand case "$SSH_ORIGINAL_COMMAND" in ""|internal-sftp|*sftp-server*)'
         " exec /usr/lib/openssh/sftp-server ;;"
         " *) echo '{\"ok\": false}'; printf 'welcome'; eval \"$SSH_ORIGINAL_COMMAND\" ;; esac"
     )

@@ -115,9 +115,7 @@ async def test_a_state_goes_from_one_run_to_another(node: Node, tmp_path: Path) 
     assert restored.read_text() == "epoch 3\n"
 
 
-async def test_a_hostile_input_is_refused_with_nothing_written(
-    node: Node, tmp_path: Path
-) -> None:
+async def test_a_hostile_input_is_refused_with_nothing_written(node: Node, tmp_path: Path) -> None:
     hostile, _ = archives.archive(tmp_path, file("x"), symlink("y", "../../.."))
     with pytest.raises(AgentRefused) as caught:
         await node.put(hostile)

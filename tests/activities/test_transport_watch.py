@@ -45,9 +45,7 @@ class Node:
     async def watched(self) -> AsyncIterator[NodeStream]:
         """Watch from where what has been said so far ends."""
         known = {run_id: len(log) for run_id, log in self.logs.items()}
-        stream = await self.connections.stream(
-            self.endpoint, "watch", {"known": known}, eof=False
-        )
+        stream = await self.connections.stream(self.endpoint, "watch", {"known": known}, eof=False)
         reading = asyncio.create_task(self._read(stream))
         try:
             yield stream
