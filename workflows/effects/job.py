@@ -114,7 +114,7 @@ look_at_run = Effect(
     RunReport,
     queue=None,
     start_to_close_s=30,
-    schedule_to_close_s=300,
+    schedule_to_close_s=60,
     retry_most_s=15,
 )
 end_worker = Effect(
