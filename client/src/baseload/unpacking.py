@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ class UnpackingError(BaseloadError):
 
 @dataclass(frozen=True)
 class Unpacked:
-    """What was written; `files` are relative to the folder."""
+    """What was written; names are relative to the folder."""
 
     files: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """Links that lead out of the folder, devices, pipes."""
     content_bytes: int
 
 
@@ -47,49 +50,83 @@ def unpack_from_file(folder: Path) -> Iterator[FetchedFile]:
 def unpack(archive: Path, folder: Path) -> Unpacked:
     """Write the archive's files below the folder, which is made; same names are overwritten.
 
+    Links to places inside the folder are kept; other links, devices and pipes are left out.
     Raises: UnpackingError, before anything is written, for what is broken, for names that are
-    absolute or have `..`, for links and devices, and for more than the disk has room for.
+    absolute or have `..`, and for more than the disk has room for.
     """
     try:
         with tarfile.open(archive, "r:gz") as opened:
             members = opened.getmembers()
-            _check(members)
+            for member in members:
+                _check(member.name)
             folder.mkdir(parents=True, exist_ok=True)
             size = sum(member.size for member in members)
             free = shutil.disk_usage(folder).free
             if size > free:
                 raise UnpackingError(f"output needs {size:,} bytes, {folder} has {free:,} free")
-            return _write(opened, members, folder)
-    except (tarfile.TarError, EOFError, OSError) as cause:
+            return _Unpacking(opened, folder.resolve()).write(members)
+    except (tarfile.TarError, zlib.error, EOFError, KeyError, OSError) as cause:
         raise UnpackingError(f"output cannot be unpacked into {folder}: {cause}") from cause
 
 
-def _check(members: list[tarfile.TarInfo]) -> None:
-    for member in members:
-        name = PurePosixPath(member.name)
-        if name.is_absolute() or ".." in name.parts or "\0" in member.name:
-            raise UnpackingError(f"output has {member.name!r}, which leaves its folder: refused")
-        if not (member.isreg() or member.isdir()):
-            raise UnpackingError(f"output has {member.name!r}, a link or a device: refused")
+def _check(text: str) -> None:
+    name = PurePosixPath(text)
+    if name.is_absolute() or ".." in name.parts or "\0" in text:
+        raise UnpackingError(f"output has {text!r}, which leaves its folder: refused")
 
 
-def _write(archive: tarfile.TarFile, members: list[tarfile.TarInfo], folder: Path) -> Unpacked:
-    root = folder.resolve()
-    files, written = [], 0
-    for member in members:
-        path = root / member.name
-        # A link that lay in the folder before must not lead us out of it.
-        if not path.resolve().is_relative_to(root):
-            raise UnpackingError(f"{path} leads out of {folder}: refused")
-        if member.isdir():
-            path.mkdir(parents=True, exist_ok=True)
-            continue
+class _Unpacking:
+    """Writes members below `root`; links come last, so that nothing is written through them."""
+
+    def __init__(self, archive: tarfile.TarFile, root: Path) -> None:
+        self._archive = archive
+        self._root = root
+        self._files: list[str] = []
+        self._left_out: list[str] = []
+        self._bytes = 0
+
+    def write(self, members: list[tarfile.TarInfo]) -> Unpacked:
+        links = []
+        for member in members:
+            if member.isdir():
+                self._inside(member.name).mkdir(parents=True, exist_ok=True)
+            elif member.isreg() or member.islnk():
+                self._write_file(member)
+            elif member.issym():
+                links.append(member)
+            else:
+                self._left_out.append(member.name)
+        for link in links:
+            self._write_link(link)
+        return Unpacked(tuple(self._files), tuple(self._left_out), self._bytes)
+
+    def _write_file(self, member: tarfile.TarInfo) -> None:
+        path = self._inside(member.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = archive.extractfile(member)
-        assert content is not None, "regular files alone are left"  # noqa: S101
+        content = self._archive.extractfile(member)
+        if content is None:
+            raise UnpackingError(f"output has {member.name!r}, a link to nothing: refused")
         with content, path.open("wb") as file:
             shutil.copyfileobj(content, file)
+            self._bytes += file.tell()
         path.chmod(0o755 if member.mode & 0o100 else 0o644)
-        files.append(member.name)
-        written += member.size
-    return Unpacked(tuple(files), written)
+        self._files.append(member.name)
+
+    def _write_link(self, member: tarfile.TarInfo) -> None:
+        parent = self._inside(member.name).parent
+        target = (parent / member.linkname).resolve()
+        if PurePosixPath(member.linkname).is_absolute() or not target.is_relative_to(self._root):
+            self._left_out.append(member.name)
+            return
+        parent.mkdir(parents=True, exist_ok=True)
+        path = parent / PurePosixPath(member.name).name
+        path.unlink(missing_ok=True)
+        path.symlink_to(member.linkname)
+        self._files.append(member.name)
+
+    def _inside(self, name: str) -> Path:
+        """Where a member goes. A link that lay in the folder before must not lead us out."""
+        path = self._root / name
+        if not path.resolve().is_relative_to(self._root):
+            raise UnpackingError(f"{path} leads out of {self._root}: refused")
+        return path

@@ -35,10 +35,11 @@ def output(
             unpacked = archive.unpack()
         except UnpackingError as cause:
             raise NegativeError(str(cause)) from cause
+    for name in unpacked.left_out:
+        session.screen.say(f"left out: {name}, a link out of the folder or a device")
     if session.screen.as_json:
-        session.screen.json(
-            {"job_id": found["id"], "folder": str(folder), "files": list(unpacked.files)}
-        )
+        names = {"files": list(unpacked.files), "left_out": list(unpacked.left_out)}
+        session.screen.json({"job_id": found["id"], "folder": str(folder), **names})
         return
     size = bytes_text(unpacked.content_bytes)
     session.screen.result(f"{folder}: {len(unpacked.files)} files, {size}")
