@@ -1,8 +1,10 @@
 """A site for each test: SQLite, and PostgreSQL too where a module says so."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from fastapi import FastAPI
 
 from activities.db.session import Database
 from activities.secrets import make_master_key
@@ -10,6 +12,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from api.app import create_app
+from api.rates import Rate
 from tests.api.site import Person, Site
 
 
@@ -29,10 +32,22 @@ def stores(migrated: Database) -> Iterator[None]:
         store.cache_clear()
 
 
+@pytest.fixture(scope="session")
+def app() -> FastAPI:
+    """One application for all tests: making it takes longer than most of them."""
+    return create_app(_never, _never)
+
+
+async def _never(*_: object) -> None:
+    raise AssertionError("each test brings its own")
+
+
 @pytest.fixture
-async def site(migrated: Database, stores: None) -> AsyncIterator[Site]:
-    built = Site(migrated)
-    built.app = create_app(built.hand_over, built.check_temporal)
+async def site(app: FastAPI, migrated: Database, stores: None) -> AsyncIterator[Site]:
+    built = Site(migrated, app)
+    app.state.hand_over, app.state.check_temporal = built.hand_over, built.check_temporal
+    app.state.stop = asyncio.Event()
+    app.state.announcement_rate = Rate(settings().announcements_per_minute)
     yield built
     await built.settled()
 

@@ -34,7 +34,7 @@ class Site:
     """The application, its database, and what it has handed over to workflows."""
 
     database: Database
-    app: FastAPI = field(default_factory=FastAPI)
+    app: FastAPI
     handed_over: list[str] = field(default_factory=list)
     temporal_is_up: bool = True
 
@@ -85,7 +85,7 @@ class Site:
 
     def client(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            transport=self.transport, base_url="http://api.test", headers=headers
+            transport=self.transport, base_url="http://api.test", headers=headers, trust_env=False
         )
 
 

@@ -1,0 +1,71 @@
+"""The API as a process of its own: its first start, without Temporal, and its leaving."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.waiting import eventually
+
+
+@dataclass
+class Running:
+    process: "subprocess.Popen[bytes]"
+    url: str
+    home: Path
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    environment = os.environ | {
+        "BASELOAD_HOME": str(tmp_path / "home"),
+        "BASELOAD_API": address,
+        "BASELOAD_TEMPORAL_ADDRESS": "127.0.0.1:1",
+    }
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "workers", "api"], env=environment, stderr=log
+        )
+    yield Running(process, f"http://{address}", tmp_path / "home")
+    process.kill()
+    process.wait()
+
+
+async def test_a_fresh_api_serves_without_temporal_and_leaves_at_once(running: Running) -> None:
+    async with httpx.AsyncClient(base_url=running.url, trust_env=False, timeout=20) as client:
+        await eventually(lambda: _answers(running.url), "the API answers", 60)
+        key_file = running.home / "admin.key"
+        assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+        client.headers["Authorization"] = f"Bearer {key_file.read_text().strip()}"
+        assert (await client.get("/v1/account")).json()["is_administrator"] is True
+        assert (await client.get("/v1/platform")).json()["ssh_public_key"].startswith("ssh-")
+        assert (await client.get("/readyz")).status_code == 503
+        made = await client.post("/v1/providers", json={"kind": "physical"})
+        assert made.status_code == 202
+        assert made.elapsed.total_seconds() < 2, "Temporal is not waited for"
+        async with client.stream("GET", "/v1/events?follow=true") as events:
+            assert events.status_code == 200
+            began = time.monotonic()
+            running.process.send_signal(signal.SIGTERM)
+            await eventually(lambda: running.process.poll() is not None, "the process leaves", 10)
+            assert time.monotonic() - began < 3
+    assert running.process.returncode == 0
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", trust_env=False, timeout=1).status_code == 200
+    except httpx.HTTPError:
+        return False
