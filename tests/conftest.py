@@ -1,5 +1,7 @@
 """Fixtures for every test: databases and Temporal servers of the tests' own."""
 
+import pytest
+
 from tests.database import (
     database_url,
     dialect,
@@ -10,6 +12,7 @@ from tests.database import (
     sqlite_template,
 )
 from tests.temporal_server import temporal_process, temporal_server
+from workers.process import leave_pytest
 
 __all__ = [
     "database_url",
@@ -22,3 +25,15 @@ __all__ = [
     "temporal_process",
     "temporal_server",
 ]
+
+_STATUS = pytest.StashKey[int]()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[_STATUS] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The interpreter is not finalised: the Temporal SDK's threads may crash it there."""
+    leave_pytest(config.stash.get(_STATUS, 0))
