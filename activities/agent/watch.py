@@ -38,6 +38,14 @@ class Followed:
         self.log_bytes: int | None = None
         self.exit: dict[str, Any] | None = None
         self.told_lost = False
+        self.claimed = False
+
+    def is_of_another(self, owner: str | None) -> bool:
+        """Whether another control plane has staged it; its spec is there before its log."""
+        if self.claimed or owner is None or not self.run.has("spec.json"):
+            return False
+        self.claimed = True
+        return bool((self.run.read("spec.json") or {}).get("owner", owner) != owner)
 
     def read(self, limit: int) -> bytes:
         """The next bytes of the log, at most `limit`, and none beyond its final length."""
@@ -71,8 +79,9 @@ class Followed:
 class Watcher:
     """All runs of a node, in turns, until stdin is closed."""
 
-    def __init__(self, folders: Folders, known: dict[str, int]) -> None:
+    def __init__(self, folders: Folders, known: dict[str, int], owner: str | None = None) -> None:
         self.folders = folders
+        self.owner = owner
         self.live: dict[str, Followed] = {}
         self.ignored: set[str] = set()
         self.typed = b""
@@ -121,6 +130,9 @@ class Watcher:
 
     def _advance(self, run_id: str) -> int:
         followed = self.live[run_id]
+        if followed.is_of_another(self.owner):
+            self.forget(run_id)
+            return 0
         followed.look_for_exit()
         payload = followed.read(self.share)
         if payload:
@@ -215,8 +227,12 @@ class Watcher:
 
 
 def watch(request: dict[str, Any]) -> None:
-    """See above; `known` maps run ids to the offsets from which their logs are wanted."""
-    Watcher(Folders(request.get("root", "")), request.get("known") or {}).serve()
+    """See above; `known` maps run ids to the offsets from which their logs are wanted.
+
+    owner: whose runs are watched; those that another control plane has staged here are not.
+    """
+    folders = Folders(request.get("root", ""))
+    Watcher(folders, request.get("known") or {}, request.get("owner")).serve()
 
 
 def _send(header: dict[str, Any], payload: bytes = b"") -> None:

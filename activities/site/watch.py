@@ -15,6 +15,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.calls import ask, beating
 from activities.site.connections import connections, endpoint, told
@@ -96,11 +97,14 @@ class Watch:
 
     async def serve(self) -> None:
         """Watch until this worker stops."""
-        known = await self._stored_lengths()
+        request = {
+            "known": await self._stored_lengths(),
+            "owner": await asyncio.to_thread(platform_key_fingerprint),
+        }
         node = endpoint(self._node)
         with told(self._node, loss=errors.NODE_UNREACHABLE):
             async with (
-                await connections().stream(node, "watch", {"known": known}, eof=False) as stream,
+                await connections().stream(node, "watch", request, eof=False) as stream,
                 JobSignals(self._node.node_id) as signals,
             ):
                 await first_of(
