@@ -1,5 +1,6 @@
 """The real API over HTTP, an account in it, and the `baseload` command beside it."""
 
+import asyncio
 import contextlib
 import io
 import json
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from baseload import Client
 from baseload.commands.app import run
+from fastapi import FastAPI
 
 from activities.db.session import Database
 from api.app import create_app
@@ -58,12 +60,23 @@ class Desk:
         return Client()
 
 
+@pytest.fixture(scope="session")
+def app() -> FastAPI:
+    """One application for all tests: making it takes longer than most of them."""
+    return create_app(_never, _never)
+
+
+async def _never(*_: object) -> None:
+    raise AssertionError("each test brings its own")
+
+
 @pytest.fixture
 def desk(
-    migrated: Database, stores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    app: FastAPI, migrated: Database, stores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Desk]:
-    site = Site(migrated)
-    site.app = create_app(site.hand_over, site.check_temporal)
+    site = Site(migrated, app)
+    app.state.hand_over, app.state.check_temporal = site.hand_over, site.check_temporal
+    app.state.stop = asyncio.Event()
     person = site.account("ada", administrator=True)
     folder = tmp_path / "work"
     folder.mkdir()

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import uvicorn
 from fastapi import FastAPI
+
+LIMIT_S = 20.0
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Raises: AssertionError, naming `what`, when the condition does not hold in time."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {LIMIT_S:g} s: {what}")
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -24,10 +36,11 @@ def served(app: FastAPI) -> Iterator[str]:
         listening.listen()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         thread.start()
+        wait_until(lambda: server.started, "server: started")
         try:
             yield address
         finally:
-            app.state.stop.set()
+            server.servers[0].get_loop().call_soon_threadsafe(app.state.stop.set)
             server.should_exit = True
             thread.join(10)
 

@@ -20,15 +20,11 @@ def add(
     session: Session,
     amount: Annotated[str, typer.Argument(help="credits, such as 25 or 0.5")],
     to: Annotated[str | None, typer.Option(help="account id or name; default: your own")] = None,
-    description: Annotated[str | None, typer.Option(help="shown on the statement")] = None,
 ) -> None:
     """Give an account credits; for administrators."""
     account_id = find_id(session, "accounts", to) if to else session.get("/v1/account")["id"]
     body = {"amount_microcredits": microcredits(amount)}
-    given = session.post(
-        f"/v1/accounts/{account_id}/credits",
-        body | ({"description": description} if description else {}),
-    )
+    given = session.post(f"/v1/accounts/{account_id}/credits", body)
     if session.screen.as_json:
         session.screen.json(given)
     else:

@@ -72,6 +72,9 @@ class Feed:
                 self._arrivals.put(Arrival(stream.name, event))
         except BaseloadError as cause:
             error = cause
+        except RuntimeError:
+            # The command has ended and closed its connections: nobody listens any more.
+            return
         self._arrivals.put(Arrival(stream.name, None, error))
 
 

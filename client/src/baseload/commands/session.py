@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
@@ -53,6 +53,11 @@ class Session:
                 "BASELOAD_HOME to the folder that holds admin.key"
             )
         return Transport(configuration)
+
+    def close(self) -> None:
+        """Give the connections back, if any were made."""
+        if "transport" in self.__dict__:
+            self.transport.close()
 
     def get(self, path: str, **query: Any) -> Document:
         return self._document(_call("GET", path, query=query))
@@ -104,7 +109,7 @@ def command(
                 url=given.pop("api"),
                 account_id=given.pop("account"),
             )
-            with _leaving():
+            with _leaving(), closing(session):
                 call(session, **given)
 
         shared = [

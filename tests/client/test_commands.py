@@ -1,0 +1,221 @@
+"""Commands against the real API: what they change, what they print, how they end."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.db import tables
+from tests.api.site import host_key
+from tests.client.conftest import Desk
+
+JOB_FILE = """\
+name: digits
+type: training
+resources: {gpus: cpu, cpu_count: 1}
+code: {path: .}
+workers:
+  - command: python train.py
+"""
+
+
+def _region(desk: Desk) -> str:
+    provider = desk.json("provider", "enable", "physical")
+    desk.site.set(tables.Provider, provider["id"], status="ready")
+    region = desk.json("region", "create", "home", "--relax", "all", "--shared")
+    desk.site.set(tables.Region, region["id"], status="healthy")
+    return str(region["id"])
+
+
+def _node(desk: Desk, **values: Any) -> dict[str, Any]:
+    _region(desk)
+    _, minion_id = host_key()
+    node: dict[str, Any] = desk.json(
+        "node", "add", "n1", "--region", "home", "--minion-id", minion_id, "--port", "2222"
+    )
+    desk.site.set(tables.Node, node["id"], host="10.0.0.1", **values)
+    return node
+
+
+def _job(desk: Desk) -> dict[str, Any]:
+    (desk.folder / "job.yaml").write_text(JOB_FILE)
+    (desk.folder / "train.py").write_text("print('hello')")
+    job: dict[str, Any] = desk.json("submit", "job.yaml")
+    return job
+
+
+def test_a_machine_becomes_a_node_by_names_alone(desk: Desk) -> None:
+    node = _node(desk, status="maintenance")
+    (row,) = desk.site.rows(tables.Node, id=node["id"])
+    assert (row.port, row.name) == (2222, "n1")
+    (region,) = desk.site.rows(tables.Region, id=row.region_id)
+    assert (region.exclusive_nodes, region.relaxed_requirements) == (False, ["all"])
+    assert desk.baseload("node", "activate", "n1").code == 0
+    assert ("activate", None) in desk.site.asked_of(node["id"])
+    assert [each["id"] for each in desk.json("node", "ls", "--region", "home")["items"]] == [
+        node["id"]
+    ]
+
+
+def test_a_job_file_becomes_an_upload_and_a_job(desk: Desk) -> None:
+    job = _job(desk)
+    assert job["code"]["upload_id"].startswith("upl-")
+    again = desk.json("submit", "job.yaml", "--name", "second")
+    uploads = {upload.sha256 for upload in desk.site.rows(tables.Upload)}
+    assert len(uploads) == 1, "the same code packs to the same bytes"
+    assert (again["name"], job["name"]) == ("second", "digits")
+    assert [each["name"] for each in desk.json("ps")["items"]] == ["second", "digits"]
+
+
+def test_every_mistake_in_a_job_file_is_shown_at_once_with_its_line(desk: Desk) -> None:
+    (desk.folder / "job.yaml").write_text(
+        "name: ''\ntype: training\nresources:\n  gpus: H1000:4\n  disk_size_gb: 5\n"
+        "colour: red\nworkers:\n  - command: ''\n"
+    )
+    ended = desk.baseload("submit", "job.yaml")
+    assert (ended.code, ended.out) == (3, "")
+    for place in (
+        "job.yaml:1: name: ",
+        "job.yaml:4: resources.gpus: ",
+        "job.yaml:5: resources.disk_size_gb: ",
+        "job.yaml:6: colour: ",
+        "job.yaml:8: workers.0.command: ",
+    ):
+        assert place in ended.err
+    assert "(found 5)" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "job.yaml"),
+        ("- a list", "asked a mapping"),
+        ("name: a\nname: b\n", "job.yaml:2: name is there twice, first on line 1"),
+        ("name: a\ncode: {path: nowhere}\n", "nowhere: does not exist"),
+        ("name: a\ncode: {path: 7}\n", "job.yaml:2: code.path: asked a folder, found 7"),
+    ],
+)
+def test_a_job_file_that_cannot_be_read_asks_nothing_of_the_api(
+    desk: Desk, text: str, said: str
+) -> None:
+    (desk.folder / "job.yaml").write_text(text)
+    ended = desk.baseload("submit", "job.yaml")
+    assert ended.code == 2
+    assert said in ended.err
+    assert desk.site.rows(tables.Job) == []
+
+
+def test_exit_codes_tell_scripts_what_happened(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert desk.baseload("ps").code == 0
+    assert desk.baseload("offers", "--gpus", "A100:4").code == 1
+    assert desk.baseload("ps", "--no-such-option").code == 2
+    assert desk.baseload("show", "nobody").code == 2
+    assert desk.baseload("show", f"job-{'0' * 26}").code == 3
+    assert desk.baseload("submit", "nowhere.yaml").code == 2
+    monkeypatch.setenv("BASELOAD_API_KEY", "bl_wrong")
+    refused = desk.baseload("ps")
+    assert (refused.code, "unauthorized" in refused.err) == (3, True)
+    gone = desk.baseload("ps", "--api", "http://127.0.0.1:1")
+    assert (gone.code, "http://127.0.0.1:1" in gone.err) == (4, True)
+    monkeypatch.delenv("BASELOAD_API_KEY")
+    monkeypatch.setenv("HOME", str(desk.folder))
+    monkeypatch.delenv("BASELOAD_HOME", raising=False)
+    missing = desk.baseload("ps")
+    assert (missing.code, "BASELOAD_API_KEY" in missing.err) == (2, True)
+
+
+def test_a_name_of_several_is_refused_with_their_ids(desk: Desk) -> None:
+    first, second = _job(desk), _job(desk)
+    ended = desk.baseload("show", "digits")
+    assert ended.code == 2
+    assert first["id"] in ended.err
+    assert second["id"] in ended.err
+    assert desk.json("show", first["id"])["id"] == first["id"]
+    desk.site.set(tables.Job, first["id"], status="removing")
+    assert desk.json("show", "digits")["id"] == second["id"]
+
+
+def test_results_that_are_not_json_have_no_colours_and_line_up(desk: Desk) -> None:
+    _node(desk, status="active", gpu_type="A100", gpu_count=4)
+    job = _job(desk)
+    for arguments in (
+        ("status",), ("provider", "ls"), ("provider", "show", "physical"), ("region", "ls"),
+        ("region", "show", "home"), ("node", "ls"), ("node", "show", "n1"), ("ps",),
+        ("show", "digits"), ("placement", "digits"), ("charges", "digits"), ("events",),
+        ("events", "n1"), ("bill",), ("key", "ls"), ("logs", "digits"),
+    ):  # fmt: skip
+        ended = desk.baseload(*arguments)
+        assert ended.code == 0, (arguments, ended.err)
+        assert "\x1b" not in ended.out + ended.err
+    head, row = desk.baseload("node", "ls").out.splitlines()
+    assert head.split() == ["ID", "NAME", "STATUS", "GPUS", "CPUS", "MEMORY", "ADDRESS", "REASON"]
+    assert row.index("4 x A100") == head.index("GPUS")
+    assert job["id"] in desk.baseload("ps").out
+
+
+def test_json_has_the_shape_of_the_api_and_nothing_else_on_stdout(desk: Desk) -> None:
+    _node(desk, status="active")
+    job = _job(desk)
+    for noun in ("provider", "region", "node", "key"):
+        assert set(desk.json(noun, "ls")) == {"items"}
+    assert set(desk.json("status")) == {"api", "ready", "platform", "account", "counts"}
+    assert desk.json("placement", job["id"])["job_id"] == job["id"]
+    assert desk.json("charges", job["id"])["charged_microcredits"] == 0
+    assert set(desk.json("bill")) >= {"lines", "opening_microcredits", "closing_microcredits"}
+    lines = desk.baseload("events", job["id"], "--json").out.splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["job.requested"]
+
+
+def test_verbs_reach_the_workflow_of_the_job(desk: Desk) -> None:
+    job = _job(desk)
+    assert desk.baseload("cancel", "digits").code == 0
+    assert [verb for verb, _ in desk.site.asked_of(job["id"])] == ["start", "cancel"]
+    stopping = desk.baseload("stop", "digits")
+    assert (stopping.code, "conflict" in stopping.err or "invalid" in stopping.err) == (3, True)
+    assert desk.baseload("rm", "digits").code == 3
+    desk.site.set(tables.Job, job["id"], status="failed")
+    assert desk.baseload("rm", "digits").code == 0
+
+
+def test_all_jobs_end_when_told_and_nobody_is_asked(desk: Desk) -> None:
+    jobs = {_job(desk)["id"], _job(desk)["id"]}
+    assert set(desk.json("kill-all", "--yes")["job_ids"]) == jobs
+
+
+@pytest.mark.parametrize(
+    ("amount", "microcredits"), [("25", 25_000_000), ("0.000001", 1), ("1.5", 1_500_000)]
+)
+def test_credits_are_given_exactly(desk: Desk, amount: str, microcredits: int) -> None:
+    assert desk.baseload("credits", "add", amount).code == 0
+    (line,) = desk.json("bill")["lines"]
+    assert line["amount_microcredits"] == microcredits
+    assert desk.json("status")["account"]["balance_microcredits"] == microcredits
+
+
+@pytest.mark.parametrize("amount", ["much", "0.0000001", "nan", "inf"])
+def test_credits_that_are_no_amount_are_refused_here(desk: Desk, amount: str) -> None:
+    assert desk.baseload("credits", "add", amount).code == 2
+
+
+def test_the_statement_is_exported(desk: Desk) -> None:
+    given = desk.baseload("credits", "add", "25")
+    assert given.code == 0, given.err
+    lines = desk.baseload("bill", "--csv").out.splitlines()
+    assert len(lines) >= 2
+    assert "25000000" in lines[-1] or "25000000" in lines[1]
+
+
+def test_a_key_is_shown_once_works_and_is_revoked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = desk.baseload("key", "create", "reader", "--scope", "read")
+    secret = made.out.strip()
+    assert secret.startswith("bl_")
+    with monkeypatch.context() as other:
+        other.setenv("BASELOAD_API_KEY", secret)
+        assert desk.baseload("ps").code == 0
+        assert desk.baseload("kill-all", "--yes").code == 3
+    assert secret not in desk.baseload("key", "ls", "--json").out
+    assert desk.baseload("key", "rm", "reader").code == 0
+    monkeypatch.setenv("BASELOAD_API_KEY", secret)
+    assert desk.baseload("ps").code == 3
