@@ -177,7 +177,7 @@ def test_variables_reach_the_job_and_no_command_line(
     ("command", "reason"),
     [
         ("no-such-program --now", "no-such-program"),
-        ("kill -SEGV $$", "signal"),
+        ("kill -SEGV $$", "SIGSEGV"),
         ("head -c 1000 /dev/urandom; exit 4", "4"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.conftest import CPU_CORE_HOUR_MICROCREDITS, UNREACHABLE_LIMIT_S
 from tests.e2e.platform import Platform, Resource, Site
-from tests.lab.machine import Machine
+from tests.lab.machine import Kind, Machine
 from tests.lab.machines import Lab
 from tests.lab.waiting import wait_until
 
@@ -23,13 +23,14 @@ AWAY_LIMIT_S = 75.0
 LONG, SHORT = 60, 12
 COUNTING = "for n in $(seq 1 {0}); do echo $n; sleep 1; done; hostname > $BASELOAD_OUTPUT/host"
 COMMANDS = {
+    "false-key": "sleep 5091",
     "cut-long": COUNTING.format(LONG),
     "cut-short": COUNTING.format(SHORT),
     "stays-away": "sleep 5061",
     "no-power": "echo before; sleep 5071",
     "canceled": "sleep 5081",
-    "false-key": "sleep 5091",
 }
+KINDS: dict[str, Kind] = {"no-power": "systemd"}
 
 
 @dataclass
@@ -51,13 +52,21 @@ def story(
     lab: Lab, platform: Platform, make_site: Callable[..., Site]
 ) -> Iterator[dict[str, Lost]]:
     """Six machines are at work, are lost, and all but one come back."""
-    told = {}
-    for name, command in COMMANDS.items():
-        site = make_site()
-        machine = lab.add(name, "systemd" if name == "no-power" else "sshd")
-        [node] = site.join(machine)
-        job = platform.job(command, site.region_id)
-        told[name] = Lost(machine, site, node, job, machine.key)
+    sites = {name: make_site() for name in COMMANDS}
+    nodes = {name: hand_over(lab.add(name, KINDS.get(name, "sshd")), sites[name]) for name in sites}
+    for name, node in nodes.items():
+        platform.until_status(node, "maintenance", limit_s=60)
+        sites[name].activate(node)
+    told = {
+        name: Lost(
+            lab.machines[name],
+            sites[name],
+            nodes[name],
+            platform.job(command, sites[name].region_id),
+            lab.machines[name].key,
+        )
+        for name, command in COMMANDS.items()
+    }
     for lost in told.values():
         platform.until_status(lost.job, "running")
     no_power = told["no-power"].job
@@ -71,6 +80,11 @@ def story(
     yield told
     for name in told:
         lab.remove(name)
+
+
+def hand_over(machine: Machine, site: Site) -> str:
+    site.announce(machine)
+    return site.add(machine)
 
 
 def lose(story: dict[str, Lost]) -> None:

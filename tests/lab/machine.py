@@ -222,7 +222,7 @@ class Machine:
             text=True,
             check=False,
             input=input_text,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"},
         )
         if check and done.returncode != 0:
             raise RuntimeError(

@@ -44,7 +44,7 @@ class Network:
         inside(self._switch.pid, "ip", "link", "add", "br0", "type", "bridge")
         inside(self._switch.pid, "ip", "link", "set", "br0", "up")
         inside(self._switch.pid, "ip", "link", "set", "host", "master", "br0", "up")
-        execute("ip", "address", "add", f"10.77.{self.number}.1/24", "dev", self.link)
+        execute("ip", "address", "add", f"{self.host_address}/24", "dev", self.link)
         execute("ip", "link", "set", self.link, "up")
 
     @property
@@ -54,6 +54,11 @@ class Network:
     @property
     def switch_pid(self) -> int:
         return self._switch.pid
+
+    @property
+    def host_address(self) -> str:
+        """Where the machines reach the host."""
+        return f"10.77.{self.number}.1"
 
     def address(self, index: int) -> str:
         """The address of the index-th machine."""
