@@ -1,5 +1,7 @@
 """What `make up` leaves behind: this machine an active node of region `home`, and credits."""
 
+import hashlib
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 from activities.platform_key import platform_public_key
 from workers.runner.commands import Commands, PublicApi, Resource
 from workers.runner.lifecycle import Tell
-from workers.runner.machine import Machine, read_machine
+from workers.runner.machine import read_machine
 from workers.runner.settings import CHECKOUT, RunnerSettings
 
 REGION = "home"
@@ -30,7 +32,7 @@ def join_home(
     Raises: StackError, at the first step that fails.
     """
     step = step or _untold
-    home = _Home(PublicApi(settings), commands, read_machine(settings.home / "sshd"), tell)
+    home = _Home(settings, commands, tell)
     with step("Enable the provider of own machines"):
         home.credits()
         provider = home.provider()
@@ -44,10 +46,11 @@ def join_home(
 class _Home:
     """Makes the steps from an empty platform to an active node; a step that is done is left out."""
 
-    def __init__(self, api: PublicApi, commands: Commands, machine: Machine, tell: Tell) -> None:
-        self._api = api
+    def __init__(self, settings: RunnerSettings, commands: Commands, tell: Tell) -> None:
+        self._home = settings.home.absolute()
+        self._api = PublicApi(settings)
         self._commands = commands
-        self._machine = machine
+        self._machine = read_machine(self._home / "sshd")
         self._tell = tell
 
     def credits(self) -> None:
@@ -66,8 +69,9 @@ class _Home:
         """The region `home`, healthy. It requires nothing and leaves other log-ins alone."""
         if self._api.live("regions", name=REGION) is None:
             self._commands.baseload(
-                "region", "create", REGION, "--provider", provider_id, "--relax", "all", "--shared"
-            )
+                "region", "create", REGION, "--provider", provider_id,
+                "--relax", "all", "--shared", "--node-root", node_root(self._home),
+            )  # fmt: skip
         return self._settled("regions", {"name": REGION}, "healthy", ENABLING_LIMIT_S)
 
     def announce(self, settings: RunnerSettings) -> None:
@@ -110,6 +114,16 @@ class _Home:
             limit_s,
             lambda status: self._tell(f"{noun.removesuffix('s')} {name}: {status}"),
         )
+
+
+def node_root(home: Path) -> str:
+    """This stack's own folder on this machine, so that two stacks do not clear each other's runs.
+
+    Where we are root, jobs run as a user of their own, who could not enter a home under /root.
+    """
+    if os.getuid() != 0:
+        return str(home / "node")
+    return f"/var/lib/baseload-{hashlib.sha256(str(home).encode()).hexdigest()[:8]}"
 
 
 def _untold(_name: str) -> AbstractContextManager[None]:
