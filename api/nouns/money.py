@@ -5,6 +5,8 @@ import io
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
+from typing import Any
 
 from sqlmodel import Session, col, func, select
 
@@ -16,6 +18,8 @@ from api.models import jobs as job_shapes
 from api.models import money as shapes
 from api.models.accounts import CreditGrant
 from api.nouns.accounts import find_account
+
+_TOTAL = select(func.coalesce(func.sum(tables.LedgerPosting.amount_microcredits), 0))
 
 
 def grant_credits(step: Step, account_id: str, asked: CreditGrant) -> shapes.Transaction:
@@ -95,48 +99,52 @@ def statement(
     session: Session, account_id: str, begins_at: datetime, ends_at: datetime
 ) -> shapes.Statement:
     """All movements of an account's own credits in a period, oldest first."""
-    name = accounts.credits_name(account_id)
-    transaction, posting = tables.LedgerTransaction, tables.LedgerPosting
-    joined = col(posting.transaction_id) == col(transaction.id)
-    opening = session.exec(
-        select(func.coalesce(func.sum(posting.amount_microcredits), 0))
-        .join(transaction, joined)
-        .where(posting.ledger_account == name, col(transaction.at) < begins_at)
-    ).one()
+    name, at = accounts.credits_name(account_id), col(tables.LedgerTransaction.at)
+    opening = int(session.exec(_movements(_TOTAL, name).where(at < begins_at)).one())
     rows = session.exec(
-        select(transaction, posting)
-        .join(transaction, joined)
-        .where(
-            posting.ledger_account == name,
-            col(transaction.at) >= begins_at,
-            col(transaction.at) < ends_at,
-        )
-        .order_by(col(transaction.at), col(transaction.id))
-    )
-    lines, balance = [], int(opening)
+        _movements(select(tables.LedgerTransaction, tables.LedgerPosting), name)
+        .where(at >= begins_at, at < ends_at)
+        .order_by(at, col(tables.LedgerTransaction.id))
+    ).all()
+    running = accumulate((leg.amount_microcredits for _, leg in rows), initial=opening)
+    balances = list(running)[1:]
     totals: Counter[str] = Counter()
     for row, leg in rows:
-        balance += leg.amount_microcredits
         totals[row.kind] += leg.amount_microcredits
-        lines.append(
-            shapes.StatementLine(
-                transaction_id=row.id,
-                at=row.at,
-                kind=row.kind,
-                description=row.description,
-                job_id=row.job_id,
-                amount_microcredits=leg.amount_microcredits,
-                balance_microcredits=balance,
-            )
-        )
     return shapes.Statement(
         account_id=account_id,
         begins_at=begins_at,
         ends_at=ends_at,
-        opening_microcredits=int(opening),
-        closing_microcredits=balance,
+        opening_microcredits=opening,
+        closing_microcredits=balances[-1] if balances else opening,
         totals_microcredits=dict(totals),
-        lines=lines,
+        lines=[
+            _line(row, leg, balance) for (row, leg), balance in zip(rows, balances, strict=True)
+        ],
+    )
+
+
+def _movements(columns: Any, ledger_account: str) -> Any:
+    """What has moved on one side of the ledger."""
+    transaction = col(tables.LedgerPosting.transaction_id) == col(tables.LedgerTransaction.id)
+    return (
+        columns.select_from(tables.LedgerPosting)
+        .join(tables.LedgerTransaction, transaction)
+        .where(tables.LedgerPosting.ledger_account == ledger_account)
+    )
+
+
+def _line(
+    row: tables.LedgerTransaction, leg: tables.LedgerPosting, balance: int
+) -> shapes.StatementLine:
+    return shapes.StatementLine(
+        transaction_id=row.id,
+        at=row.at,
+        kind=row.kind,
+        description=row.description,
+        job_id=row.job_id,
+        amount_microcredits=leg.amount_microcredits,
+        balance_microcredits=balance,
     )
 
 
