@@ -62,11 +62,15 @@ def logs(
     workers = [worker] if worker is not None else workers_of(found)
     printer = LogPrinter(len(workers), sys.stdout)
     pieces = _followed(session, found, workers) if follow else _stored(session, found, workers)
+    last = workers[0]
     for piece in pieces:
         if session.screen.as_json:
             session.screen.json_line(piece)
-        else:
-            printer.piece(piece["worker"], piece["text"])
+            continue
+        if not follow and piece["worker"] != last:
+            printer.end()
+        last = piece["worker"]
+        printer.piece(last, piece["text"])
     printer.end()
 
 

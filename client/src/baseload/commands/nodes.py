@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from baseload.commands.app import new_app
 from baseload.commands.finding import find, find_id
 from baseload.commands.screen import bytes_text, moment_text, pick
 from baseload.commands.session import Document, Session, command
-from baseload.commands.waiting import WAIT_LIMIT_S, wait_for
+from baseload.commands.waiting import WAIT_LIMIT_S, Goal, newest_event, wait_for
 
 app = new_app()
 
@@ -43,7 +44,9 @@ def add(
         **{field: value for field, value in optional.items() if value is not None},
     }
     node = session.post("/v1/nodes", body)
-    _told(session, wait_for(session, "nodes", node, SETTLED, timeout) if wait else node)
+    if wait:
+        node = wait_for(session, "nodes", node, Goal(SETTLED, timeout))
+    _told(session, node)
 
 
 @command(app)
@@ -113,9 +116,7 @@ def activate(
     timeout: Limit = WAIT_LIMIT_S,
 ) -> None:
     """Let a node take jobs."""
-    asked = session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/activate")
-    active = frozenset({"active"})
-    _told(session, wait_for(session, "nodes", asked, active, timeout) if wait else asked)
+    _toggle(session, node, "activate", Goal(frozenset({"active"}), timeout) if wait else None)
 
 
 @command(app)
@@ -126,9 +127,8 @@ def maintenance(
     timeout: Limit = WAIT_LIMIT_S,
 ) -> None:
     """Take no new jobs; those that run go on to their end."""
-    asked = session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/maintenance")
-    wanted = frozenset({"maintenance"})
-    _told(session, wait_for(session, "nodes", asked, wanted, timeout) if wait else asked)
+    goal = Goal(frozenset({"maintenance"}), timeout) if wait else None
+    _toggle(session, node, "maintenance", goal)
 
 
 @command(app)
@@ -147,6 +147,15 @@ def rm(
     found = find(session, "nodes", node)
     removed = session.delete(f"/v1/nodes/{found['id']}", force=force or None)
     _told(session, found | removed)
+
+
+def _toggle(session: Session, node: str, verb: str, goal: Goal | None) -> None:
+    path = f"/v1/nodes/{find_id(session, 'nodes', node)}"
+    after = newest_event(session, path) if goal else None
+    found = session.post(f"{path}/{verb}")
+    if goal:
+        found = wait_for(session, "nodes", found, replace(goal, after=after))
+    _told(session, found)
 
 
 def _told(session: Session, node: Document) -> None:

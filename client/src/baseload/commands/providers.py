@@ -10,7 +10,7 @@ from baseload.commands.app import new_app
 from baseload.commands.finding import find, find_id
 from baseload.commands.screen import credits_text, moment_text, pick
 from baseload.commands.session import Session, command
-from baseload.commands.waiting import wait_for
+from baseload.commands.waiting import Goal, wait_for
 
 app = new_app()
 
@@ -25,7 +25,7 @@ def enable(
     """Enable a provider."""
     provider = session.post("/v1/providers", {"kind": kind} | ({"name": name} if name else {}))
     if wait:
-        provider = wait_for(session, "providers", provider, frozenset({"ready"}))
+        provider = wait_for(session, "providers", provider, Goal(frozenset({"ready"})))
     if session.screen.as_json:
         session.screen.json(provider)
     else:

@@ -10,7 +10,7 @@ from baseload.commands.app import new_app
 from baseload.commands.finding import find, find_id
 from baseload.commands.screen import moment_text, pick
 from baseload.commands.session import Document, MistakeError, Session, command
-from baseload.commands.waiting import wait_for
+from baseload.commands.waiting import Goal, wait_for
 
 app = new_app()
 
@@ -48,7 +48,7 @@ def create(
     }
     region = session.post("/v1/regions", body | ({"node_root": node_root} if node_root else {}))
     if wait:
-        region = wait_for(session, "regions", region, frozenset({"healthy"}))
+        region = wait_for(session, "regions", region, Goal(frozenset({"healthy"})))
     for warning in region.get("warnings") or ():
         session.screen.say(f"warning: {warning}")
     if session.screen.as_json:

@@ -15,7 +15,7 @@ from baseload.commands.jobs import job_has_ended
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, workers_of
 from baseload.commands.screen import bytes_text, credits_text
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
-from baseload.commands.waiting import state_line
+from baseload.commands.waiting import event_line, event_name, state_line
 from baseload.errors import ApiError
 from baseload.job_files import JobFile, JobFileError, read_job_file
 from baseload.packing import PackingError, pack_to_file
@@ -67,18 +67,21 @@ def follow_job(session: Session, job: Document) -> Document:
     for stream in log_streams(job, workers):
         feed.add(stream)
     printer = LogPrinter(len(workers), sys.stderr if session.screen.as_json else sys.stdout)
-    status = ""
+    told = ""
     for arrival in feed.arrivals():
-        if arrival is not None and arrival.name != EVENTS and arrival.event is not None:
-            piece = log_piece(arrival.event)
-            printer.piece(piece["worker"], piece["text"])
+        if arrival is not None and arrival.event is not None:
+            if arrival.name != EVENTS:
+                piece = log_piece(arrival.event)
+                printer.piece(piece["worker"], piece["text"])
+                continue
+            event = arrival.event.json()
+            told = event_name(event)
+            session.screen.say(event_line(job, event))
+        if feed.open - {EVENTS}:
             continue
         job = session.get(f"/v1/jobs/{job['id']}")
-        if job["status"] != status:
-            status = str(job["status"])
-            if not job_has_ended(job):
-                session.screen.say(state_line(job))
-        if job_has_ended(job) and feed.open <= {EVENTS}:
+        # After the logs comes the event of the end; silence means that there is none to come.
+        if job_has_ended(job) and (arrival is None or told == job["status"]):
             break
     printer.end()
     return job

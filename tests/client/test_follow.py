@@ -1,0 +1,254 @@
+"""Following: a job to its end, a node to where it is wanted, events as they happen.
+
+The commands are real processes; the test plays the workflows that would write the rows.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.settings import settings
+from activities.storage.logs import log_store
+from tests.api.site import host_key
+from tests.client.conftest import Desk
+from tests.client.served import Ended, wait_until
+from workflows.contracts.job import run_id
+
+JOB_FILE = """\
+name: digits
+type: training
+resources: {gpus: cpu, cpu_count: 1}
+workers: [{command: one}]
+"""
+
+
+@dataclass
+class Command:
+    """A command that runs: stdout line by line, stderr in a file."""
+
+    process: "subprocess.Popen[str]"
+    told: Path
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    @property
+    def err(self) -> str:
+        return self.told.read_text()
+
+    def end(self) -> Ended:
+        """Its exit code, what is left of stdout, and all of stderr."""
+        assert self.process.stdout is not None
+        rest = self.process.stdout.read()
+        return Ended(self.process.wait(20), rest, self.err)
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+
+@contextmanager
+def _running(desk: Desk, *arguments: str) -> Iterator[Command]:
+    told = desk.folder.parent / "stderr"
+    with (
+        told.open("w") as err,
+        subprocess.Popen(
+            [sys.executable, "-m", "baseload", *arguments],
+            cwd=desk.folder, stdout=subprocess.PIPE, stderr=err, text=True,
+        ) as process,
+    ):  # fmt: skip
+        try:
+            yield Command(process, told)
+        finally:
+            process.kill()
+
+
+class Workflows:
+    """Writes what the workflow of one resource would record."""
+
+    def __init__(self, desk: Desk, table: type[tables.LifecycleRow], resource_id: str) -> None:
+        self._desk = desk
+        self._table = table
+        self.id = resource_id
+        self._sequence = 0
+
+    def becomes(self, status: str, reason: str | None = None) -> None:
+        self._desk.site.set(self._table, self.id, status=status, status_reason=reason)
+        self._sequence += 1
+        self._desk.site.write(
+            tables.EventRow(
+                id=new_id("evt"),
+                account_id=self._desk.person.account_id,
+                resource_id=self.id,
+                sequence=self._sequence,
+                type=f"thing.{status}",
+                message=f"it is {status}",
+                details={},
+                at=datetime.now(UTC),
+            )
+        )
+
+    def prints(self, text: str, worker: int = 0) -> None:
+        logs = log_store(settings().storage)
+        run = run_id(self.id, worker, 1)
+        logs.append(run, logs.length(run), text.encode())
+
+
+@pytest.fixture
+def job_file(desk: Desk) -> str:
+    (desk.folder / "job.yaml").write_text(JOB_FILE)
+    return "job.yaml"
+
+
+def _submitted(desk: Desk) -> Workflows:
+    wait_until(lambda: desk.site.rows(tables.Job), "a job was submitted")
+    (row,) = desk.site.rows(tables.Job)
+    return Workflows(desk, tables.Job, row.id)
+
+
+def test_a_followed_job_prints_live_and_ends_with_its_end(desk: Desk, job_file: str) -> None:
+    with _running(desk, "submit", job_file, "--follow") as command:
+        job = _submitted(desk)
+        job.becomes("running")
+        job.prints("epoch 1\nepo")
+        assert command.line() == "epoch 1", "while the job runs"
+        job.prints("ch 2 ä\n")
+        desk.site.set(tables.Job, job.id, charged_microcredits=1_500_000)
+        job.becomes("finished")
+        ended = command.end()
+    assert ended.code == 0
+    assert ended.out == "epoch 2 ä\n"
+    assert "digits: running" in ended.err
+    assert ended.err.splitlines()[-1] == "digits: finished, charged 1.50 credits"
+    assert "\x1b" not in ended.out + ended.err
+
+
+@pytest.mark.parametrize("status", ["failed", "canceled", "stopped"])
+def test_a_followed_job_that_does_not_finish_is_a_failure(
+    desk: Desk, job_file: str, status: str
+) -> None:
+    with _running(desk, "submit", job_file, "--follow") as command:
+        job = _submitted(desk)
+        job.prints("no newline at the end")
+        job.becomes(status, "worker 0: exit code 3")
+        ended = command.end()
+    assert ended.code == 1
+    assert ended.out == "no newline at the end"
+    assert f"digits: {status} (worker 0: exit code 3), charged 0.00 credits" in ended.err
+
+
+def test_a_followed_job_as_json_is_one_document_on_stdout(desk: Desk, job_file: str) -> None:
+    with _running(desk, "submit", job_file, "--follow", "--json") as command:
+        job = _submitted(desk)
+        job.prints("hello\n")
+        job.becomes("finished")
+        ended = command.end()
+    assert ended.code == 0
+    assert json.loads(ended.out)["status"] == "finished"
+    assert "hello\n" in ended.err
+
+
+def test_interrupted_it_leaves_the_job_running_and_says_so(desk: Desk, job_file: str) -> None:
+    with _running(desk, "submit", job_file, "--follow") as command:
+        job = _submitted(desk)
+        job.prints("epoch 1\n")
+        assert command.line() == "epoch 1"
+        command.interrupt()
+        ended = command.end()
+    assert ended.code == 130
+    assert f"goes on: baseload logs -f {job.id}" in ended.err
+    assert [verb for verb, _ in desk.site.asked_of(job.id)] == ["start"]
+
+
+def test_logs_of_several_workers_are_whole_lines_that_say_whose_they_are(desk: Desk) -> None:
+    (desk.folder / "job.yaml").write_text(JOB_FILE.replace("one}", "one}, {command: two}"))
+    assert desk.baseload("submit", "job.yaml").code == 0
+    job = _submitted(desk)
+    with _running(desk, "logs", "-f", "digits") as command:
+        job.prints("from ")
+        job.prints("two\n", worker=1)
+        assert command.line() == "[1] two"
+        job.prints("one\nrest")
+        assert command.line() == "[0] from one"
+        job.becomes("finished")
+        ended = command.end()
+    assert (ended.code, ended.out) == (0, "[0] rest\n")
+    assert desk.baseload("logs", "digits").out == "[0] from one\n[0] rest\n[1] two\n"
+
+
+def test_pieces_of_a_log_as_json_say_where_they_begin(desk: Desk, job_file: str) -> None:
+    desk.baseload("submit", job_file)
+    job = _submitted(desk)
+    job.prints("ä\n")
+    job.becomes("finished")
+    stored = [json.loads(line) for line in desk.baseload("logs", job.id, "--json").out.splitlines()]
+    followed = desk.baseload("logs", "-f", job.id, "--json").out.splitlines()
+    assert stored == [{"worker": 0, "offset": 0, "text": "ä\n"}]
+    assert [json.loads(line) for line in followed] == stored
+
+
+def _node(desk: Desk, *arguments: str) -> list[str]:
+    provider = desk.json("provider", "enable", "physical")
+    desk.site.set(tables.Provider, provider["id"], status="ready")
+    region = desk.json("region", "create", "home")
+    desk.site.set(tables.Region, region["id"], status="healthy")
+    return ["node", "add", "n1", "--region", "home", "--minion-id", host_key()[1], *arguments]
+
+
+def test_adding_a_node_waits_and_tells_each_state(desk: Desk) -> None:
+    with _running(desk, *_node(desk, "--wait", "--json")) as command:
+        wait_until(lambda: desk.site.rows(tables.Node), "a node was added")
+        node = Workflows(desk, tables.Node, desk.site.rows(tables.Node)[0].id)
+        for status in ("connecting", "inspecting", "preparing"):
+            node.becomes(status)
+            wait_until(lambda: f"n1: {status}" in command.err, f"{status} is told")  # noqa: B023
+        node.becomes("maintenance")
+        ended = command.end()
+    assert ended.code == 0
+    assert json.loads(ended.out)["status"] == "maintenance"
+
+
+def test_a_node_that_fails_while_it_is_waited_for_ends_the_wait_with_its_reason(
+    desk: Desk,
+) -> None:
+    with _running(desk, *_node(desk, "--wait")) as command:
+        wait_until(lambda: desk.site.rows(tables.Node), "a node was added")
+        node = Workflows(desk, tables.Node, desk.site.rows(tables.Node)[0].id)
+        node.becomes("failed", "gpus: asked one model, found two")
+        ended = command.end()
+    assert ended.code == 1
+    assert "n1 is failed: gpus: asked one model, found two" in ended.err
+
+
+def test_a_wait_has_a_limit(desk: Desk) -> None:
+    ended = desk.baseload(*_node(desk, "--wait", "--timeout", "0"))
+    assert ended.code == 1
+    assert "still" in ended.err
+
+
+def test_events_are_followed_without_loss_from_those_shown(desk: Desk, job_file: str) -> None:
+    desk.baseload("submit", job_file)
+    job = _submitted(desk)
+    with _running(desk, "events", job.id, "-f", "--json") as command:
+        lines = [command.line()]
+        job.becomes("running")
+        job.becomes("finished")
+        lines += [command.line(), command.line()]
+        command.interrupt()
+        ended = command.end()
+    assert [json.loads(line)["type"] for line in lines] == [
+        "job.requested",
+        "thing.running",
+        "thing.finished",
+    ]
+    assert ended.code == 130
