@@ -13,7 +13,7 @@ from tests.lab.machines import Lab
 __all__ = ["boot_machine", "lab"]
 BILLING_PERIOD_S = 3
 CPU_CORE_HOUR_MICROCREDITS = 3_600_000
-UNREACHABLE_LIMIT_S = 40
+UNREACHABLE_LIMIT_S = 30
 
 
 @pytest.fixture(scope="session")

@@ -132,7 +132,7 @@ def test_two_jobs_never_hold_one_gpu(
     machines = [gpu_machine(boot_machine, site, 2), gpu_machine(boot_machine, site, 2)]
     command = 'mkdir "/tmp/held-$CUDA_VISIBLE_DEVICES" || exit 9; sleep 1; rmdir /tmp/held-*'
     command = command.replace("/tmp/held-*", '"/tmp/held-$CUDA_VISIBLE_DEVICES"')
-    jobs = [platform.job(command, site.region_id, resources=ONE_GPU) for _ in range(10)]
+    jobs = [platform.job(command, site.region_id, resources=ONE_GPU) for _ in range(8)]
     ended = [platform.until_status(job, "finished", limit_s=90) for job in jobs]
     used = {uuid for job in ended for worker in job["workers"] for uuid in worker["gpu_uuids"]}
     assert len(used) == 4
@@ -154,6 +154,23 @@ def test_a_notebook_runs_until_it_is_stopped_and_starts_again(
     wait_until(lambda: platform.log(job).count("begun") == 2, "both logs are there")
     platform.post(f"{job}/cancel")
     platform.until_status(job, "canceled")
+
+
+def test_code_and_packages_reach_the_job_and_its_output_comes_back(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    site.join(boot_machine())
+    program = (
+        "import labgreet, os, pathlib\n"
+        "pathlib.Path(os.environ['BASELOAD_OUTPUT'], 'said').write_text(labgreet.greeting())\n"
+        "print('uid', os.getuid() != 0, pathlib.Path('note').read_text())\n"
+    )
+    code = {"code": {"upload_id": platform.upload({"main.py": program, "note": "kept"})}}
+    environment = {"environment": {"python_packages": ["labgreet"]}}
+    first = platform.job("python main.py", site.region_id, **code, **environment)
+    platform.until_status(first, "finished", limit_s=60)
+    assert platform.log(first) == "uid True kept\n"
+    assert list(platform.output(first).values()) == [b"hello from a wheel"]
 
 
 def test_variables_reach_the_job_and_no_command_line(

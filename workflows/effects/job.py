@@ -113,9 +113,9 @@ look_at_run = Effect(
     LookAtRun,
     RunReport,
     queue=None,
-    start_to_close_s=30,
-    schedule_to_close_s=60,
-    retry_most_s=15,
+    start_to_close_s=20,
+    schedule_to_close_s=30,
+    retry_most_s=5,
 )
 end_worker = Effect(
     "end_worker",
