@@ -8,7 +8,7 @@ from workers.runner.commands import Commands
 from workers.runner.demo import run_demo
 from workers.runner.home import join_home
 from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, look
-from workers.runner.programs import default_stack
+from workers.runner.programs import default_stack, started_settings
 from workers.runner.serve import serve
 from workers.runner.settings import RunnerSettings
 from workers.runner.stack import saved_stack
@@ -35,6 +35,7 @@ def tell(line: str) -> None:
 def _up(settings: RunnerSettings) -> int:
     home = settings.home.absolute()
     bring_up(home, lambda: default_stack(settings), tell)
+    settings = started_settings(settings)
     with attached(home, tell):
         node = join_home(settings, Commands(settings, tell, shown=False), tell)
     places = f"API {settings.api_url}/docs, Temporal UI {settings.ui_url}"

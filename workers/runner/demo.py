@@ -9,7 +9,7 @@ from pathlib import Path
 from workers.runner.commands import Commands, PublicApi, Resource
 from workers.runner.home import join_home, shortened
 from workers.runner.lifecycle import StackError, Tell, attached, bring_up
-from workers.runner.programs import default_stack
+from workers.runner.programs import default_stack, started_settings
 from workers.runner.settings import RunnerSettings
 
 JOB_FILE = "examples/digits/job.yaml"
@@ -22,6 +22,7 @@ def run_demo(settings: RunnerSettings, tell: Tell) -> None:
     with story.step("Start Temporal, SSH server, API and workers"):
         if not bring_up(settings.home.absolute(), lambda: default_stack(settings), tell):
             tell("they are running already")
+    settings = started_settings(settings)
     with attached(settings.home.absolute(), tell):
         node, job = _from_node_to_bill(settings, tell, story)
     story.end(settings, node, job)

@@ -5,9 +5,18 @@ from pathlib import Path
 
 from workers.runner.machine import prepare_machine, ssh_program
 from workers.runner.settings import CHECKOUT, RunnerSettings
-from workers.runner.stack import FirstStart, Listening, Probe, Program, Stack
+from workers.runner.stack import (
+    FirstStart,
+    Listening,
+    Probe,
+    Program,
+    Stack,
+    make_folders,
+    write_atomically,
+)
 
 LOOPBACK = "127.0.0.1"
+SETTINGS_FILE = "settings"
 SEARCH_ATTRIBUTES = (
     "AccountId", "ProjectId", "RegionId", "NodeId", "ProviderKind",
     "GpuType", "ResourceStatus", "JobType", "LeaseId", "ClusterId",
@@ -23,6 +32,7 @@ def default_stack(settings: RunnerSettings) -> Stack:
     """Everything that `make up` runs, in the order of what builds on what."""
     home = settings.home.absolute()
     machine = prepare_machine(home / "sshd")
+    write_atomically(make_folders(home) / SETTINGS_FILE, settings.model_dump_json())
     environment = {
         "BASELOAD_HOME": str(home),
         "BASELOAD_API": settings.api,
@@ -40,6 +50,12 @@ def default_stack(settings: RunnerSettings) -> Stack:
             _worker("planning", ("planning",), environment),
         ),
     )
+
+
+def started_settings(settings: RunnerSettings) -> RunnerSettings:
+    """The settings that the home's stack was last started with, which later ones do not move."""
+    saved = settings.home.absolute() / "run" / SETTINGS_FILE
+    return RunnerSettings.model_validate_json(saved.read_bytes()) if saved.exists() else settings
 
 
 def temporal_program(settings: RunnerSettings, folder: Path) -> Program:
