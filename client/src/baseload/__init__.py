@@ -18,6 +18,7 @@ from baseload.errors import (
 )
 
 if TYPE_CHECKING:
+    from baseload import models
     from baseload._async.client import AsyncClient
     from baseload._sync.client import Client
 
@@ -29,6 +30,7 @@ __all__ = [
     "ConfigurationError",
     "FieldError",
     "UnreachableError",
+    "models",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from baseload.commands.index import OK, USAGE, help_text
+from baseload.commands.index import INTERRUPTED, OK, USAGE, help_text
 
 
 def main() -> None:
@@ -18,9 +18,12 @@ def main() -> None:
 
         print(f"baseload {version('baseload')}")
         sys.exit(OK)
-    from baseload.commands.app import run
+    try:
+        from baseload.commands.app import run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # before a command could say what goes on
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -26,13 +26,18 @@ class NobodyError(MistakeError):
 def find(session: Session, noun: str, reference: str) -> Document:
     """The resource with this id, or the only one of this name.
 
-    What has been removed is found by name only where nothing else has the name.
+    What has been removed is found by name only where nothing else has the name. Names are
+    looked for among the newest thousand.
     Raises: ApiError, when the id is not known; NobodyError, when the name is nobody's;
     MistakeError, when it is of many.
     """
     if re.fullmatch(rf"{PREFIXES[noun]}-[0-9a-z]{{26}}", reference):
         return session.get(f"/v1/{noun}/{quote(reference, safe='')}")
-    named = [each for each in session.transport.pages(f"/v1/{noun}") if each["name"] == reference]
+    named = [
+        each
+        for each in session.transport.pages(f"/v1/{noun}", limit=1000)
+        if each["name"] == reference
+    ]
     found = [each for each in named if each.get("status") not in GONE] or named
     singular = noun.removesuffix("s")
     if not found:

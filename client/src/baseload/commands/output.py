@@ -11,6 +11,7 @@ from baseload.commands.app import new_app
 from baseload.commands.finding import find
 from baseload.commands.screen import bytes_text
 from baseload.commands.session import NegativeError, Session, command
+from baseload.commands.waiting import spinner
 from baseload.unpacking import UnpackingError, unpack_from_file
 
 app = new_app()
@@ -30,7 +31,9 @@ def output(
     folder = to or Path(str(found["id"]))
     call = Call("GET", f"/v1/jobs/{found['id']}/output", {"worker": worker})
     with unpack_from_file(folder) as archive:
-        session.transport.download(call, archive.path)
+        with spinner(session) as turn:
+            turn(f"output of {found['name']}: on its way")
+            session.transport.download(call, archive.path)
         try:
             unpacked = archive.unpack()
         except UnpackingError as cause:

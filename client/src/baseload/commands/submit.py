@@ -15,7 +15,7 @@ from baseload.commands.jobs import job_has_ended
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, workers_of
 from baseload.commands.screen import bytes_text, credits_text
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
-from baseload.commands.waiting import event_line, event_name, state_line
+from baseload.commands.waiting import event_line, event_name, spinner, state_line
 from baseload.errors import ApiError
 from baseload.job_files import JobFile, JobFileError, read_job_file
 from baseload.packing import PackingError, pack_to_file
@@ -121,7 +121,9 @@ def _uploaded(session: Session, folder: Path) -> str:
             f"{bytes_text(archive.size_bytes)} packed"
         )
         call = Call("POST", "/v1/uploads", file=archive.path)
-        return str(session.transport.json(call)["id"])
+        with spinner(session) as turn:
+            turn("code: on its way")
+            return str(session.transport.json(call)["id"])
 
 
 def _show(session: Session, job: Document) -> None:
