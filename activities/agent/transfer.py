@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -89,11 +90,12 @@ def _pack(run: Run, folder: str) -> None:
     top = run.at(folder)
     if not os.path.isdir(top):
         raise RefusedError("no-folder", "run %s: it has no folder %s" % (run.run_id, folder))
-    with (
-        open(1, "wb", closefd=False) as out,
-        gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
-    ):
+    with contextlib.ExitStack() as opened:
+        out = opened.enter_context(open(1, "wb", closefd=False))
+        packed = opened.enter_context(gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0))
+        tar = opened.enter_context(
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT)
+        )
         for parent, folders, names in os.walk(top):
             folders.sort()
             for name in sorted(folders + names):
