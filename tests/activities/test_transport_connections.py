@@ -125,7 +125,9 @@ async def test_the_outcome_is_unknown_when_the_connection_goes_and_the_run_lives
         endpoint, "stage", {"run_id": RUN, "spec": spec("sleep 600")}, limit_s=30
     )
     await connections.call(endpoint, "start", {"run_id": RUN}, limit_s=30)
-    living = processes_of(RUN)
+    living = await wait_until(
+        lambda: found if len(found := processes_of(RUN)) > 1 else None, "supervisor and command"
+    )
     # Ends only after its grace, so it is cut in the middle.
     stubborn = "trap '' TERM; touch ready; while :; do sleep 600; done"
     await connections.call(

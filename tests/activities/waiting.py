@@ -9,7 +9,7 @@ Found = TypeVar("Found")
 PAUSE_S = 0.02
 
 
-def wait_for(look: Callable[[], Found], what: str, limit_s: float = 15.0) -> Found:
+def wait_for(look: Callable[[], Found], what: str, limit_s: float = 60.0) -> Found:
     """The first true answer of `look`. Raises: TimeoutError naming `what`."""
     deadline = time.monotonic() + limit_s
     while not (found := look()):
@@ -19,7 +19,7 @@ def wait_for(look: Callable[[], Found], what: str, limit_s: float = 15.0) -> Fou
     return found
 
 
-async def wait_until(look: Callable[[], Found], what: str, limit_s: float = 15.0) -> Found:
+async def wait_until(look: Callable[[], Found], what: str, limit_s: float = 60.0) -> Found:
     """As `wait_for`, and lets the event loop go on meanwhile."""
     deadline = time.monotonic() + limit_s
     while not (found := look()):
