@@ -183,11 +183,11 @@ class Supervisor:
     def _report(self) -> None:
         if self.spec.get("runtime") == "podman":
             containers.remove(self.run.run_id)
+        document = exits.describe(self.run, self.spec, self.status or 0)
         disk.release(self.run)
         with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
             self.run.forget_variables()
         os.fsync(self.log)
-        document = exits.describe(self.run, self.spec, self.status or 0)
         if self.reason is not None:
             document.update(reason=self.reason, message=self.message)
         document.update(
