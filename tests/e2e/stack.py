@@ -12,7 +12,7 @@ from tests.lab.waiting import wait_until
 from workers.runner.lifecycle import look
 from workers.runner.probes import free_port
 from workers.runner.programs import default_stack
-from workers.runner.records import read_record
+from workers.runner.records import read_record, strays
 from workers.runner.settings import CHECKOUT, RunnerSettings
 from workers.runner.stack import Backoff, Stack, make_folders
 
@@ -109,6 +109,8 @@ class RunningStack:
         return record.pid if record is not None and record.alive else None
 
     def close(self) -> None:
-        """End it as `make down` does; it has a minute."""
+        """End it as `make down` does. Raises: AssertionError when something of it is left."""
         self._runner.terminate()
-        self._runner.wait(60)
+        status = self._runner.wait(60)
+        left = [stray.pid for stray in strays(str(self.home))]
+        assert (status, left) == (0, []), f"runner: exit {status}, left running: {left}"

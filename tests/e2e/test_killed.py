@@ -32,6 +32,8 @@ def test_killed_processes_come_back_and_the_job_has_run_once(
     site.join(machine)
     job = platform.job(COMMAND, site.region_id)
     platform.until_status(job, "running")
+    short = [platform.job(f"echo run >> /tmp/runs-{n}", site.region_id) for n in range(4)]
+    platform.until_status(short[1], "waiting_for_data", "running", "uploading", "finished")
     stack.kill(*victims)
     wait_until(lambda: answers(platform), "the API answers", 30)
     began = time.monotonic()
@@ -39,7 +41,9 @@ def test_killed_processes_come_back_and_the_job_has_run_once(
     assert time.monotonic() - began < 5, "handing in a job waits for nobody"
     finished = platform.until_status(job, "finished", limit_s=90)
     assert finished["workers"][0]["exit_code"] == 0
-    assert machine.run("cat", "/tmp/runs") == "run\n"
+    for each in short:
+        platform.until_status(each, "finished", limit_s=90)
+    assert machine.run("sh", "-c", "cat /tmp/runs*") == "run\n" * 5
     assert platform.log(job) == "".join(f"{n}\n" for n in range(1, SECONDS + 1))
     assert [text.strip() for text in platform.output(job).values()] == [machine.name.encode()]
     per_second = CPU_CORE_HOUR_MICROCREDITS // 3600
