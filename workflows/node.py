@@ -29,6 +29,7 @@ from workflows.effects.node import (
     FindNodeRuns,
     FindPeers,
     InspectNode,
+    ListRuns,
     PrepareNode,
     ReachNode,
     RebootNode,
@@ -41,6 +42,7 @@ from workflows.effects.node import (
     find_node_runs,
     find_peers,
     inspect_node,
+    list_runs,
     prepare_node,
     probe_node,
     reboot_node,
@@ -378,8 +380,10 @@ class NodeLifecycle:
         await until(self._news_wait, REFUSED_KEY_INTERVAL, "before the next look")
 
     async def _end_strays(self) -> None:
+        there = (await list_runs(ListRuns(node=self._address()))).run_ids
         found = await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
-        ended = await end_strays(EndStrays(node=self._address(), live=found.run_ids))
+        command = EndStrays(node=self._address(), among=there, live=found.run_ids)
+        ended = await end_strays(command)
         if ended.runs:
             await bill_strays(BillStrays(runs=ended.runs))
             names = ", ".join(run.run_id for run in ended.runs)

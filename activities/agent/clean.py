@@ -27,20 +27,25 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def strays(request: dict[str, Any]) -> dict[str, Any]:
-    """End every run on this node that is not in `live`; what had run, with its seconds.
+    """End the runs among those named that are not in `live`; what had run, with its seconds.
+
+    among: runs that were here before `live` was asked for; a newer one is not judged by it.
 
     One that has ended is told again until it is cleaned, so that a lost answer loses no seconds.
     owner: whose runs these are; those that another control plane has staged here are not touched.
     """
     folders = Folders(request.get("root", ""))
-    live = set(request.get("live", []))
+    live = set(request["live"])
+    among = set(request["among"])
     owner = request.get("owner")
     ended = {}
     for run_id in folders.run_ids():
         run = folders.run(run_id)
         state = look.state_of(run)["state"]
         theirs = (run.read("spec.json") or {}).get("owner", owner) != owner
-        if theirs or run_id in live or state not in ("running", "lost", "exited"):
+        if theirs or run_id in live or run_id not in among:
+            continue
+        if state not in ("running", "lost", "exited"):
             continue
         if state != "exited":
             end.end_run(run, float(request.get("grace_s") or 0))

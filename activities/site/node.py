@@ -22,12 +22,14 @@ from workflows.contracts.node import Hardware, NodeAddress, Preparation, RunSeen
 from workflows.effects.node import (
     EndStrays,
     InspectNode,
+    ListRuns,
     NodeInspected,
     NodePrepared,
     NodeReached,
     PrepareNode,
     ReachNode,
     RebootNode,
+    RunsListed,
     StraysEnded,
 )
 from workflows.effects.region import CheckSite, SiteChecked
@@ -102,8 +104,15 @@ async def reboot_node(command: RebootNode) -> Done:
 
 
 @activity.defn
+async def list_runs(command: ListRuns) -> RunsListed:
+    """Every run that the node knows of, whatever its state."""
+    answer = await ask(command.node, "look", {"run_ids": None}, limit_s=18)
+    return RunsListed(run_ids=tuple(sorted(answer["runs"])))
+
+
+@activity.defn
 async def end_strays(command: EndStrays) -> StraysEnded:
-    """End every supervised command that is not in `live`, and store its log.
+    """End what was on the node when `live` was asked for and is not in it, and store its log.
 
     Folders are removed only where the end is an hour old: this answer may be lost on its way, and
     the next try then finds again what is to be billed.
@@ -111,6 +120,7 @@ async def end_strays(command: EndStrays) -> StraysEnded:
     async with beating():
         request = {
             "live": list(command.live),
+            "among": list(command.among),
             "grace_s": STRAY_GRACE_S,
             "owner": platform_key_fingerprint(),
         }

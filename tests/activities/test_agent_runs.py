@@ -357,7 +357,9 @@ def test_a_job_that_fills_the_nodes_disk_is_ended_for_that_with_its_log_kept(
 def test_strays_are_ended_and_the_others_left_alone(agent: LocalAgent) -> None:
     agent.run("job-stray-0-1", "sleep 600")
     agent.run("job-kept-0-1", "sleep 600")
-    ended = agent.call("strays", live=["job-kept-0-1"])["ended"]
+    ended = agent.call("strays", live=["job-kept-0-1"], among=["job-stray-0-1", "job-kept-0-1"])[
+        "ended"
+    ]
     assert list(ended) == ["job-stray-0-1"]
     assert ended["job-stray-0-1"]["elapsed_s"] > 0
     assert agent.look("job-kept-0-1")["state"] == "running"
@@ -368,9 +370,16 @@ def test_strays_of_another_control_plane_on_the_same_machine_are_left_alone(
 ) -> None:
     agent.run("job-ours-0-1", "sleep 600", owner="SHA256:ours")
     agent.run("job-theirs-0-1", "sleep 600", owner="SHA256:theirs")
-    ended = agent.call("strays", live=[], owner="SHA256:ours")["ended"]
+    both = ["job-ours-0-1", "job-theirs-0-1"]
+    ended = agent.call("strays", live=[], among=both, owner="SHA256:ours")["ended"]
     assert list(ended) == ["job-ours-0-1"]
     assert agent.look("job-theirs-0-1")["state"] == "running"
+
+
+def test_a_run_that_came_after_the_list_of_what_is_live_is_left_alone(agent: LocalAgent) -> None:
+    agent.run("job-new-0-1", "sleep 600")
+    assert agent.call("strays", live=[], among=["job-old-0-1"])["ended"] == {}
+    assert agent.look("job-new-0-1")["state"] == "running"
 
 
 def test_cleaning_removes_ended_runs_and_keeps_living_ones(agent: LocalAgent) -> None:

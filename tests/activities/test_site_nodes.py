@@ -14,6 +14,7 @@ from activities.site.node import (
     check_site,
     end_strays,
     inspect_node,
+    list_runs,
     prepare_node,
     reach_node,
     reboot_node,
@@ -26,6 +27,7 @@ from workflows.contracts.base import Done
 from workflows.effects.node import (
     EndStrays,
     InspectNode,
+    ListRuns,
     PrepareNode,
     ReachNode,
     RebootNode,
@@ -161,7 +163,7 @@ async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: S
     site.agent.run(STRAY, "echo its log; sleep 600")
     site.agent.run(KEPT, "sleep 600")
     await asyncio.to_thread(site.agent.look, STRAY)
-    command = EndStrays(node=site.node, live=(KEPT,))
+    command = EndStrays(node=site.node, among=(STRAY, KEPT), live=(KEPT,))
     found = await site.do(end_strays, command)
     [seen] = found.runs
     assert (seen.run_id, seen.job_id, seen.worker, seen.attempt) == (STRAY, "job-stray", 0, 1)
@@ -172,9 +174,15 @@ async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: S
     assert site.logs.read(STRAY, 0) == site.agent.path(STRAY, "log").read_bytes()
 
 
+async def test_every_run_on_the_node_is_listed(site: Site) -> None:
+    site.agent.run(STRAY, "true")
+    listed = await site.do(list_runs, ListRuns(node=site.node))
+    assert listed.run_ids == (STRAY,)
+
+
 async def test_a_stray_whose_answer_was_lost_is_told_again(site: Site) -> None:
     site.agent.run(STRAY, "sleep 600")
-    command = EndStrays(node=site.node, live=())
+    command = EndStrays(node=site.node, among=(STRAY, "somebody"), live=())
     assert await site.do(end_strays, command) == await site.do(end_strays, command)
 
 
@@ -184,7 +192,9 @@ async def test_strays_that_ended_long_ago_are_removed(
     monkeypatch.setattr(site_node, "STRAY_KEPT", site_node.STRAY_KEPT * 0)
     site.agent.run(STRAY, "true")
     site.agent.exit_of(STRAY)
-    assert (await site.do(end_strays, EndStrays(node=site.node, live=()))).runs == ()
+    assert (
+        await site.do(end_strays, EndStrays(node=site.node, among=(STRAY, "somebody"), live=()))
+    ).runs == ()
     assert not site.agent.path(STRAY).exists()
 
 
@@ -193,13 +203,15 @@ async def test_code_that_no_job_has_used_for_weeks_makes_room(site: Site) -> Non
     for folder in folders:
         folder.mkdir(parents=True)
     os.utime(folders[0], (0, 0))
-    await site.do(end_strays, EndStrays(node=site.node, live=()))
+    await site.do(end_strays, EndStrays(node=site.node, among=(STRAY, "somebody"), live=()))
     assert [folder.exists() for folder in folders] == [False, True]
 
 
 async def test_a_run_that_nobody_named_is_ended_and_not_told(site: Site) -> None:
     site.agent.run("somebody", "sleep 600")
-    assert (await site.do(end_strays, EndStrays(node=site.node, live=()))).runs == ()
+    assert (
+        await site.do(end_strays, EndStrays(node=site.node, among=(STRAY, "somebody"), live=()))
+    ).runs == ()
     assert processes_of("somebody") == []
 
 

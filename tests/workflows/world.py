@@ -209,10 +209,14 @@ class World:
         self.machine(asked.node).boot += 1
         return Done()
 
+    def list_runs(self, asked: node.ListRuns) -> node.RunsListed:
+        return node.RunsListed(run_ids=tuple(self.machine(asked.node).runs))
+
     def end_strays(self, asked: node.EndStrays) -> node.StraysEnded:
         machine = self.machine(asked.node)
         for run_id, run in machine.runs.items():
-            if run_id not in asked.live and run.state is RunState.RUNNING:
+            stray = run_id in asked.among and run_id not in asked.live
+            if stray and run.state is RunState.RUNNING:
                 run.state = RunState.EXITED
         return node.StraysEnded()
 

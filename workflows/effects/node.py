@@ -73,9 +73,22 @@ class NodeRunsFound(Contract):
     job_ids: tuple[str, ...] = ()
 
 
-class EndStrays(SiteCommand):
-    """End every supervised command on the node that is not in `live`."""
+class ListRuns(SiteCommand):
+    pass
 
+
+class RunsListed(Contract):
+    run_ids: tuple[str, ...] = ()
+
+
+class EndStrays(SiteCommand):
+    """End every supervised command on the node that is in `among` and not in `live`.
+
+    `among` is listed before `live` is asked for: a job that is placed meanwhile, or while this is
+    tried again, has its run in neither and is left alone.
+    """
+
+    among: tuple[str, ...]
     live: tuple[str, ...]
 
 
@@ -171,6 +184,14 @@ reboot_node = Effect(
     Done,
     queue=None,
     start_to_close_s=30,
+    schedule_to_close_s=600,
+)
+list_runs = Effect(
+    "list_runs",
+    ListRuns,
+    RunsListed,
+    queue=None,
+    start_to_close_s=20,
     schedule_to_close_s=600,
 )
 end_strays = Effect(
