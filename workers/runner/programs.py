@@ -123,12 +123,12 @@ def _api(settings: RunnerSettings, environment: dict[str, str]) -> Program:
 
 
 def _worker(name: str, arguments: tuple[str, ...], environment: dict[str, str]) -> Program:
-    """A worker process; it waits for the API once, which brings the database up to date."""
+    """A worker process; whichever of the three is first brings the database up to date."""
     return Program(
         name=name,
         command=(sys.executable, "-m", "workers", *arguments),
         environment=environment,
-        after=("temporal", "api"),
+        after=("temporal",),
     )
 
 
