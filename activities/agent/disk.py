@@ -37,7 +37,7 @@ def nearly_full(run: Run) -> str | None:
     free = free_bytes(run.path)
     if free >= LEAST_FREE_TO_RUN_BYTES:
         return None
-    return "the node's disk is full: %d MiB free, a run needs %d" % (
+    return "the node's disk is full: %d MiB free, a run needs %d MiB" % (
         free >> 20,
         LEAST_FREE_TO_RUN_BYTES >> 20,
     )

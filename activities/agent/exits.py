@@ -23,7 +23,7 @@ def describe(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
     told = _by_status(run, spec, status)
     full = disk.nearly_full(run) if status else None
     if full:
-        told.update(reason="disk-full", message="%s, and %s" % (told["message"], full))
+        told.update(reason="disk-full", message="%s; %s" % (full, told["message"]))
     return told
 
 
@@ -41,7 +41,7 @@ def _by_status(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
         return _by_signal(code, number)  # A shell reports so that its last command was killed.
     if code == NOT_EXECUTABLE:
         return _exited(code, "exited", "the command cannot be executed: %s" % _last_line(run, spec))
-    return _exited(code, "exited", "the command ended with exit code %d; see its log" % code)
+    return _exited(code, "exited", "the command ended with exit code %d, see its log" % code)
 
 
 def not_run(reason: str, message: str) -> dict[str, Any]:

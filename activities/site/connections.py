@@ -33,17 +33,22 @@ FAILURES: dict[type[TransportError], str] = {
 """What each says about the node, where it says nothing about what was asked of it."""
 
 WORK_REFUSALS = {
-    "packages": "check the names and versions in environment.python_packages",
-    "apt-needs-root": "leave out environment.apt_packages, or add the node with the user root",
-    "apt": "check the names in environment.apt_packages",
-    "image": "check environment.image, and that the node can reach its registry",
-    "disk-full": "free space on the node, or ask for less in resources.disk_size_gb",
-    "broken-archive": "upload the archive again as tar.gz",
-    "unsafe-archive": "pack the files again, with names and links that stay inside the archive",
-    "archive-too-large": "leave out what the job does not need",
-    "hash-mismatch": "upload the archive again",
+    "packages": "the packages cannot be installed: check the names and versions in "
+    "environment.python_packages",
+    "apt-needs-root": "apt packages need a node whose user is root: add it so, or leave out "
+    "environment.apt_packages",
+    "apt": "the apt packages cannot be installed: check the names in environment.apt_packages",
+    "image": "the image cannot be had: check environment.image, and that the node can reach its "
+    "registry",
+    "disk-full": "there is no room on the node: free space on its disk, or ask for less in "
+    "resources.disk_size_gb",
+    "broken-archive": "the upload cannot be read: upload it again as tar.gz",
+    "unsafe-archive": "the upload is not safe to unpack: pack the files again, with names and "
+    "links that stay inside the archive",
+    "archive-too-large": "the upload is too large: leave out what the job does not need",
+    "hash-mismatch": "the upload has arrived damaged: upload it again",
 }
-"""The agent's refusals that only the job's owner can mend, and how."""
+"""The agent's refusals that only the job's owner can mend: what they mean, and how."""
 
 PASSING = frozenset({"tree-alive", "start-failed"})
 """The agent's refusals that may be over by the next time it is asked."""
@@ -106,7 +111,7 @@ def refuse(node: NodeAddress, refusal: AgentRefused) -> NoReturn:
     """Raise the failure that the agent's no means."""
     advice = WORK_REFUSALS.get(refusal.code)
     if advice is not None:
-        message = f"{refusal.message.strip()} ({node.node_id}); {advice}"
+        message = f"{advice}. {node.node_id} says: {refusal.message.strip()}"
         kind = errors.WORK_REFUSED
     else:
         message = f"{node.node_id}: {refusal.message.strip()}"

@@ -60,9 +60,9 @@ def guarded(lab: Lab, platform: Platform, make_site: Callable[..., Site]) -> Ite
     body = {"name": "token", "value": found.secret}
     reference = platform.post(f"/v1/projects/{project}/secrets", body)["reference"]
     environment = {"variables": {"VARIABLE": found.variable}, "secrets": {"SECRET": reference}}
-    submit = {"region_id": site.region_id, "environment": environment}
-    found.job = platform.job(f"{HASHES}; {WHO}; exec sleep 6031", **submit)
-    found.failed = platform.job('"$SECRET" --now', **submit)
+    running, failing = f"{HASHES}; {WHO}; exec sleep 6031", '"$SECRET" --now'
+    found.job = platform.job(running, site.region_id, environment=environment)
+    found.failed = platform.job(failing, site.region_id, environment=environment)
     watch(platform, found)
     yield found
     lab.remove("vault")
