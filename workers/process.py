@@ -84,6 +84,7 @@ async def serve_http(app: ASGIApplication, host: str, port: int, stop: asyncio.E
         timeout_keep_alive=30,
     )
     server = _Server(config)
+    log.info("serves http on %s:%d", host, listener.getsockname()[1])
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")
     await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
