@@ -42,6 +42,18 @@ def platform(stack: RunningStack) -> Iterator[Platform]:
         account = found.get("/v1/account")["id"]
         found.post(f"/v1/accounts/{account}/credits", {"amount_microcredits": 1_000_000_000})
         yield found
+        check_ledger(found)
+
+
+def check_ledger(platform: Platform) -> None:
+    """After everything that happened: balanced, nothing twice, and the balance is its sum."""
+    moved = platform.items("/v1/transactions", limit=500)
+    assert all(sum(leg["amount_microcredits"] for leg in each["postings"]) == 0 for each in moved)
+    assert len({each["business_key"] for each in moved}) == len(moved)
+    account = platform.get("/v1/account")
+    own = f"account/{account['id']}/credits"
+    legs = [leg for each in moved for leg in each["postings"] if leg["ledger_account"] == own]
+    assert sum(leg["amount_microcredits"] for leg in legs) == account["balance_microcredits"]
 
 
 @pytest.fixture(scope="session")

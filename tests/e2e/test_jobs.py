@@ -15,6 +15,8 @@ from tests.lab.hardware import put_gpus
 from tests.lab.machine import Machine
 from tests.lab.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 ONE_GPU: Resource = {"gpus": "A100:1", "cpu_count": 1, "memory_gib": 1}
 A100 = "NVIDIA A100-SXM4-80GB"
 

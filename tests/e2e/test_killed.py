@@ -13,6 +13,8 @@ from tests.e2e.stack import RunningStack
 from tests.lab.fixtures import BootMachine
 from tests.lab.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 SECONDS = 7
 COMMAND = (
     f"echo run >> /tmp/runs; for n in $(seq 1 {SECONDS}); do echo $n; sleep 1; done; "

@@ -18,6 +18,8 @@ from tests.lab.machine import Kind, Machine
 from tests.lab.machines import Lab
 from tests.lab.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 AWAY_LIMIT_S = 75.0
 """The watch is silent for 12 s, then two looks of 10 s each fail."""
 LONG, SHORT = 60, 12

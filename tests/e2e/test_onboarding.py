@@ -13,6 +13,8 @@ from tests.lab.hardware import put_gpus
 from tests.lab.machines import Lab
 from tests.lab.ssh import connect
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def test_a_machine_announced_before_it_is_added_becomes_a_node(
     platform: Platform, site: Site, boot_machine: BootMachine
