@@ -1,7 +1,5 @@
 """What `make up` leaves behind: this machine an active node of region `home`, and credits."""
 
-import hashlib
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -69,9 +67,8 @@ class _Home:
         """The region `home`, healthy. It requires nothing and leaves other log-ins alone."""
         if self._api.live("regions", name=REGION) is None:
             self._commands.baseload(
-                "region", "create", REGION, "--provider", provider_id,
-                "--relax", "all", "--shared", "--node-root", node_root(self._home),
-            )  # fmt: skip
+                "region", "create", REGION, "--provider", provider_id, "--relax", "all", "--shared"
+            )
         return self._settled("regions", {"name": REGION}, "healthy", ENABLING_LIMIT_S)
 
     def announce(self, settings: RunnerSettings) -> None:
@@ -114,16 +111,6 @@ class _Home:
             limit_s,
             lambda status: self._tell(f"{noun.removesuffix('s')} {name}: {status}"),
         )
-
-
-def node_root(home: Path) -> str:
-    """This stack's own folder on this machine, so that two stacks do not clear each other's runs.
-
-    Where we are root, jobs run as a user of their own, who could not enter a home under /root.
-    """
-    if os.getuid() != 0:
-        return str(home / "node")
-    return f"/var/lib/baseload-{hashlib.sha256(str(home).encode()).hexdigest()[:8]}"
 
 
 def _untold(_name: str) -> AbstractContextManager[None]:
