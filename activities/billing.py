@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from activities.db.session import database
 from activities.temporal import CALL_LIMIT_S, client, limited, tell
-from activities.usage import payer_of_job, post_worker_usage, standing_of
+from activities.usage import is_over, payer_of_job, post_worker_usage, standing_of
 from workflows.contracts import queues
 from workflows.contracts.base import Done
 from workflows.contracts.billing import BillingRequest, UsagePosted
@@ -59,7 +59,8 @@ def post_usage(command: PostUsage) -> UsagePosted:
     with database().write() as session:
         payer_id = payer_of_job(session, command.usages[0].job_id)
         posted = sum(post_worker_usage(session, usage) for usage in command.usages)
-        return standing_of(session, payer_id, posted)
+        standing = standing_of(session, payer_id, posted)
+        return standing.model_copy(update={"over": is_over(session, command.usages[0])})
 
 
 @activity.defn

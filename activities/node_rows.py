@@ -83,7 +83,7 @@ async def tell_jobs(command: TellJobs) -> JobsTold:
     Raises: ApplicationError, to be tried again, once all were tried and some could not be told.
     """
     found = await asyncio.to_thread(find_node_runs, FindNodeRuns(node_id=command.node_id))
-    signal, argument = _message(command)
+    signal, argument = await asyncio.to_thread(_message, command)
     turns = asyncio.Semaphore(_SIGNALS_AT_ONCE)
 
     async def one(job_id: str) -> str | None:
@@ -135,8 +135,17 @@ def _message(command: TellJobs) -> tuple[str, Contract]:
     if command.what == "lost":
         return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
     if command.what == "back":
-        return "node_back", NodeBack(node_id=command.node_id)
+        return "node_back", NodeBack(node_id=command.node_id, node=_where(command.node_id))
     return "stop", EndRequest(reason=command.reason, code="node-removed")
+
+
+def _where(node_id: str) -> NodeAddress | None:
+    """It may have moved while it was away, and a job knows where it was."""
+    with database().read() as session:
+        node = session.get(Node, node_id)
+        if node is None or node.host is None:
+            return None
+        return _address(node, session.get_one(Region, node.region_id))
 
 
 def _live(session: Session, node_id: str) -> list[Allocation]:

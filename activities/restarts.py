@@ -1,6 +1,7 @@
 """From a row whose workflow was ended from outside to a workflow that goes on from there.
 
-A job's does not go on: it ends what is left, bills it, and gives its places back.
+A job's does not go on: it ends what is left, bills it, and gives its places back. One that is
+stopped has nothing left, and rests on.
 """
 
 from dataclasses import dataclass, replace
@@ -65,7 +66,8 @@ def _job(row: tables.Job, request: JobRequest) -> JobRequest:
         status=JobStatus(row.status),
         workers=_WORKERS.validate_python(row.workers),
     )
-    return request.model_copy(update={"carried": carried, "ending": TERMINATED})
+    rests = carried.status is JobStatus.STOPPED
+    return request.model_copy(update={"carried": carried, "ending": None if rests else TERMINATED})
 
 
 def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeRequest:

@@ -47,6 +47,12 @@ def post_worker_usage(session: Session, usage: WorkerUsage) -> int:
     return posted
 
 
+def is_over(session: Session, usage: WorkerUsage) -> bool:
+    """Whether the job of a run has written down that the run's attempt has ended."""
+    job = session.get(Job, usage.job_id)
+    return job is not None and not _runs(job, usage.attempt)
+
+
 def standing_of(session: Session, payer_id: str, posted_microcredits: int) -> UsagePosted:
     """Where a payer stands: what is left, and what all running jobs cost together by the hour."""
     burn = session.exec(

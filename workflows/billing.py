@@ -5,6 +5,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from workflows.contracts.billing import (
+    MICROCREDITS,
     BilledWorker,
     BillingReport,
     BillingRequest,
@@ -25,6 +26,8 @@ from workflows.rules.ticks import next_tick_s
 from workflows.waiting import until
 
 SHORTEST_WAIT = timedelta(seconds=2)
+TOLD_WAIT = timedelta(minutes=5)
+"""Once the job has been told to end: storing what it leaves may take it hours."""
 
 
 @workflow.defn(name="JobBilling")
@@ -39,19 +42,22 @@ class JobBilling:
     def __init__(self, request: BillingRequest) -> None:
         self._request = request
         self._done = False
+        self._told = False
         self._posted_microcredits = request.carried_microcredits
 
     @workflow.run
     async def run(self, request: BillingRequest) -> BillingReport:
         standing = await post_usage(PostUsage(usages=self._nothing_yet()))
-        while not self._done:
+        while not (self._done or standing.over):
             await until(lambda: self._done, self._until_next(standing), "next period")
             if self._done:
                 break
             standing = await self._meter()
-            if standing.balance_microcredits <= 0 and standing.burn_microcredits_per_hour > 0:
+            self._told = standing.balance_microcredits <= 0 < standing.burn_microcredits_per_hour
+            if self._told:
                 await self._out_of_credits(standing)
-            if workflow.info().is_continue_as_new_suggested():
+            # A `settled` that has come meanwhile would not come again to the next run.
+            if workflow.info().is_continue_as_new_suggested() and not self._done:
                 carried = {"carried_microcredits": self._posted_microcredits}
                 workflow.continue_as_new(request.model_copy(update=carried))
         return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
@@ -76,9 +82,8 @@ class JobBilling:
         return self._usage(worker, int(report.elapsed_s))
 
     async def _out_of_credits(self, standing: UsagePosted) -> None:
-        reason = (
-            f"insufficient credits: the balance is {standing.balance_microcredits} microcredits"
-        )
+        left = standing.balance_microcredits / MICROCREDITS
+        reason = f"the credits are used up (balance {left:g}): add some, then start or submit again"
         request = EndRequest(reason=reason, code="insufficient-credits")
         await tell_job_to_end(TellJobToEnd(job_id=self._request.job_id, request=request))
 
@@ -90,7 +95,7 @@ class JobBilling:
             balance_microcredits=standing.balance_microcredits,
             burn_microcredits_per_hour=standing.burn_microcredits_per_hour,
         )
-        return max(timedelta(seconds=wait_s), SHORTEST_WAIT)
+        return max(timedelta(seconds=wait_s), TOLD_WAIT if self._told else SHORTEST_WAIT)
 
     def _nothing_yet(self) -> tuple[WorkerUsage, ...]:
         return tuple(self._usage(worker, 0) for worker in self._request.workers)

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Coroutine
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
-from workflows.contracts.billing import BillingRequest
-from workflows.contracts.errors import JOB_ENDED, LOSSES, NODE_UNREACHABLE
+from workflows.contracts.errors import JOB_ENDED, NODE_UNREACHABLE
 from workflows.contracts.events import Event
 from workflows.contracts.job import (
     EndRequest,
@@ -41,10 +41,10 @@ from workflows.effects.job import (
     seal_work_orders,
 )
 from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal, cause_of
-from workflows.waiting import Interrupted, all_of, undisturbed, unless, until
-from workflows.worker import Worker
+from workflows.losses import LostNodes
+from workflows.waiting import Interrupted, all_of, attended, each_of, undisturbed, unless, until
+from workflows.worker import Worker, billing_of, failures_of
 
-LOOK_INTERVAL = timedelta(hours=1)
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
 STORE_LIMIT = timedelta(minutes=2)
@@ -82,9 +82,10 @@ class JobLifecycle:
         self._placement: Placement | None = None
         self._ending: EndRequest | None = request.ending
         self._stopping = False
+        self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
-        self._lost: dict[str, datetime] = {}
+        self._lost = LostNodes(request.unreachable_limit_s, carried.lost if carried else {})
         self._outcome = JobStatus.FINISHED
         self._reason: str | None = None
         self._output_bytes: int | None = None
@@ -94,25 +95,30 @@ class JobLifecycle:
         if request.removal:
             return await self._remove()
         while True:
-            try:
-                if not self._resumed:
-                    await self._wait_for_resources()
-                    await self._provision()
-                    await self._fetch()
-                    await self._start()
-                await self._serve()
-                self._conclude()
-            except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
-                self._note(cause)
-            await undisturbed(self._wind_down(), self._canceled_outside)
-            if self._outcome is not JobStatus.STOPPED:
-                return self._report()
-            await self._rest()
+            if self._status is not JobStatus.STOPPED:
+                await self._attempt_once()
+            if self._status is JobStatus.STOPPED:
+                await self._rest()
             if self._remove_asked:
                 return await self._remove()
             if not self._start_again:
                 return self._report()
             self._begin_again()
+
+    async def _attempt_once(self) -> None:
+        """One place, one run of every command, and the end of all that belongs to it."""
+        try:
+            if not self._resumed:
+                await self._wait_for_resources()
+                await self._provision()
+                await self._fetch()
+                await self._start()
+            await self._serve()
+            self._conclude()
+        except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
+            self._note(cause)
+        self._concluded = True
+        await undisturbed(self._wind_down(), self._canceled_outside)
 
     # ── the states ──────────────────────────────────────────────────────────────────────────
 
@@ -122,7 +128,8 @@ class JobLifecycle:
         self._workers = []
         await self._write(Event(type="job.waiting", message="waits for resources"))
         while self._placement is None:
-            await self._unless_ended(until(self._has_placement, WAIT_INTERVAL, "lost signal"))
+            placed = until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
+            await self._unless_ended(placed)
             if self._placement is None:  # the signal may have been lost: look
                 question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
                 self._take_placement((await find_placement(question)).placement)
@@ -156,28 +163,35 @@ class JobLifecycle:
         for worker in self._workers:
             worker.status = WorkerStatus.STAGING
         await self._write(
-            Event(type="job.staging", message="code, packages and input go to the nodes")
+            Event(type="job.staging", message="code, packages, input go to the nodes")
         )
         staging = zip(self._workers, self._orders, strict=True)
-        await self._unless_ended(all_of(worker.stage(order) for worker, order in staging))
+        await self._on_nodes(all_of(worker.stage(order) for worker, order in staging))
+        self._lost.clear()
 
     async def _start(self) -> None:
         """Every command is started, or found started; billing begins."""
         await self._unless_ended(all_of(worker.start() for worker in self._workers))
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.running", message="all commands run"))
-        await begin_billing(self._billing_request())
+        # Not given up half way: what has begun is what `_settle` can end.
+        bill = billing_of(self._request, self._attempt, self._workers)
+        await undisturbed(begin_billing(bill), self._canceled_outside)
 
     async def _serve(self) -> None:
         """Until every command has ended. A lost node is waited for to its limit."""
+        if self._resumed and self._workers and all(w.has_ended for w in self._workers):
+            self._ending = None  # who ended its workflow came too late to change how it ends
         self._resumed = False
         if self._ending is not None:
             raise Interrupted
         while any(not worker.has_ended for worker in self._workers):
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
-            self._stop_at_failure()
-            await self._unless_ended(until(self._has_news, self._patience(), "look"))
+            if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
+                raise ApplicationError(failures[0], type=JOB_ENDED)
+            news = until(lambda: len(self._inbox) > 0, self._lost.patience(), "look")
+            await self._unless_ended(news)
             message = self._inbox.take()
             if message is None:
                 await self._unless_ended(self._look())
@@ -186,7 +200,7 @@ class JobLifecycle:
             elif isinstance(message, NodeLost):
                 await self._note_lost(message.node_id, message.reason)
             elif isinstance(message, NodeBack):
-                await self._note_back(message.node_id)
+                await self._unless_ended(self._note_back(message))
 
     async def _wind_down(self) -> None:
         """The straight line to the end: it is gone through whatever happened before."""
@@ -197,7 +211,7 @@ class JobLifecycle:
 
     async def _end_workers(self) -> None:
         """Every process tree of the job is gone, and the nodes have said so."""
-        open_workers = [w for w in self._workers if w.may_be_there and not self._is_given_up(w)]
+        open_workers = [w for w in self._workers if w.may_be_there and not self._lost.gives_up(w)]
         to_end = [w for w in open_workers if w.status is not WorkerStatus.EXITED]
         if to_end:
             await self._write(Event(type="job.ending", message=self._reason or "ends"))
@@ -213,15 +227,15 @@ class JobLifecycle:
 
     async def _upload(self) -> None:
         """Logs to their last byte, then the output; a finished job has both stored."""
-        reachable = [w for w in self._workers if w.has_run and not self._is_given_up(w)]
+        reachable = [w for w in self._workers if w.has_run and not self._lost.gives_up(w)]
         if not reachable:
             return
         self._status = JobStatus.UPLOADING
         await self._write(Event(type="job.uploading", message="log and output are stored"))
-        storing = all_of(self._store_one(worker) for worker in reachable)
+        storing = each_of(self._store_one(worker) for worker in reachable)
         try:
             if self._ending is None:
-                await self._unless_ended(storing)
+                await self._on_nodes(storing)
             else:
                 await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
         except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
@@ -230,15 +244,16 @@ class JobLifecycle:
 
     async def _release(self) -> None:
         """Nothing of the job is left on a node; its places are free; its state is final."""
-        staged = [w for w in self._workers if w.may_be_there and not self._is_given_up(w)]
+        staged = [w for w in self._workers if w.may_be_there and not self._lost.gives_up(w)]
         for left in await asyncio.gather(
             *(worker.clean() for worker in staged), return_exceptions=True
         ):
             if isinstance(left, BaseException):
                 workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)
-        await discard_work_orders(
-            DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
-        )
+        orders = DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
+        await discard_work_orders(orders)
+        if self._outcome is JobStatus.STOPPED and self._is_canceled():
+            self._note(Interrupted())
         self._status = self._outcome
         await self._write(
             Event(type=f"job.{self._outcome}", message=self._reason or f"{self._outcome}"),
@@ -247,16 +262,19 @@ class JobLifecycle:
 
     async def _rest(self) -> None:
         """Stopped: until someone starts it again, cancels or removes it."""
-        self._ending = None
+        if not self._is_canceled():
+            self._ending, self._stopping = None, False
         wanted = False
         while not wanted:  # a stopped service may rest for as long as its owner likes
             try:
                 wanted = await until(self._is_wanted, REST_INTERVAL)
             except asyncio.CancelledError:
                 self._canceled_outside()
-        if self._ending is not None and not self._start_again and not self._remove_asked:
-            self._outcome = self._status = JobStatus.CANCELED
-            await self._write(Event(type="job.canceled", message="canceled while stopped"))
+        if self._ending is not None and not self._remove_asked:
+            self._start_again = False
+            self._note(Interrupted())
+            self._status = self._outcome
+            await self._write(Event(type=f"job.{self._outcome}", message="ended while stopped"))
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
@@ -286,21 +304,22 @@ class JobLifecycle:
 
     @workflow.signal(description="End the job; it will not run again.")
     def cancel(self, request: EndRequest) -> None:
-        self._ending = self._ending or request
+        if not self._is_canceled():
+            self._ending, self._stopping = request, False
 
     @workflow.signal(description="End the command; notebooks and endpoints can start again.")
     def stop(self, request: EndRequest) -> None:
-        if self._ending is None:
-            self._stopping = self._request.type.is_service
-            self._ending = request
+        if self._ending is None and not self._concluded:
+            self._ending, self._stopping = request, self._request.type.is_service
 
     @workflow.signal(description="Start a stopped notebook or endpoint again.")
     def start_again(self) -> None:
-        self._start_again = self._status is JobStatus.STOPPED
+        self._start_again = self._start_again or self._status is JobStatus.STOPPED
 
     @workflow.signal(description="Remove a stopped notebook or endpoint.")
     def remove(self) -> None:
-        self._remove_asked = self._status is JobStatus.STOPPED
+        resting = (JobStatus.STOPPED, JobStatus.CANCELED)
+        self._remove_asked = self._remove_asked or self._status in resting
 
     @workflow.query(description="Status, reason and workers.")
     def status(self) -> JobReport:
@@ -312,15 +331,9 @@ class JobLifecycle:
         try:
             await worker.end(self._request.grace_s)
         except EFFECT_FAILED as failure:
-            self._lost.setdefault(worker.node.node_id, workflow.now())
-            await self._write(
-                Event(
-                    type="job.worker-left",
-                    message=f"worker {worker.index} could not be seen to end: "
-                    f"{cause_of(failure)[1]}; it is ended when its node is back",
-                )
-            )
+            self._lost.add(worker.node.node_id)
             worker.status = WorkerStatus.LOST
+            await self._write(worker.left_event(cause_of(failure)[1]))
 
     async def _store_one(self, worker: Worker) -> None:
         wanted = self._outcome in (JobStatus.FINISHED, JobStatus.FAILED)
@@ -339,10 +352,10 @@ class JobLifecycle:
         try:
             await worker.look()
         except EFFECT_FAILED as failure:
-            kind, message = cause_of(failure)
-            if kind not in LOSSES and kind != "TimeoutError":
+            if is_cancelled_exception(failure):
                 raise
-            await self._note_lost(worker.node.node_id, message)
+            # Whatever the reason why it could not be seen, another key too: it may be healthy.
+            await self._note_lost(worker.node.node_id, cause_of(failure)[1])
             return
         await self._note_reached(worker.node.node_id)
         if worker.has_ended:
@@ -359,39 +372,37 @@ class JobLifecycle:
     async def _note_lost(self, node_id: str, reason: str) -> None:
         if not any(w.node.node_id == node_id and not w.has_ended for w in self._workers):
             return
-        since = self._lost.setdefault(node_id, workflow.now())
-        if workflow.now() - since >= timedelta(seconds=self._request.unreachable_limit_s):
+        newly = self._lost.add(node_id)
+        if self._lost.is_beyond(node_id):
             raise ApplicationError(
                 f"node {node_id}: not reachable for {self._request.unreachable_limit_s} s "
                 f"({reason})",
                 type=NODE_UNREACHABLE,
             )
-        if self._status is not JobStatus.UNREACHABLE:
+        if newly:
             self._status = JobStatus.UNREACHABLE
-            message = f"node {node_id} cannot be reached: {reason}"
-            await self._write(Event(type="job.unreachable", message=message), reason=message)
+            await self._show_lost(NodeLost(node_id=node_id, reason=reason))
 
-    async def _note_back(self, node_id: str) -> None:
+    async def _show_lost(self, lost: NodeLost) -> None:
+        message = f"node {lost.node_id} cannot be reached: {lost.reason}"
+        await self._write(Event(type="job.unreachable", message=message), reason=message)
+
+    async def _note_back(self, back: NodeBack) -> None:
         for worker in self._workers:
-            if worker.node.node_id == node_id and not worker.has_ended:
+            worker.moves(back.node)
+            if worker.node.node_id == back.node_id and not worker.has_ended:
                 await self._look_at(worker)
 
     async def _note_reached(self, node_id: str) -> None:
-        if self._lost.pop(node_id, None) is None or self._lost:
+        if not self._lost.remove(node_id) or self._lost:
             return
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.reachable", message=f"node {node_id} is back"))
 
     # ── how it ends ─────────────────────────────────────────────────────────────────────────
 
-    def _stop_at_failure(self) -> None:
-        failures = [worker.failure for worker in self._workers if worker.failure]
-        if failures and self._request.end_all_on_failure:
-            raise ApplicationError(failures[0], type=JOB_ENDED)
-
     def _conclude(self) -> None:
-        failures = [worker.failure for worker in self._workers if worker.failure]
-        if failures:
+        if failures := failures_of(self._workers):
             self._outcome, self._reason = JobStatus.FAILED, "; ".join(failures)
         elif self._request.type.is_service:
             self._outcome, self._reason = JobStatus.STOPPED, "its command ended"
@@ -411,37 +422,33 @@ class JobLifecycle:
         else:
             self._outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
 
-    def _is_given_up(self, worker: Worker) -> bool:
-        """Its node was lost for longer than the limit: the node's own sweep ends what is left."""
-        since = self._lost.get(worker.node.node_id)
-        limit = timedelta(seconds=self._request.unreachable_limit_s)
-        given_up = since is not None and workflow.now() - since >= limit
-        return given_up or (since is not None and worker.status is WorkerStatus.LOST)
-
     # ── plumbing ────────────────────────────────────────────────────────────────────────────
 
     async def _unless_ended(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Do `work`; as soon as the job is asked to end, it is given up and Interrupted raised."""
         return await unless(lambda: self._ending is not None, work)
 
-    def _has_placement(self) -> bool:
-        return self._placement is not None
+    async def _on_nodes(self, work: Coroutine[Any, Any, None]) -> None:
+        """As `_unless_ended`; that a node is lost meanwhile is shown, and waited for."""
+        news = partial(self._inbox.holds, NodeLost, NodeBack)
+        await self._unless_ended(attended(work, news, self._attend))
 
-    def _has_news(self) -> bool:
-        return len(self._inbox) > 0
+    async def _attend(self) -> None:
+        while (news := self._inbox.pick(NodeLost, NodeBack)) is not None:
+            if isinstance(news, NodeLost) and self._lost.add(news.node_id):
+                await self._show_lost(news)
+            elif isinstance(news, NodeBack) and self._lost.remove(news.node_id):
+                event = Event(type="job.reachable", message=f"node {news.node_id} is back")
+                await self._write(event)
 
     def _is_wanted(self) -> bool:
-        return self._start_again or self._remove_asked or self._ending is not None
+        return self._start_again or self._remove_asked or self._is_canceled()
+
+    def _is_canceled(self) -> bool:
+        return self._ending is not None and not self._stopping
 
     def _canceled_outside(self) -> None:
-        self._ending = self._ending or EndRequest(reason="canceled in Temporal")
-
-    def _patience(self) -> timedelta:
-        """How long to wait for news before looking: until the limit where a node is lost."""
-        if not self._lost:
-            return LOOK_INTERVAL
-        limit = timedelta(seconds=self._request.unreachable_limit_s)
-        return max(min(self._lost.values()) + limit - workflow.now(), timedelta(seconds=1))
+        self.cancel(EndRequest(reason="canceled in Temporal"))
 
     def _take_placement(self, placement: Placement | None) -> None:
         if placement is not None and placement.attempt == self._attempt:
@@ -449,9 +456,11 @@ class JobLifecycle:
 
     def _begin_again(self) -> None:
         self._attempt += 1
+        self._status = JobStatus.NEW
         self._placement = None
-        self._ending, self._stopping, self._start_again = None, False, False
-        self._lost = {}
+        self._inbox = Inbox()  # what is left in it is about the attempt before
+        self._resumed = self._concluded = self._start_again = False
+        self._lost.clear()
         self._outcome, self._reason = JobStatus.FINISHED, None
 
     async def _continue(self) -> None:
@@ -463,6 +472,7 @@ class JobLifecycle:
             attempt=self._attempt,
             status=self._status,
             workers=tuple(worker.carry() for worker in self._workers),
+            lost=self._lost.carry(),
         )
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 
@@ -477,17 +487,6 @@ class JobLifecycle:
         )
         shown = reason or (self._reason if self._status is self._outcome else None)
         await self._journal.write(self._status, changes, *events, reason=shown)
-
-    def _billing_request(self) -> BillingRequest:
-        billed = tuple(w.billed for w in self._workers if w.billed is not None)
-        return BillingRequest(
-            job_id=self._request.job_id,
-            account_id=self._request.account_id,
-            attempt=self._attempt,
-            started_at=min(worker.started_at for worker in billed),
-            workers=billed,
-            period_s=self._request.billing_period_s,
-        )
 
     def _report(self) -> JobReport:
         return JobReport(

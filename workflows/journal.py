@@ -73,13 +73,13 @@ class Inbox:
         """The oldest message, None when there is none."""
         return self._messages.popleft() if self._messages else None
 
-    def holds(self, kind: type[Contract]) -> bool:
-        return any(isinstance(message, kind) for message in self._messages)
+    def holds(self, *kinds: type[Contract]) -> bool:
+        return any(isinstance(message, kinds) for message in self._messages)
 
-    def pick(self, kind: type[Picked]) -> Picked | None:
-        """The oldest message of one kind, out of order; None when there is none."""
+    def pick(self, *kinds: type[Picked]) -> Picked | None:
+        """The oldest message of these kinds, out of order; None when there is none."""
         for message in self._messages:
-            if isinstance(message, kind):
+            if isinstance(message, kinds):
                 self._messages.remove(message)
                 return message
         return None

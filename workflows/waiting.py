@@ -47,6 +47,32 @@ async def all_of(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
         raise
 
 
+async def each_of(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
+    """Do all at once, each to its own end; then the first failure is raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, BaseException):
+            raise ended
+
+
+async def attended(
+    work: Coroutine[Any, Any, Answer],
+    news: Callable[[], bool],
+    attend: Callable[[], Coroutine[Any, Any, None]],
+) -> Answer:
+    """Do `work` to its end; news that comes meanwhile is attended to beside it."""
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            await workflow.wait_condition(lambda: task.done() or news())
+            if news():
+                await attend()
+    except BaseException:
+        await _stop([task])
+        raise
+    return task.result()
+
+
 async def undisturbed(work: Coroutine[Any, Any, Answer], on_cancel: Callable[[], None]) -> Answer:
     """Do `work` to its end although the workflow is cancelled meanwhile; `on_cancel` is told."""
     task = asyncio.create_task(work)

@@ -1,11 +1,15 @@
 """One worker of a job: its place, its run, its exit, and what is asked of its node."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from temporalio import workflow
 
-from workflows.contracts.billing import BilledWorker, WorkerUsage
+from workflows.contracts.billing import BilledWorker, BillingRequest, WorkerUsage
 from workflows.contracts.events import Event
 from workflows.contracts.job import (
     Exit,
+    JobRequest,
     RunReport,
     WorkerAssignment,
     WorkerCarry,
@@ -97,6 +101,11 @@ class Worker:
         """Remove its folders from its node."""
         await clean_worker(CleanWorker(node=self.node, run_id=self.run))
 
+    def moves(self, address: NodeAddress | None) -> None:
+        """Its node is known to be somewhere else now."""
+        if address is not None and address.node_id == self.node.node_id:
+            self.assignment = self.place.model_copy(update={"node": address})
+
     # ── what it is ──────────────────────────────────────────────────────────────────────────
 
     @property
@@ -131,6 +140,9 @@ class Worker:
     def sees(self, report: RunReport) -> None:
         """Take over what the node says of the run; an exit is final."""
         self.elapsed_s = max(self.elapsed_s, report.elapsed_s)
+        if self.started_at is None and self.elapsed_s > 0:
+            # The answer to its start was lost, or not waited for: what it ran counts all the same.
+            self.started_at = workflow.now() - timedelta(seconds=self.elapsed_s)
         if report.exit is not None:
             self.exits(report.exit)
         elif report.state in (RunState.LOST, RunState.UNKNOWN) and not self.has_ended:
@@ -192,6 +204,14 @@ class Worker:
             },
         )
 
+    def left_event(self, seen: str) -> Event:
+        """What is told when nobody could see it end."""
+        return Event(
+            type="job.worker-left",
+            message=f"worker {self.index} could not be seen to end: {seen}; "
+            "it is ended when its node is back",
+        )
+
     def carry(self) -> WorkerCarry:
         return WorkerCarry(
             index=self.index,
@@ -203,6 +223,24 @@ class Worker:
             started_at=self.started_at,
             finished_at=self.finished_at,
         )
+
+
+def failures_of(workers: Sequence[Worker]) -> list[str]:
+    """Why those that have failed did so."""
+    return [worker.failure for worker in workers if worker.failure]
+
+
+def billing_of(request: JobRequest, attempt: int, workers: Sequence[Worker]) -> BillingRequest:
+    """The bill of what has been started, which is at least one worker."""
+    billed = tuple(worker.billed for worker in workers if worker.billed is not None)
+    return BillingRequest(
+        job_id=request.job_id,
+        account_id=request.account_id,
+        attempt=attempt,
+        started_at=min(worker.started_at for worker in billed),
+        workers=billed,
+        period_s=request.billing_period_s,
+    )
 
 
 def _said(ended: Exit) -> str:

@@ -133,3 +133,32 @@ async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then() -> No
         assert world.posted_s["job-a", 0, 1] < 12 * 60
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
         await handle.result()
+
+
+async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the_time() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"] += [tell] * 100
+        world.balance_microcredits = 600
+        world.burn_microcredits_per_hour = 3600
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=41))
+        assert 2 <= len(told) <= 8
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_bill_that_was_begun_after_its_job_had_ended_ends_by_itself() -> None:
+    async with billing() as (environment, world, request):
+        world.ended_jobs.add("job-a")
+        report = await environment.client.execute_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        assert report.posted_microcredits == 0

@@ -51,6 +51,7 @@ class Run:
 @dataclass
 class Machine:
     reachable: bool = True
+    host: str = "10.0.0.1"
     minion_id: str = "SHA256:key"
     boot: int = 1
     runs: dict[str, Run] = field(default_factory=dict)
@@ -74,6 +75,7 @@ class World:
     outputs: set[str] = field(default_factory=set)
     posted_s: dict[tuple[str, int, int], int] = field(default_factory=dict)
     billed_jobs: list[str] = field(default_factory=list)
+    ended_jobs: set[str] = field(default_factory=set)
     balance_microcredits: int = 10**9
     burn_microcredits_per_hour: int = 0
     announcements: dict[str, Announcement] = field(default_factory=dict)
@@ -89,7 +91,7 @@ class World:
     def machine(self, address: NodeAddress) -> Machine:
         """The machine at an address. Raises as the real effects do."""
         machine = self.machines[address.node_id]
-        if not machine.reachable:
+        if not machine.reachable or machine.host != address.host:
             raise ApplicationError(f"{address.node_id}: no route", type=errors.NODE_UNREACHABLE)
         if machine.minion_id != address.minion_id:
             raise ApplicationError(
@@ -325,6 +327,7 @@ class World:
             posted_microcredits=posted,
             balance_microcredits=self.balance_microcredits,
             burn_microcredits_per_hour=self.burn_microcredits_per_hour,
+            over=any(usage.job_id in self.ended_jobs for usage in asked.usages),
         )
 
     def end_billing(self, asked: billing.BillingDone) -> Done:

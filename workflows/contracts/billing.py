@@ -69,3 +69,5 @@ class UsagePosted(Contract):
     balance_microcredits: int
     burn_microcredits_per_hour: int
     """What all running jobs of the payer cost together."""
+    over: bool = False
+    """The attempt has ended and its job has posted all: nothing is left to be metered."""

@@ -76,6 +76,8 @@ class NodeBack(Contract):
     """Signal `node_back`: the node can be reached again; look at what is there."""
 
     node_id: str
+    node: NodeAddress | None = None
+    """Where it is now; None: where it was."""
 
 
 class EndRequest(Contract):
@@ -131,6 +133,8 @@ class JobCarry(Contract):
     attempt: int
     status: JobStatus
     workers: tuple[WorkerCarry, ...] = ()
+    lost: dict[str, datetime] = Field(default_factory=dict)
+    """Nodes that cannot be reached, and since when."""
 
 
 class JobReport(Contract):
