@@ -55,6 +55,21 @@ def test_killed_processes_come_back_and_the_job_has_run_once(
     stack.wait_until_ready()
 
 
+def test_a_machine_becomes_a_node_though_the_worker_is_killed_on_the_way(
+    stack: RunningStack, platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    site.announce(machine)
+    node = site.add(machine)
+    platform.until_status(node, "connecting", "inspecting", "preparing", "maintenance")
+    stack.kill("worker")
+    platform.until_status(node, "maintenance", limit_s=90)
+    told = platform.events(node)
+    assert "node.failed" not in told
+    assert told.count("node.prepared") == 1
+    stack.wait_until_ready()
+
+
 def answers(platform: Platform) -> bool:
     try:
         return platform.http.get("/healthz").status_code == 200

@@ -12,6 +12,7 @@ from tests.lab.fixtures import BootMachine
 from tests.lab.hardware import put_gpus
 from tests.lab.machines import Lab
 from tests.lab.ssh import connect
+from tests.lab.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -120,3 +121,27 @@ def test_removal_while_a_job_runs_needs_force_and_then_ends_the_job(
     ended = platform.until_status(job, "failed", "canceled", limit_s=60)
     assert "removed" in ended["status_reason"]
     assert "sleep 5011" not in machine.command_lines()
+
+
+def test_a_person_restarts_a_node_and_it_comes_back_as_it_was(
+    platform: Platform, site: Site, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine("systemd")
+    [node] = site.join(machine)
+    first = machine.init_pid
+    platform.post(f"{node}/reboot")
+    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", 60)
+    wait_until(lambda: "node.restarted" in platform.events(node), "the restart is told", 60)
+    platform.until_status(node, "active")
+
+
+def test_a_node_that_cannot_reach_another_of_its_region_fails_and_names_it(
+    platform: Platform, make_site: Callable[..., Site], boot_machine: BootMachine
+) -> None:
+    site = make_site(relaxed_requirements=["tpm-2", "nvme-drives", "sata-drives"])
+    first, second = boot_machine(), boot_machine()
+    site.join(first)
+    second.run("ip", "route", "add", "unreachable", first.address)
+    site.announce(second)
+    failed = platform.until_status(site.add(second), "failed")
+    assert first.address in failed["status_reason"]
