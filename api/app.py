@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from activities.settings import settings
 from api import problems
+from api.bodies import Readable
 from api.limits import Limited
 from api.metrics import Measured
 from api.models.base import ProblemDetails
@@ -74,6 +75,7 @@ def create_app(
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
+    app.add_middleware(Readable)
     app.add_middleware(Limited)
     app.add_middleware(Measured)
     generate = app.openapi

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 from starlette.exceptions import HTTPException
 
 from api.models.base import Mistake, ProblemDetails
@@ -83,6 +83,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(IntegrityError, _on_race)
+    app.add_exception_handler(DataError, _on_unstorable)
     app.add_exception_handler(Exception, _on_unforeseen)
 
 
@@ -127,6 +128,13 @@ def _on_race(request: Request, error: Exception) -> JSONResponse:
     """Another request has made the same thing between our look and our write."""
     log.warning("%s %s: %s", request.method, request.url.path, error)
     return response(Problem("conflict", "another request was faster: there is such a one now"))
+
+
+def _on_unstorable(request: Request, error: Exception) -> JSONResponse:
+    """Such as a NUL in a name, which PostgreSQL's text does not have."""
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    rule = "has values that can be kept: text without NUL, numbers in their range"
+    return response(invalid(mistake("request", rule)))
 
 
 def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:

@@ -108,6 +108,7 @@ def _sqlite_engine(url: str, begin: str, connections: int) -> Engine:
         },
         pool_size=connections,
         max_overflow=0,
+        hide_parameters=True,  # An error goes into logs and histories; the values must not.
     )
 
     def on_connect(connection: Any, record: object) -> None:  # noqa: ARG001 - SQLAlchemy names it
@@ -134,4 +135,5 @@ def _postgresql_engine(url: str) -> Engine:
         pool_size=_POSTGRESQL_CONNECTIONS,
         max_overflow=_POSTGRESQL_MORE,
         pool_pre_ping=True,
+        hide_parameters=True,
     )

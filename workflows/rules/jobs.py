@@ -16,6 +16,7 @@ from workflows.rules import job_formats as formats
 from workflows.rules.job_resources import Mistakes, amounts, gpu_names, gpus_asked, mistake
 
 MAX_WORKERS = 256
+MAX_PRICE = 10**12
 
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
 """For required fields that could not be read, so that the rest can be looked at as well."""
@@ -218,8 +219,9 @@ def _placing(job: JobSubmission) -> Mistakes:
 
 def _safety(job: JobSubmission) -> Mistakes:
     cap, idle = job.safety.price_cap_microcredits_per_hour, job.safety.idle_timeout_s
-    if cap is not None and cap < 0:
-        yield mistake("safety.price_cap_microcredits_per_hour", "is 0 or more", cap)
+    if cap is not None and not 0 <= cap <= MAX_PRICE:
+        rule = f"is 0 to {MAX_PRICE}"
+        yield mistake("safety.price_cap_microcredits_per_hour", rule, cap)
     if not 60 <= idle <= 30 * 86_400:
         yield mistake("safety.idle_timeout_s", "is 60 to 2592000", idle)
 
