@@ -2,6 +2,7 @@
 
 from collections.abc import Coroutine
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -11,12 +12,14 @@ from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH, REFUSED
 from workflows.contracts.events import Event
 from workflows.contracts.node import (
+    Activate,
     Announcement,
-    Hardware,
+    Maintain,
     NodeAddress,
     NodeCarry,
     NodeReport,
     NodeRequest,
+    Reboot,
     WatchEnded,
 )
 from workflows.contracts.provider import Removal
@@ -30,6 +33,7 @@ from workflows.effects.node import (
     FindPeers,
     InspectNode,
     ListRuns,
+    NodeReached,
     PrepareNode,
     ReachNode,
     RebootNode,
@@ -52,6 +56,7 @@ from workflows.effects.node import (
 )
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
 from workflows.rules.hardware import evaluate
+from workflows.rules.onboarding import first_status_of, missed_of, summary_of, unreached_of
 from workflows.waiting import Interrupted, unless, until
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
@@ -60,18 +65,6 @@ DRAIN_INTERVAL = timedelta(seconds=5)
 DRAIN_LIMIT = timedelta(minutes=30)
 REBOOT_LIMIT = timedelta(minutes=30)
 NEWS_INTERVAL = timedelta(hours=6)
-
-
-class Activate(Contract):
-    """A person lets the node take jobs."""
-
-
-class Maintain(Contract):
-    """A person keeps new jobs away; those that run go on."""
-
-
-class Reboot(Contract):
-    """A person restarts the machine."""
 
 
 @workflow.defn(name="NodeLifecycle")
@@ -92,11 +85,12 @@ class NodeLifecycle:
             carried.sequence if carried else request.sequence,
         )
         self._status = carried.status if carried else NodeStatus.NEW
-        self._resume_status = carried.resume_status if carried else self._first_status()
+        self._resume_status = (
+            carried.resume_status if carried else first_status_of(request.services)
+        )
         self._host = carried.host if carried else request.host
         self._port = carried.port if carried else request.port
         self._user = carried.user if carried else request.user
-        self._root = carried.root if carried else request.root
         self._boot_mark = carried.boot_mark if carried else ""
         self._inbox = Inbox()
         self._removal: Removal | None = None
@@ -136,11 +130,8 @@ class NodeLifecycle:
         while self._host is None:
             message = await self._inbox.wait(ANNOUNCEMENT_LIMIT)
             if message is None:
-                raise ApplicationError(
-                    f"node {self._request.name}: asked to be announced as "
-                    f"{self._request.minion_id}, nothing within {ANNOUNCEMENT_LIMIT.days} days",
-                    type=REFUSED,
-                )
+                asked = f"asked to be announced as {self._request.minion_id}"
+                raise self._refusal(f"{asked}, nothing within {ANNOUNCEMENT_LIMIT.days} days")
             if isinstance(message, Removal):
                 self._removal = message
             elif isinstance(message, Announcement):
@@ -149,8 +140,7 @@ class NodeLifecycle:
             Event(type="node.found", message=f"at {self._host}:{self._port}"),
             changes=NodeChanges(host=self._host, port=self._port, user=self._user),
         )
-        reached = await try_node(ReachNode(node=self._address()))
-        self._boot_mark = reached.boot_mark
+        self._boot_mark = (await try_node(ReachNode(node=self._address()))).boot_mark
 
     async def _inspect(self) -> None:
         """What the machine is, against what the region asks."""
@@ -165,13 +155,11 @@ class NodeLifecycle:
             relaxed=self._request.relaxed_requirements,
         )
         await self._write(
-            Event(type="node.inspected", message=_seen(hardware)),
+            Event(type="node.inspected", message=summary_of(hardware)),
             changes=NodeChanges(hardware=hardware, requirements=requirements),
         )
-        missed = [r for r in requirements if not r.passed]
-        if missed:
-            said = "; ".join(f"{r.name}: asked {r.required}, found {r.found}" for r in missed)
-            raise ApplicationError(f"node {self._request.name}: {said}", type=REFUSED)
+        if missed := missed_of(requirements):
+            raise self._refusal(missed)
 
     async def _prepare(self) -> None:
         """Runtime, folders, keys, neighbours. The machine may restart meanwhile."""
@@ -186,14 +174,9 @@ class NodeLifecycle:
             peers=(await find_peers(peers)).peers,
         )
         preparation = (await prepare_node(command)).preparation
-        relaxed = {"all", "peers"} & set(self._request.relaxed_requirements)
-        if preparation.unreachable_peers and not relaxed:
-            raise ApplicationError(
-                f"node {self._request.name}: cannot reach "
-                f"{', '.join(preparation.unreachable_peers)} of its region",
-                type=REFUSED,
-            )
-        self._status = self._resume_status = self._first_status()
+        if unreached := unreached_of(preparation, self._request.relaxed_requirements):
+            raise self._refusal(unreached)
+        self._status = self._resume_status = first_status_of(self._request.services)
         reason = preparation.trusted_only_reason
         await self._write(
             Event(
@@ -205,16 +188,17 @@ class NodeLifecycle:
 
     async def _serve(self) -> None:
         """Watch the node; obey people; leave when it is lost or removed."""
-        if not await self._online():
+        if self._status is NodeStatus.OFFLINE:
+            await self._look_for_it()
+        if self._removal is not None or not await self._online():
             return
         self._watch = watch_node.begin(WatchNode(node=self._address()), summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
             await until(lambda: len(self._inbox) > 0 or watch.done(), NEWS_INTERVAL, "news")
-            while (message := self._inbox.take()) is not None:
+            while self._removal is None and (message := self._inbox.take()) is not None:
                 await self._obey(message)
-            if workflow.info().is_continue_as_new_suggested() and self._removal is None:
-                await self._continue()
+            await self._continue_when_long()
         if self._removal is None:
             await self._watch_lost(watch)
 
@@ -223,37 +207,44 @@ class NodeLifecycle:
         try:
             await watch
         except EFFECT_FAILED as failure:
-            try:
-                await probe_node(ReachNode(node=self._address()))
-            except EFFECT_FAILED as unreachable:
-                await self._offline(unreachable, cause_of(failure)[1])
+            await self._probe(cause_of(failure)[1])
+
+    async def _probe(self, seen: str) -> bool:
+        """Whether it can be reached after all; offline when not."""
+        try:
+            await self._note_boot(await probe_node(ReachNode(node=self._address())))
+        except EFFECT_FAILED as unreachable:
+            await self._offline(unreachable, seen)
+            return False
+        return True
 
     async def _offline(self, failure: BaseException, seen: str) -> None:
-        """Its jobs are told, nothing is killed; the node comes back by itself."""
+        """Its jobs are told, nothing is killed."""
         reason = cause_of(failure)[1] or seen
         self._status = NodeStatus.OFFLINE
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
         await tell_jobs(TellJobs(node_id=self._request.node_id, what="lost", reason=reason))
+
+    async def _look_for_it(self) -> None:
+        """It comes back by itself, where it was or where it says that it is; or it is removed."""
         while self._removal is None:
             try:
-                await unless(self._news_wait, self._find_again())
-            except Interrupted:
-                workflow.logger.info("node %s: news while it is looked for", self._request.name)
+                if await self._unless_news(self._find_again()):
+                    return
             except EFFECT_FAILED as again:
                 await self._refused_again(again)
-            else:
-                return
-            while (moved := self._inbox.pick(Announcement)) is not None:
-                await self._move(moved)
+            await self._continue_when_long()
 
     async def _online(self) -> bool:
-        """End what no live job claims, then take the status up again. False: lost meanwhile."""
+        """End what no live job claims, then take the status up again. False: lost, or news."""
         try:
-            await self._unless_removed(self._end_strays())
+            if not await self._unless_news(self._end_strays()):
+                return False
         except EFFECT_FAILED as failure:
-            if self._removal is None:
-                await self._offline(failure, "lost while it was looked over")
-            return False
+            left = cause_of(failure)[1]
+            if not await self._probe(left):
+                return False
+            await self._mention("node.strays-left", left)  # no reason to lose the others
         if self._status is NodeStatus.OFFLINE:
             self._status = self._resume_status
             await self._write(Event(type="node.back", message="can be reached again"))
@@ -263,8 +254,7 @@ class NodeLifecycle:
     async def _drain(self) -> None:
         """No new job; those that are there are told to end, and have ended."""
         if self._status not in (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED):
-            self._status = NodeStatus.REMOVING
-            await self._write(Event(type="node.removing", message="takes no more jobs"))
+            await self._close()
         if (await self._job_ids()) and self._removal is not None:
             reason = f"node {self._request.name} is being removed"
             await tell_jobs(TellJobs(node_id=self._request.node_id, what="removed", reason=reason))
@@ -321,31 +311,42 @@ class NodeLifecycle:
 
     async def _consider(self, removal: Removal) -> None:
         """A removal with jobs on the node needs force; the API says so first, this is the law."""
+        before = self._status
         jobs = await self._job_ids()
+        if before is NodeStatus.ACTIVE and not jobs and not removal.force:
+            await self._close()
+            jobs = await self._job_ids()  # one may have been placed before it was closed
         if jobs and not removal.force:
+            self._status = before
             message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
-            await self._write(Event(type="node.removal-refused", message=message))
+            await self._mention("node.removal-refused", message)
             return
         self._removal = removal
+
+    async def _close(self) -> None:
+        """From here on nothing is placed here."""
+        if self._status is not NodeStatus.REMOVING:
+            self._status = NodeStatus.REMOVING
+            await self._write(Event(type="node.removing", message="takes no more jobs"))
 
     async def _move(self, announcement: Announcement) -> None:
         """The machine has another address; its key is what it is known by."""
         before = (self._host, self._port, self._user)
         self._take_announcement(announcement)
         if before != (self._host, self._port, self._user):
-            await self._write(
-                Event(type="node.moved", message=f"now at {self._host}:{self._port}"),
-                changes=NodeChanges(host=self._host, port=self._port, user=self._user),
-                reason=self._journal.reason,
-            )
+            moved = Event(type="node.moved", message=f"now at {self._host}:{self._port}")
+            changes = NodeChanges(host=self._host, port=self._port, user=self._user)
+            await self._write(moved, changes=changes, reason=self._journal.reason)
+            if self._status is not NodeStatus.OFFLINE:
+                await tell_jobs(TellJobs(node_id=self._request.node_id, what="back"))
 
     async def _reboot(self) -> None:
-        await self._write(Event(type="node.rebooting", message="a person restarts it"))
+        await self._mention("node.rebooting", "a person restarts it")
         try:
+            await self._note_boot(await probe_node(ReachNode(node=self._address())))
             await reboot_node(RebootNode(node=self._address(), boot_mark=self._boot_mark))
         except EFFECT_FAILED as failure:
-            message = cause_of(failure)[1]
-            await self._write(Event(type="node.reboot-refused", message=message))
+            await self._mention("node.reboot-refused", cause_of(failure)[1])
 
     # ── pieces ──────────────────────────────────────────────────────────────────────────────
 
@@ -358,39 +359,36 @@ class NodeLifecycle:
         while self._boot_mark == ended and workflow.now() < deadline:
             await workflow.sleep(DRAIN_INTERVAL, summary="restarts")
             self._boot_mark = (await try_node(ReachNode(node=self._address()))).boot_mark
+        if self._boot_mark == ended:
+            raise self._refusal(f"asked to restart, runs on after {REBOOT_LIMIT} h")
         await self._write(Event(type="node.restarted", message="is back"))
 
     async def _find_again(self) -> None:
-        reached = await find_node_again(ReachNode(node=self._address()), summary="until it is back")
+        asked = ReachNode(node=self._address())
+        await self._note_boot(await find_node_again(asked, summary="until it is back"))
+
+    async def _note_boot(self, reached: NodeReached) -> None:
         if self._boot_mark and reached.boot_mark != self._boot_mark:
-            await self._write(
-                Event(type="node.restarted", message="the machine has restarted"),
-                reason=self._journal.reason,
-            )
+            await self._mention("node.restarted", "the machine has restarted")
         self._boot_mark = reached.boot_mark
 
     async def _refused_again(self, failure: BaseException) -> None:
         """Something else answers at its address: tell, wait, look again; jobs are not touched."""
-        if self._removal is not None:
-            return
         kind, message = cause_of(failure)
         if self._journal.reason != message:
             event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
-        await until(self._news_wait, REFUSED_KEY_INTERVAL, "before the next look")
+        news = partial(self._inbox.holds, Removal, Announcement)
+        await until(news, REFUSED_KEY_INTERVAL, "before the next look")
 
     async def _end_strays(self) -> None:
         there = (await list_runs(ListRuns(node=self._address()))).run_ids
         found = await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
-        command = EndStrays(node=self._address(), among=there, live=found.run_ids)
-        ended = await end_strays(command)
+        ended = await end_strays(EndStrays(node=self._address(), among=there, live=found.run_ids))
         if ended.runs:
             await bill_strays(BillStrays(runs=ended.runs))
             names = ", ".join(run.run_id for run in ended.runs)
-            await self._write(
-                Event(type="node.strays-ended", message=f"no live job claimed {names}"),
-                reason=self._journal.reason,
-            )
+            await self._mention("node.strays-ended", f"no live job claimed {names}")
 
     async def _job_ids(self) -> tuple[str, ...]:
         return (await find_node_runs(FindNodeRuns(node_id=self._request.node_id))).job_ids
@@ -418,9 +416,16 @@ class NodeLifecycle:
         except Interrupted as removed:
             raise ApplicationError("removed meanwhile", type=REFUSED) from removed
 
-    def _news_wait(self) -> bool:
-        """A removal, or an announcement from where the machine is now."""
-        return self._removal_waits() or self._inbox.holds(Announcement)
+    async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do `work`. False: a removal or another address came meanwhile, and was considered."""
+        try:
+            await unless(partial(self._inbox.holds, Removal, Announcement), work)
+        except Interrupted:
+            news = self._inbox.pick(Removal, Announcement)
+            if news is not None:
+                await self._obey(news)
+            return False
+        return True
 
     def _removal_waits(self) -> bool:
         """Take a removal out of the inbox ahead of everything else."""
@@ -429,12 +434,13 @@ class NodeLifecycle:
         return self._removal is not None
 
     def _stop_watch(self) -> None:
-        if self._watch is not None and not self._watch.done():
+        if self._watch is not None:
             self._watch.cancel()
 
-    async def _continue(self) -> None:
+    async def _continue_when_long(self) -> None:
         """No activity is open across continue-as-new: the watch is begun anew after it."""
-        if len(self._inbox) or self._host is None:
+        long = workflow.info().is_continue_as_new_suggested()
+        if not long or len(self._inbox) or self._host is None or self._removal is not None:
             return
         self._stop_watch()
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -445,7 +451,7 @@ class NodeLifecycle:
             host=self._host,
             port=self._port,
             user=self._user,
-            root=self._root,
+            root=self._request.root,
             boot_mark=self._boot_mark,
         )
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
@@ -455,13 +461,12 @@ class NodeLifecycle:
             self._host, self._port = announcement.host, announcement.port
             self._user = announcement.user
 
-    def _first_status(self) -> NodeStatus:
-        storage_alone = self._request.services == ("storage",)
-        return NodeStatus.ACTIVE if storage_alone else NodeStatus.MAINTENANCE
+    def _refusal(self, why: str) -> ApplicationError:
+        return ApplicationError(f"node {self._request.name}: {why}", type=REFUSED)
 
     def _address(self) -> NodeAddress:
         if self._host is None:
-            raise ApplicationError(f"node {self._request.name}: has no address", type=REFUSED)
+            raise self._refusal("has no address")
         return NodeAddress(
             node_id=self._request.node_id,
             region_id=self._request.region_id,
@@ -469,7 +474,7 @@ class NodeLifecycle:
             port=self._port,
             user=self._user,
             minion_id=self._request.minion_id,
-            root=self._root,
+            root=self._request.root,
         )
 
     async def _write(
@@ -477,18 +482,16 @@ class NodeLifecycle:
     ) -> None:
         await self._journal.write(self._status, changes or NodeChanges(), *events, reason=reason)
 
+    async def _mention(self, kind: str, message: str) -> None:
+        """An event that leaves status and reason as they are."""
+        await self._write(Event(type=kind, message=message), reason=self._journal.reason)
+
     def _report(self) -> NodeReport:
         return NodeReport(
             node_id=self._request.node_id,
             status=self._status,
             status_reason=self._journal.reason,
         )
-
-
-def _seen(hardware: Hardware) -> str:
-    gpus = f"{len(hardware.gpus)}×{hardware.gpus[0].name}" if hardware.gpus else "no GPU"
-    gib = hardware.memory_bytes / 2**30
-    return f"{gpus}, {hardware.cpu_count} CPUs, {gib:.1f} GiB of memory"
 
 
 def _loss_type(failure: BaseException) -> str:

@@ -191,7 +191,10 @@ class World:
             if asked.what == "lost":
                 await handle.signal("node_lost", NodeLost(node_id=asked.node_id, reason="lost"))
             elif asked.what == "back":
-                await handle.signal("node_back", NodeBack(node_id=asked.node_id))
+                where = node_address(asked.node_id).model_copy(
+                    update={"host": self.machines[asked.node_id].host}
+                )
+                await handle.signal("node_back", NodeBack(node_id=asked.node_id, node=where))
             else:
                 ending = EndRequest(reason=asked.reason, code="node-removed")
                 await handle.signal("cancel", ending)

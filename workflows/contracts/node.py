@@ -136,6 +136,18 @@ class Announcement(Contract):
     user: str = "root"
 
 
+class Activate(Contract):
+    """A person lets the node take jobs."""
+
+
+class Maintain(Contract):
+    """A person keeps new jobs away; those that run go on."""
+
+
+class Reboot(Contract):
+    """A person restarts the machine."""
+
+
 class RunSeen(Contract):
     """What a node said of a command that no live job claims."""
 

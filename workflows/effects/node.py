@@ -192,7 +192,7 @@ list_runs = Effect(
     RunsListed,
     queue=None,
     start_to_close_s=20,
-    schedule_to_close_s=600,
+    attempts=3,
 )
 end_strays = Effect(
     "end_strays",

@@ -1,0 +1,155 @@
+"""What arrives at a node at the wrong moment, and what must not cost its jobs anything."""
+
+from temporalio.exceptions import ApplicationError
+
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.test_job import Handle as JobHandle
+from tests.workflows.test_job import at_running, job_id_of
+from tests.workflows.test_node import Handle, last, onboarded, reaches
+from workflows.contracts import errors, queues
+from workflows.contracts.base import Contract
+from workflows.contracts.node import Announcement, NodeCarry, NodeRequest
+from workflows.contracts.provider import Removal
+from workflows.contracts.states import NodeStatus
+from workflows.node import NodeLifecycle
+
+
+async def busy(stage: Stage) -> tuple[Handle, JobHandle]:
+    """A node with a job that runs on it."""
+    handle = await onboarded(stage)
+    job = await stage.job()
+    await at_running(stage, job)
+    return handle, job
+
+
+async def loses(stage: Stage) -> None:
+    machine = stage.world.machines["nod-1"]
+    machine.reachable = False
+    machine.changed.set()
+    await reaches(stage, "offline")
+
+
+async def test_removal_of_an_offline_node_with_a_job_is_refused_unless_forced(
+    stage: Stage,
+) -> None:
+    handle, job = await busy(stage)
+    await loses(stage)
+    await handle.signal(NodeLifecycle.remove, Removal())
+    await eventually(lambda: "node.removal-refused" in stage.world.events["nod-1"], "it is refused")
+    reason = (await handle.query(NodeLifecycle.status)).status_reason
+    assert "no route" in str(reason)
+
+    stage.world.machines["nod-1"].reachable = True
+    await reaches(stage, "active")
+    assert stage.world.live_runs() == [f"{job_id_of(job)}-0-1"]
+
+
+async def test_an_empty_offline_node_is_removed_although_it_cannot_be_reached(
+    stage: Stage,
+) -> None:
+    handle = await onboarded(stage)
+    await loses(stage)
+    await handle.signal(NodeLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+
+
+async def test_a_job_placed_while_a_removal_is_considered_keeps_its_node(stage: Stage) -> None:
+    handle = await onboarded(stage)
+
+    async def place(_: Contract) -> None:
+        stage.world.place("job-just-placed")
+
+    stage.world.faults["record"].append(place)
+    await handle.signal(NodeLifecycle.remove, Removal())
+    await eventually(lambda: "node.removal-refused" in stage.world.events["nod-1"], "it is refused")
+    await eventually(lambda: last(stage) == "active", "it takes jobs again")
+    assert "job-just-placed" in stage.world.held
+
+
+async def test_a_stray_that_cannot_be_ended_does_not_take_the_node_from_the_others(
+    stage: Stage,
+) -> None:
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError(
+            "nod-1: still alive: [7]", type=errors.OUTCOME_UNKNOWN, non_retryable=True
+        )
+
+    stage.world.faults["end_strays"].append(refuse)
+    await onboarded(stage)
+    await eventually(lambda: "node.strays-left" in stage.world.events["nod-1"], "it is told")
+    assert "offline" not in stage.world.statuses["nod-1"]
+    reason = stage.world.rows["nod-1"].events
+    assert last(stage) == "active", reason
+
+
+async def test_a_node_that_is_lost_while_it_is_looked_over_goes_offline(stage: Stage) -> None:
+    machine = stage.world.machines["nod-1"]
+
+    async def lose(_: Contract) -> None:
+        machine.reachable = False
+
+    stage.world.faults["list_runs"].append(lose)
+    await stage.node()
+    await reaches(stage, "offline")
+    machine.reachable = True
+    await reaches(stage, "maintenance")
+
+
+async def test_a_person_can_restart_a_node_that_has_restarted_by_itself(stage: Stage) -> None:
+    handle = await onboarded(stage)
+    machine = stage.world.machines["nod-1"]
+    machine.boot = 5
+    await handle.signal(NodeLifecycle.reboot)
+    await eventually(lambda: machine.boot == 6, "it is restarted")
+    assert "node.restarted" in stage.world.events["nod-1"]
+
+
+async def test_what_is_asked_of_an_offline_node_is_done_when_it_is_back(stage: Stage) -> None:
+    handle = await onboarded(stage)
+    await loses(stage)
+    await handle.signal(NodeLifecycle.maintain)
+    stage.world.machines["nod-1"].reachable = True
+    await reaches(stage, "maintenance")
+
+
+async def test_jobs_follow_a_node_that_comes_back_at_another_address(stage: Stage) -> None:
+    handle, job = await busy(stage)
+    await loses(stage)
+    machine = stage.world.machines["nod-1"]
+    machine.host, machine.reachable = "10.0.0.99", True
+    here = Announcement(minion_id="SHA256:key", host=machine.host, port=22)
+    await handle.signal(NodeLifecycle.announced, here)
+    await reaches(stage, "active")
+    job_id = job_id_of(job)
+    await eventually(lambda: stage.world.statuses[job_id][-1] == "running", "its job is seen")
+
+
+async def test_a_node_continued_as_new_while_offline_is_looked_for_and_comes_back(
+    stage: Stage,
+) -> None:
+    stage.world.machines["nod-1"].minion_id = "SHA256:other"
+    carry = NodeCarry(
+        sequence=90,
+        status=NodeStatus.OFFLINE,
+        resume_status=NodeStatus.ACTIVE,
+        host="10.0.0.1",
+        port=22,
+        user="root",
+        root=None,
+    )
+    request = NodeRequest(
+        node_id="nod-1", account_id="acc-1", region_id="reg-1", name="n1",
+        minion_id="SHA256:key", relaxed_requirements=("all",), carried=carry,
+    )  # fmt: skip
+    await stage.client.start_workflow(
+        NodeLifecycle.run, request, id="node/carried", task_queue=queues.MAIN
+    )
+    await eventually(
+        lambda: "node.host-key-refused" in stage.world.events["nod-1"], "a person is told"
+    )
+    stage.world.machines["nod-1"].minion_id = "SHA256:key"
+    await stage.client.get_workflow_handle("node/carried").signal(
+        "announced", Announcement(minion_id="SHA256:key", host="10.0.0.1", port=22)
+    )
+    await reaches(stage, "active")
