@@ -7,13 +7,16 @@ import shutil
 import time
 from typing import Any
 
-from . import end, look
+from . import end, job_users, look
 from .folders import Folders
 from .packages import MARKER
 
 
 def clean(request: dict[str, Any]) -> dict[str, Any]:
-    """Remove the folders of runs; those that still run are kept and named."""
+    """Remove the folders of runs, and what they left elsewhere.
+
+    Those that still run are kept and named.
+    """
     folders = Folders(request.get("root", ""))
     removed, kept = [], []
     for run_id in request.get("run_ids", []):
@@ -21,6 +24,8 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
         if look.state_of(run)["state"] in ("running", "lost"):
             kept.append(run_id)
             continue
+        # Before the folder goes: without it the run's account may be given to another.
+        job_users.forget_files((run.read("spec.json") or {}).get("user"))
         shutil.rmtree(run.path, ignore_errors=True)
         removed.append(run_id)
     return {"removed": removed, "kept": kept}

@@ -48,7 +48,7 @@ def overuse(run: Run, spec: dict[str, Any]) -> str | None:
     allowed_gb = spec.get("disk_size_gb")
     if not allowed_gb:
         return None
-    used = sum(used_bytes(run.at(name)) for name in ("work", "output", "state"))
+    used = sum(used_bytes(run.at(name)) for name in ("work", "output", "state")) + run.log_bytes()
     if used <= float(allowed_gb) * 1e9:
         return None
     return "the job has written %.1f GB, its disk_size_gb is %s" % (used / 1e9, allowed_gb)

@@ -6,16 +6,19 @@ what it left in its folders must not become somebody else's. `<root>/users/<numb
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import itertools
 import os
 import pwd
+import stat
 import subprocess
 
 from .errors import RefusedError
 from .folders import JOB_USER, Folders, take_lock
 
 ALREADY_THERE = 9
+SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def make(name: str) -> str:
@@ -46,6 +49,43 @@ def claim(folders: Folders, run_id: str, user: str) -> str:
     finally:
         os.close(lock or 0)
     return name
+
+
+def forget_files(user: str | None) -> None:
+    """Remove what a numbered account has left where everyone may write: it is used again.
+
+    Not while a process of the account lives, for then it serves another root on this machine.
+    By descriptors all the way: a name that is replaced by a link in the meantime leads nowhere.
+    """
+    if not user or not user.startswith(JOB_USER + "-"):
+        return
+    try:
+        uid = pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return
+    if _has_processes(uid):
+        return
+    for top in SHARED_FOLDERS:
+        if os.path.isdir(top):
+            for _, folders, names, folder in os.fwalk(top, topdown=False):
+                for name in folders + names:
+                    _remove_owned(name, folder, uid)
+
+
+def _has_processes(uid: int) -> bool:
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdigit() and os.stat("/proc/" + name).st_uid == uid:
+                return True
+    return False
+
+
+def _remove_owned(name: str, folder: int, uid: int) -> None:
+    with contextlib.suppress(OSError):  # Gone, or a folder with files of others.
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if found.st_uid == uid:
+            remove = os.rmdir if stat.S_ISDIR(found.st_mode) else os.unlink
+            remove(name, dir_fd=folder)
 
 
 def _number_for(folders: Folders, run_id: str, holders: dict[int, str]) -> int:

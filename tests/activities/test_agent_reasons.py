@@ -40,3 +40,10 @@ def test_the_reason_is_text_that_every_database_takes(agent: LocalAgent) -> None
     told = reason(agent, r"printf 'a\000\033[31mb not found'; exit 127")
     assert "b not found" in told
     assert told.isprintable()
+
+
+def test_what_a_job_prints_counts_as_what_it_writes(agent: LocalAgent) -> None:
+    agent.run(RUN, "head -c 3000000 /dev/zero; sleep 600", disk_size_gb=0.002, grace_s=0.1)
+    found = agent.exit_of(RUN)
+    assert found["reason"] == "disk-full"
+    assert "disk_size_gb is 0.002" in found["message"]

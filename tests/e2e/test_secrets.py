@@ -213,6 +213,23 @@ def test_a_refusal_does_not_repeat_what_could_be_a_secret(
     assert not any(value.encode() in text for text in files_below(stack.home / "logs").values())
 
 
+def test_what_a_job_leaves_where_everyone_writes_is_not_the_next_ones(
+    platform: Platform, guarded: Guarded
+) -> None:
+    """An account is used again: what was left under it would be its next holder's."""
+    region = platform.get(guarded.job)["placement"]["region_id"]
+    places = "/tmp/left /var/tmp/left/below /dev/shm/left"
+    leave = f"umask 077; mkdir /var/tmp/left; for one in {places}; do echo mine >$one; done; id -un"
+    first = platform.job(leave, region)
+    platform.until_status(first, "finished")
+    second = platform.job(f"id -un; cat {places}", region)
+    platform.until_status(second, "failed")
+    account, *told = platform.log(second).splitlines()
+    assert platform.log(first).splitlines() == [account], "the same account as before"
+    assert len(told) == 3
+    assert all("No such file" in line for line in told)
+
+
 def test_when_the_job_is_over_its_order_and_its_folders_are_gone(
     platform: Platform, stack: RunningStack, guarded: Guarded
 ) -> None:
