@@ -112,9 +112,10 @@ class NodeLifecycle:
         """Connect, inspect, prepare; a failure stands until the machine is announced again."""
         while self._removal is None:
             try:
-                await self._unless_removed(self._connect())
-                await self._unless_removed(self._inspect())
-                await self._unless_removed(self._prepare())
+                for step in (self._connect, self._inspect, self._prepare):
+                    await unless(self._removal_waits, step())
+            except Interrupted:
+                return
             except EFFECT_FAILED as failure:
                 await self._fail(failure)
             else:
@@ -330,15 +331,21 @@ class NodeLifecycle:
             await self._write(Event(type="node.removing", message="takes no more jobs"))
 
     async def _move(self, announcement: Announcement) -> None:
-        """The machine has another address; its key is what it is known by."""
-        before = (self._host, self._port, self._user)
+        """Anybody may announce: it is moved to where a machine answers with its key."""
+        told = announcement.model_dump(include={"host", "port", "user"})
+        there = self._address().model_copy(update=told)
+        if there == self._address():
+            return
+        try:
+            await probe_node(ReachNode(node=there))
+        except EFFECT_FAILED as failure:
+            await self._mention("node.move-refused", cause_of(failure)[1])
+            return
         self._take_announcement(announcement)
-        if before != (self._host, self._port, self._user):
-            moved = Event(type="node.moved", message=f"now at {self._host}:{self._port}")
-            changes = NodeChanges(host=self._host, port=self._port, user=self._user)
-            await self._write(moved, changes=changes, reason=self._journal.reason)
-            if self._status is not NodeStatus.OFFLINE:
-                await tell_jobs(TellJobs(node_id=self._request.node_id, what="back"))
+        moved = Event(type="node.moved", message=f"now at {self._host}:{self._port}")
+        await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
+        if self._status is not NodeStatus.OFFLINE:
+            await tell_jobs(TellJobs(node_id=self._request.node_id, what="back"))
 
     async def _reboot(self) -> None:
         await self._mention("node.rebooting", "a person restarts it")
@@ -408,13 +415,6 @@ class NodeLifecycle:
             elif isinstance(news, Announcement):
                 self._take_announcement(news)
                 return
-
-    async def _unless_removed(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`; a removal that arrives meanwhile ends it."""
-        try:
-            await unless(self._removal_waits, work)
-        except Interrupted as removed:
-            raise ApplicationError("removed meanwhile", type=REFUSED) from removed
 
     async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do `work`. False: a removal or another address came meanwhile, and was considered."""

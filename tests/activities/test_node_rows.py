@@ -153,6 +153,24 @@ async def test_jobs_on_a_node_are_told(
     assert await signals_of(temporal_server, workflow_id) == [signal]
 
 
+async def test_jobs_are_told_where_a_node_is_that_is_back(
+    world: World, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    workflow_id = f"job/{world.job.id}"
+    await start_idle(temporal_server, workflow_id)
+    with world.database.write() as session:
+        session.get_one(tables.Node, world.node.id).host = "10.0.0.99"
+    await tell_jobs(TellJobs(node_id=world.node.id, what="back"))
+    history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
+    told = [
+        event.workflow_execution_signaled_event_attributes.input.payloads[0].data
+        for event in history.events
+        if event.HasField("workflow_execution_signaled_event_attributes")
+    ]
+    assert b"10.0.0.99" in told[-1]
+
+
 async def test_telling_a_job_that_has_ended_is_silent(
     world: World, temporal_server: Client
 ) -> None:

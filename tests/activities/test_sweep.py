@@ -94,6 +94,17 @@ async def test_a_job_that_was_terminated_is_started_again_to_end(world: World) -
     assert await world.sweep() == LostSwept()
 
 
+async def test_a_stopped_service_that_was_terminated_rests_on(world: World) -> None:
+    await world.start_all()
+    world.set(world.job, status="stopped")
+    await world.client.get_workflow_handle(f"job/{world.job.id}").terminate()
+    assert (await world.sweep()).restarted == (world.job.id,)
+    request = await world.argument_of(f"job/{world.job.id}", JobRequest)
+    assert request.ending is None
+    assert request.carried is not None
+    assert request.carried.status == "stopped"
+
+
 async def test_providers_regions_and_nodes_are_started_again_where_they_were(
     world: World,
 ) -> None:

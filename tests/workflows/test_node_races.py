@@ -125,6 +125,18 @@ async def test_jobs_follow_a_node_that_comes_back_at_another_address(stage: Stag
     await eventually(lambda: stage.world.statuses[job_id][-1] == "running", "its job is seen")
 
 
+async def test_an_announcement_from_where_its_key_does_not_answer_moves_nothing(
+    stage: Stage,
+) -> None:
+    handle = await onboarded(stage)
+    nowhere = Announcement(minion_id="SHA256:key", host="203.0.113.9", port=22)
+    await handle.signal(NodeLifecycle.announced, nowhere)
+    await eventually(lambda: "node.move-refused" in stage.world.events["nod-1"], "it is told")
+    await handle.signal(NodeLifecycle.maintain)
+    await reaches(stage, "maintenance")
+    assert "node.moved" not in stage.world.events["nod-1"]
+
+
 async def test_a_node_continued_as_new_while_offline_is_looked_for_and_comes_back(
     stage: Stage,
 ) -> None:
