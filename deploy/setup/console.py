@@ -36,6 +36,12 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def _progress(line: str) -> None:
+    """In place on a terminal; a line each elsewhere."""
+    sys.stdout.write(f"\r{line}" if sys.stdout.isatty() else f"{line}\n")
+    sys.stdout.flush()
+
+
 def main_of(step: object, *arguments: object) -> None:
     """Run a set-up step as a program: a SetupError is one line and status 1."""
     try:
@@ -82,10 +88,12 @@ def run(
                 output, _ = process.communicate(timeout=10)
                 break
             except subprocess.TimeoutExpired:
-                say(f"  … {purpose}: {time.monotonic() - started:.0f} s")
+                _progress(f"  … {purpose}: {time.monotonic() - started:.0f} s")
     except BaseException:
         process.kill()
         raise
+    if sys.stdout.isatty():
+        sys.stdout.write("\r\x1b[K")
     if process.returncode:
         raise SetupError(_failure(purpose, output, advice))
     return output
