@@ -14,6 +14,7 @@ from workflows.contracts.job import run_id
 from workflows.contracts.states import JobStatus
 
 ROW_EVERY_S = 0.4
+LONGEST_CHARACTER = 4
 _QUIET = (*ENDED, JobStatus.STOPPED, JobStatus.REMOVING)
 
 
@@ -44,13 +45,17 @@ class WorkerLog:
         return sum(self._logs.length(run) for run in self._runs())
 
     def read(self, offset: int) -> bytes:
-        """What is stored from `offset` on, not more than one chunk; empty at the end."""
+        """What is stored from `offset` on, about one chunk; empty at the end.
+
+        An attempt may end within a character: what follows is then needed to tell.
+        """
+        content = b""
         for run in self._runs():
-            content = self._logs.read(run, offset)
-            if content:
-                return content
+            content += self._logs.read(run, max(offset, 0))
+            if len(content) >= LONGEST_CHARACTER:
+                break
             offset -= self._logs.length(run)
-        return b""
+        return content
 
     def stream(self, offset: int, length: int) -> Iterator[bytes]:
         """The bytes from `offset` until `length`."""

@@ -193,6 +193,18 @@ async def test_attempts_follow_one_another_and_workers_are_kept_apart(
     assert (await ada.get(f"/v1/jobs/{job_id}/logs?worker=2")).status_code == 404
 
 
+async def test_an_attempt_that_ends_within_a_character_does_not_hold_up_the_next(
+    site: Site, server: Server, ada: Person
+) -> None:
+    job_id = await _running(site, ada)
+    _print(job_id, b"first " + "é".encode()[:1])
+    site.set(tables.Job, job_id, attempt=2)
+    _print(job_id, b"second\n", attempt=2)
+    async with following(server, ada, f"/v1/jobs/{job_id}/logs") as reader:
+        await eventually(lambda: reader.text.endswith("second\n"), "the second attempt, running")
+    assert reader.text == "first \ufffdsecond\n"
+
+
 async def test_a_long_log_is_sent_whole(site: Site, server: Server, ada: Person) -> None:
     job_id = await _running(site, ada)
     content = b"0123456789abcde\n" * 65_536
