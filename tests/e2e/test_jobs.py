@@ -150,13 +150,16 @@ def test_two_jobs_never_hold_one_gpu(
 ) -> None:
     """Each job makes a folder named after its GPU for as long as it runs; a second one cannot."""
     machines = [gpu_machine(boot_machine, site, 2), gpu_machine(boot_machine, site, 2)]
-    command = 'mkdir "/tmp/held-$CUDA_VISIBLE_DEVICES" || exit 9; sleep 1; rmdir /tmp/held-*'
-    command = command.replace("/tmp/held-*", '"/tmp/held-$CUDA_VISIBLE_DEVICES"')
+    for machine in machines:
+        machine.run("mkdir", "--mode=1777", "/srv/held")
+    held = '"/srv/held/$CUDA_VISIBLE_DEVICES"'
+    command = f"mkdir {held} || exit 9; ls /srv/held; sleep 1; rmdir {held}"
     jobs = [platform.job(command, site.region_id, resources=ONE_GPU) for _ in range(8)]
     ended = [platform.until_status(job, "finished", limit_s=90) for job in jobs]
     used = {uuid for job in ended for worker in job["workers"] for uuid in worker["gpu_uuids"]}
     assert len(used) == 4
-    assert all(machine.run("ls", "/tmp") == "" for machine in machines)
+    logs = [platform.log(job) for job in jobs]
+    assert any(len(log.split()) == 2 for log in logs), "no two ever ran side by side"
 
 
 def test_a_notebook_runs_until_it_is_stopped_and_starts_again(

@@ -16,8 +16,10 @@ from tests.lab.waiting import wait_until
 pytestmark = pytest.mark.timeout(300)
 
 SECONDS = 7
+SHARED = "/srv/shared"
+"""A folder of the machine that every job may write to; each job's /tmp is its own."""
 COMMAND = (
-    f"echo run >> /tmp/runs; for n in $(seq 1 {SECONDS}); do echo $n; sleep 1; done; "
+    f"echo run >> {SHARED}/runs; for n in $(seq 1 {SECONDS}); do echo $n; sleep 1; done; "
     "hostname > $BASELOAD_OUTPUT/host"
 )
 
@@ -31,27 +33,28 @@ def test_killed_processes_come_back_and_the_job_has_run_once(
     victims: tuple[str, ...],
 ) -> None:
     machine = boot_machine()
+    machine.run("mkdir", "--mode=1777", SHARED)
     site.join(machine)
     job = platform.job(COMMAND, site.region_id)
     platform.until_status(job, "running")
-    short = [platform.job(f"echo run >> /tmp/runs-{n}", site.region_id) for n in range(4)]
+    short = [platform.job(f"echo run >> {SHARED}/runs-{n}", site.region_id) for n in range(4)]
     platform.until_status(short[1], "waiting_for_data", "running", "uploading", "finished")
     stack.kill(*victims)
     wait_until(lambda: answers(platform), "the API answers", 30)
     began = time.monotonic()
     other = platform.job("true", site.region_id)
     assert time.monotonic() - began < 5, "handing in a job waits for nobody"
-    finished = platform.until_status(job, "finished", limit_s=90)
+    finished = platform.until_status(job, "finished", limit_s=150)
     assert finished["workers"][0]["exit_code"] == 0
     for each in short:
-        platform.until_status(each, "finished", limit_s=90)
-    assert machine.run("sh", "-c", "cat /tmp/runs*") == "run\n" * 5
+        platform.until_status(each, "finished", limit_s=150)
+    assert machine.run("sh", "-c", f"cat {SHARED}/runs*") == "run\n" * 5
     assert platform.log(job) == "".join(f"{n}\n" for n in range(1, SECONDS + 1))
     assert [text.strip() for text in platform.output(job).values()] == [machine.name.encode()]
     per_second = CPU_CORE_HOUR_MICROCREDITS // 3600
     charged = finished["charged_microcredits"]
     assert SECONDS * per_second <= charged <= (SECONDS + 2) * per_second
-    platform.until_status(other, "finished", limit_s=90)
+    platform.until_status(other, "finished", limit_s=150)
     stack.wait_until_ready()
 
 
@@ -63,7 +66,7 @@ def test_a_machine_becomes_a_node_though_the_worker_is_killed_on_the_way(
     node = site.add(machine)
     platform.until_status(node, "connecting", "inspecting", "preparing", "maintenance")
     stack.kill("worker")
-    platform.until_status(node, "maintenance", limit_s=90)
+    platform.until_status(node, "maintenance", limit_s=150)
     told = platform.events(node)
     assert "node.failed" not in told
     assert told.count("node.prepared") == 1

@@ -47,6 +47,7 @@ OWN_FOLDERS = {
     "etc/ssh": 0o755,
     "etc/systemd/system": 0o755,
     "var/lib/baseload": 0o755,
+    "var/tmp": 0o1777,  # where the lab itself lies: no machine may see a disk through its own
 }
 Kind = Literal["sshd", "systemd"]
 
