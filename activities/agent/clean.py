@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from . import end, job_users, look
+from .errors import RefusedError
 from .folders import Folders
 from .packages import MARKER
 
@@ -34,27 +35,35 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
 def strays(request: dict[str, Any]) -> dict[str, Any]:
     """End the runs among those named that are not in `live`; what had run, with its seconds.
 
-    among: runs that were here before `live` was asked for; a newer one is not judged by it.
+    among: runs that were here before `live` was asked for; a newer one is not judged by it. One
+    that was staged and never started is ended like the others, so that it never starts.
 
     One that has ended is told again until it is cleaned, so that a lost answer loses no seconds.
     owner: whose runs these are; those that another control plane has staged here are not touched.
+    Raises: RefusedError, once all were tried, when something of one still lives.
     """
     folders = Folders(request.get("root", ""))
     live = set(request["live"])
     among = set(request["among"])
     owner = request.get("owner")
     ended = {}
+    left = None
     for run_id in folders.run_ids():
         run = folders.run(run_id)
         state = look.state_of(run)["state"]
         theirs = (run.read("spec.json") or {}).get("owner", owner) != owner
         if theirs or run_id in live or run_id not in among:
             continue
-        if state not in ("running", "lost", "exited"):
+        if state == "unknown":
             continue
-        if state != "exited":
+        try:
             end.end_run(run, float(request.get("grace_s") or 0))
+        except RefusedError as refused:
+            left = refused
+            continue
         ended[run_id] = look.state_of(run)
+    if left is not None:
+        raise left
     return {"ended": ended}
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent import processes
+from activities.agent import clean, end, folders, processes
+from activities.agent.errors import RefusedError
 from tests.activities.agent_process import LocalAgent, Refused, processes_of, spec
 from tests.activities.waiting import wait_for
 
@@ -380,6 +381,32 @@ def test_a_run_that_came_after_the_list_of_what_is_live_is_left_alone(agent: Loc
     agent.run("job-new-0-1", "sleep 600")
     assert agent.call("strays", live=[], among=["job-old-0-1"])["ended"] == {}
     assert agent.look("job-new-0-1")["state"] == "running"
+
+
+def test_a_run_that_was_staged_too_late_can_never_start(agent: LocalAgent) -> None:
+    agent.call("stage", run_id="job-late-0-1", spec=spec("sleep 600"))
+    ended = agent.call("strays", live=[], among=["job-late-0-1"])["ended"]
+    assert ended["job-late-0-1"]["elapsed_s"] == 0
+    assert agent.call("start", run_id="job-late-0-1")["state"] == "exited"
+
+
+def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
+    agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.run("job-b-0-1", "sleep 600")
+    agent.run("job-a-0-1", "sleep 600")
+    end_run = end.end_run
+
+    def refuse_first(run: folders.Run, grace_s: float) -> None:
+        if run.run_id == "job-a-0-1":
+            raise RefusedError("tree-alive", "still alive: [7]")
+        end_run(run, grace_s)
+
+    monkeypatch.setattr(end, "end_run", refuse_first)
+    both = ["job-a-0-1", "job-b-0-1"]
+    with pytest.raises(RefusedError, match="still alive"):
+        clean.strays({"root": str(agent.root), "live": [], "among": both})
+    assert agent.look("job-b-0-1")["state"] == "exited"
 
 
 def test_cleaning_removes_ended_runs_and_keeps_living_ones(agent: LocalAgent) -> None:
