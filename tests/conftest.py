@@ -1,5 +1,7 @@
 """Fixtures for every test: databases and Temporal servers of the tests' own."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.database import (
@@ -27,10 +29,16 @@ __all__ = [
 ]
 
 _STATUS = pytest.StashKey[int]()
+_LONGEST = Path(__file__).parent / "e2e"
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     session.config.stash[_STATUS] = int(exitstatus)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole stacks and machines first: they wait the longest, and others run beside them."""
+    items.sort(key=lambda item: not item.path.is_relative_to(_LONGEST))
 
 
 @pytest.hookimpl(trylast=True)
