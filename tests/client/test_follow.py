@@ -63,7 +63,8 @@ def _running(desk: Desk, *arguments: str) -> Iterator[Command]:
     with (
         told.open("w") as err,
         subprocess.Popen(
-            [sys.executable, "-m", "baseload", *arguments],
+            # A shell that runs the tests in the background has them ignore interrupts.
+            ["env", "--default-signal=INT", sys.executable, "-m", "baseload", *arguments],
             cwd=desk.folder, stdout=subprocess.PIPE, stderr=err, text=True,
         ) as process,
     ):  # fmt: skip
