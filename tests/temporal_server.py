@@ -1,4 +1,4 @@
-"""`temporal_server`: a client of a Temporal dev server that this test session has for itself."""
+"""`temporal_server`: a Temporal dev server for the session, with a namespace for each module."""
 
 import asyncio
 import os
@@ -6,28 +6,22 @@ import shutil
 import signal
 import socket
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
+from workers.client import SEARCH_ATTRIBUTES, ensure_search_attributes
+
 CHECKOUT = Path(__file__).parent.parent
-SEARCH_ATTRIBUTES = (
-    "AccountId",
-    "ProjectId",
-    "RegionId",
-    "NodeId",
-    "ProviderKind",
-    "GpuType",
-    "ResourceStatus",
-    "JobType",
-    "LeaseId",
-    "ClusterId",
-)
 _START_LIMIT_S = 30.0
 _PAUSE_S = 0.1
+_RETENTION_S = 24 * 3600
 
 
 class TemporalServer:
@@ -41,6 +35,13 @@ class TemporalServer:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Raises: RuntimeError, unless it runs."""
+        if self._process is None:
+            raise RuntimeError("temporal: does not run")
+        return self._process.pid
 
     def start(self) -> None:
         with (self.folder / "temporal.log").open("ab") as log:
@@ -76,6 +77,22 @@ class TemporalServer:
                 await asyncio.sleep(_PAUSE_S)
             else:
                 return client
+
+    async def namespace(self) -> Client:
+        """A client of a new namespace: what other tests left behind is not served there."""
+        default = await self.connect()
+        name = f"tests-{uuid.uuid4().hex[:12]}"
+        await default.workflow_service.register_namespace(
+            RegisterNamespaceRequest(
+                namespace=name,
+                workflow_execution_retention_period=Duration(seconds=_RETENTION_S),
+            )
+        )
+        client = await Client.connect(
+            self.address, namespace=name, data_converter=pydantic_data_converter
+        )
+        await ensure_search_attributes(client)
+        return client
 
     def _start_elsewhere_if_ended(self) -> None:
         """Somebody else may have taken one of its ports before it could."""
@@ -134,6 +151,6 @@ def temporal_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tempo
     server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def temporal_server(temporal_process: TemporalServer) -> Client:
-    return await temporal_process.connect()
+    return await temporal_process.namespace()

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,12 @@ START_LIMIT_S = 180.0
 STOP_LIMIT_S = 15.0
 
 
-async def one_life(kind: str, home: Path, temporal: str, *, early: bool) -> tuple[int, str]:
+async def one_life(kind: str, environment: Mapping[str, str], *, early: bool) -> tuple[int, str]:
     """Start, stop when it serves (or while it still starts), and what it left behind."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "workers", kind,
         cwd=CHECKOUT,
-        env={
-            **os.environ,
-            "BASELOAD_HOME": str(home),
-            "BASELOAD_TEMPORAL_ADDRESS": temporal,
-            "BASELOAD_API": "127.0.0.1:0",
-        },
+        env=environment,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -53,12 +49,19 @@ async def one_life(kind: str, home: Path, temporal: str, *, early: bool) -> tupl
 async def test_no_process_crashes_while_it_leaves(
     kind: str, tmp_path: Path, temporal_process: TemporalServer
 ) -> None:
-    await temporal_process.connect()
+    namespace = (await temporal_process.namespace()).namespace
+    environment = {
+        **os.environ,
+        "BASELOAD_HOME": str(tmp_path),
+        "BASELOAD_TEMPORAL_ADDRESS": temporal_process.address,
+        "BASELOAD_TEMPORAL_NAMESPACE": namespace,
+        "BASELOAD_API": "127.0.0.1:0",
+    }
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def life(number: int) -> tuple[int, str]:
         async with turns:
-            return await one_life(kind, tmp_path, temporal_process.address, early=number % 4 == 3)
+            return await one_life(kind, environment, early=number % 4 == 3)
 
     lives = await asyncio.gather(*(life(number) for number in range(DEPARTURES)))
     crashed = [said for status, said in lives if status in (134, 139, -6, -11)]
