@@ -1,5 +1,7 @@
 """The schema: what migrations make is what the tables say, and the record is append-only."""
 
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,15 +9,18 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.migrate import migrate
+from activities.db.migrate import migrate, newest_revision, revision_of
 from activities.db.new_migration import new_migration
 from activities.db.session import Database
+from activities.db.upgrade import configuration
+from tests.temporal_server import CHECKOUT
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -29,6 +34,23 @@ def test_upgrading_an_empty_database_gives_exactly_the_tables(migrated: Database
 def test_upgrading_twice_changes_nothing(database_url: str) -> None:
     migrate(database_url)
     migrate(database_url)
+
+
+def test_a_database_with_the_newest_schema_is_left_alone_without_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'baseload.db'}"
+    migrate(url)
+    again = (
+        "import sys; from activities.db.migrate import migrate\n"
+        "migrate(sys.argv[1]); sys.exit('alembic' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", again, url], cwd=CHECKOUT, check=True)
+
+
+def test_the_newest_migration_is_the_one_that_alembic_finds(migrated: Database) -> None:
+    with migrated.connection() as connection:
+        scripts = ScriptDirectory.from_config(configuration(connection))
+    assert newest_revision() == scripts.get_current_head()
+    assert revision_of(migrated) == newest_revision()
 
 
 def test_processes_that_migrate_a_new_file_at_once_take_turns(tmp_path: Path) -> None:
