@@ -25,10 +25,14 @@ _RETENTION_S = 24 * 3600
 
 
 class TemporalServer:
-    """One dev server on a port of its own; what it knows outlives a stop and a start."""
+    """One dev server on a port of its own; what it knows outlives a stop and a start.
 
-    def __init__(self, folder: Path) -> None:
+    durable: False where nothing is to outlive it: then it writes no file.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.folder = folder
+        self._durable = durable
         self.port, *self._more_ports = _free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -105,10 +109,12 @@ class TemporalServer:
         flags = [
             *("--headless", "--ip", "127.0.0.1", "--port", str(self.port)),
             *("--http-port", str(http), "--metrics-port", str(metrics)),
-            *("--db-filename", str(self.folder / "temporal.db"), "--log-level", "error"),
-            *("--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL"),
+            *("--log-level", "error"),
             *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"),
         ]
+        if self._durable:
+            flags += ["--db-filename", str(self.folder / "temporal.db")]
+            flags += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL"]
         for name in SEARCH_ATTRIBUTES:
             flags += ["--search-attribute", f"{name}=Keyword"]
         return flags

@@ -1,14 +1,65 @@
-"""Every measurement as one table. The ratios are of this run and this machine."""
+"""Every measurement as one table: `python -m tests.bench [--list] [NAME...]`.
 
+Each step can be run alone; every figure is of this run and this machine. Nothing is asserted.
+"""
+
+import argparse
+import importlib
 import sys
+import time
+import traceback
 
-from tests.bench import engine, rules, state
-from tests.bench.measure import table
+from tests.bench.machine import heading
+from tests.bench.measure import Row, table
+
+STEPS = {
+    "start": "starting and stopping each process, their memory, baseload --help",
+    "offers": "GET /v1/offers and its rules against 10,000 nodes",
+    "here": "this machine over OpenSSH: submit to running, a log's delay and throughput",
+    "submit": "submissions over HTTP while jobs run",
+    "throughput": "whole jobs, beside empty workflows with as many activities",
+    "waiting": "10,000 jobs that wait",
+    "quiet": "2,000 quiet jobs on 250 nodes; their worker killed; 1,000 canceled",
+    "billing": "bills over skipped hours, and through rules and ledger",
+    "rules": "the pure rules of placement, beside bare loops",
+    "state": "writing steps and reservations, beside bare inserts",
+    "engine": "starts and signals, beside the shortest calls to Temporal",
+}
+"""Modules beside this one, each with `rows()`, in the order of the table."""
 
 
 def main() -> None:
-    rows = [*rules.rows(), *state.rows(), *engine.rows()]
-    sys.stdout.write(f"{table(rows)}\n")
+    """Run the chosen steps; what has failed is said at the end and in the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="steps to run; all of them")
+    parser.add_argument("--list", action="store_true", help="show the steps")
+    chosen = parser.parse_args()
+    if chosen.list:
+        sys.stdout.writelines(f"{name:<12}{meaning}\n" for name, meaning in STEPS.items())
+        return
+    unknown = set(chosen.names) - STEPS.keys()
+    if unknown:
+        parser.error(f"no step {', '.join(sorted(unknown))}: see --list")
+    sys.exit(run(chosen.names or list(STEPS)))
+
+
+def run(names: list[str]) -> int:
+    """The exit status: how many steps have failed."""
+    machine = heading()
+    rows: list[Row] = []
+    failed = []
+    for name in names:
+        started = time.monotonic()
+        try:
+            rows += importlib.import_module(f"tests.bench.{name}").rows()
+        except Exception:  # noqa: BLE001 - the other steps are measured all the same
+            traceback.print_exc()
+            failed.append(name)
+        sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
+    sys.stdout.write(f"{machine}\n\n{table(rows)}\n")
+    if failed:
+        sys.stdout.write(f"\nnot measured, since they failed: {', '.join(failed)}\n")
+    return len(failed)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from uuid import uuid4
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 
-from tests.bench.measure import Row
+from tests.bench.measure import Row, compared
 from tests.temporal_server import TemporalServer
 
 STARTS = 200
@@ -44,8 +44,8 @@ async def _measure(server: TemporalServer) -> list[Row]:
     calls_s = await _all_s(call)
     yardstick = "shortest calls"
     return [
-        Row("start workflows", f"{STARTS}", await _all_s(start), yardstick, calls_s),
-        Row("signal one workflow", f"{STARTS}", await _all_s(signal), yardstick, calls_s),
+        compared("start workflows", f"{STARTS}", await _all_s(start), yardstick, calls_s),
+        compared("signal one workflow", f"{STARTS}", await _all_s(signal), yardstick, calls_s),
     ]
 
 

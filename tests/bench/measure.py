@@ -1,8 +1,8 @@
-"""How a measurement is taken: the best of some runs beside the best of a yardstick's runs."""
+"""How a measurement is taken, and how it is shown."""
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 RUNS = 3
@@ -10,18 +10,16 @@ RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table; both times are for the same amount of the same work."""
+    """One line of the table.
+
+    beside: the yardstick, measured in the same run. met: None where nothing was aimed at.
+    """
 
     name: str
-    amount: str
-    seconds: float
-    yardstick: str
-    yardstick_s: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long as the yardstick."""
-        return self.seconds / self.yardstick_s
+    figure: str
+    beside: str = ""
+    aim: str = ""
+    met: bool | None = None
 
 
 def best_s(work: Callable[[], object], runs: int = RUNS) -> float:
@@ -43,23 +41,34 @@ def both_best_s(
     return min(first for first, _ in times), min(second for _, second in times)
 
 
-def table(rows: list[Row]) -> str:
-    """The rows under each other, with units."""
-    head = ("what", "amount", "ms", "yardstick", "ms", "ratio")
-    cells = [
-        (
-            row.name,
-            row.amount,
-            f"{row.seconds * 1000:,.1f}",
-            row.yardstick,
-            f"{row.yardstick_s * 1000:,.1f}",
-            f"{row.ratio:,.1f}",
-        )
-        for row in rows
-    ]
+def share_below(values: Sequence[float], share: float) -> float:
+    """The value that `share` of all (0 to 1) do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def ms(seconds: float) -> str:
+    """Seconds as text in milliseconds."""
+    return f"{seconds * 1000:,.1f} ms" if seconds < 0.1 else f"{seconds * 1000:,.0f} ms"
+
+
+def compared(name: str, amount: str, seconds: float, yardstick: str, yardstick_s: float) -> Row:
+    """A row of the same amount of work, done in both ways."""
+    return Row(
+        f"{name}: {amount}",
+        f"{ms(seconds)}, {seconds / yardstick_s:,.1f} ×",
+        f"{yardstick}: {ms(yardstick_s)}",
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows under each other, as Markdown that can be read as it is."""
+    head = ("what", "measured", "beside it, in the same run", "aim", "met")
+    met = {True: "yes", False: "no", None: ""}
+    cells = [(row.name, row.figure, row.beside, row.aim, met[row.met]) for row in rows]
     widths = [max(len(line[column]) for line in [head, *cells]) for column in range(len(head))]
     lines = [head, tuple("-" * width for width in widths), *cells]
     return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        f"| {' | '.join(text.ljust(width) for text, width in zip(line, widths, strict=True))} |"
         for line in lines
     )

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from tests.bench.measure import Row, best_s
+from tests.bench.measure import Row, best_s, compared
 from tests.rules.offers import GIB, NOW, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob
 from workflows.rules.inventory import Demand, Inventory
@@ -16,28 +16,28 @@ def rows() -> list[Row]:
     """Planning and ranking."""
     chance = random.Random(1)
     jobs = [_job(chance, number) for number in range(500)]
-    nodes = [_node(chance, number) for number in range(1000)]
+    nodes = [offer_of(chance, number) for number in range(1000)]
     full = [node.model_copy(update={"free_cpu_count": 0}) for node in nodes]
-    many = Inventory(_node(chance, number) for number in range(10_000))
+    many = Inventory(offer_of(chance, number) for number in range(10_000))
     asked = Demand.of(job(gpus=4, cpu_count=8))
     situation = Situation(now=NOW)
     pairs_s = best_s(lambda: _bare_loop(jobs, nodes))
     return [
-        Row(
+        compared(
             "plan, a part fits",
             "500 jobs x 1,000 nodes",
             best_s(lambda: plan(jobs, nodes, situation)),
             "bare loop over all pairs",
             pairs_s,
         ),
-        Row(
+        compared(
             "plan, nothing fits",
             "500 jobs x 1,000 nodes",
             best_s(lambda: plan(jobs, full, situation)),
             "bare loop over all pairs",
             pairs_s,
         ),
-        Row(
+        compared(
             "offers for one request",
             "10,000 nodes",
             best_s(lambda: rank(asked, many)),
@@ -72,7 +72,8 @@ def _job(chance: random.Random, number: int) -> PendingJob:
     )
 
 
-def _node(chance: random.Random, number: int) -> NodeOffer:
+def offer_of(chance: random.Random, number: int) -> NodeOffer:
+    """One of many nodes, of which each is a little different."""
     return offer(
         f"node-{number:05}",
         gpus=8,

@@ -1,20 +1,14 @@
 """What writing steps and reservations costs, beside bare inserts into the same database."""
 
-import os
-import tempfile
-from pathlib import Path
-
-from activities.db import session as sessions
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.migrate import migrate
-from activities.db.session import Database, database
+from activities.db.session import Database
 from activities.placement import plan_placements
 from activities.record import record
-from activities.settings import settings
 from tests.activities.placing import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_payer, add_region
-from tests.bench.measure import Row, best_s, both_best_s
+from tests.bench.home import home
+from tests.bench.measure import Row, best_s, both_best_s, compared
 from workflows.contracts.events import Event
 from workflows.contracts.record import JobChanges, Record
 from workflows.effects.placement import PlanPlacements
@@ -25,17 +19,8 @@ JOBS = 200
 
 def rows() -> list[Row]:
     """On SQLite, in a folder of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["BASELOAD_HOME"] = folder
-        settings.cache_clear()
-        sessions.database.cache_clear()
-        migrate(f"sqlite:///{Path(folder) / 'baseload.db'}")
-        opened = database()
-        try:
-            return [_steps(opened), _reservations(opened)]
-        finally:
-            opened.close()
-            sessions.database.cache_clear()
+    with home() as (_, opened):
+        return [_steps(opened), _reservations(opened)]
 
 
 def _steps(opened: Database) -> Row:
@@ -61,7 +46,7 @@ def _steps(opened: Database) -> Row:
             )
 
     seconds, bare = both_best_s(write_steps, lambda: _bare_commits(opened, account.id))
-    return Row("record a step", f"{STEPS} commits", seconds, "one insert a commit", bare)
+    return compared("record a step", f"{STEPS} commits", seconds, "one insert a commit", bare)
 
 
 def _bare_commits(opened: Database, account_id: str) -> None:
@@ -84,7 +69,7 @@ def _reservations(opened: Database) -> Row:
     seconds = best_s(lambda: plan_placements(PlanPlacements()), runs=1)
     bare = best_s(lambda: _bare_rows(opened, account.id))
     amount = f"{JOBS} jobs, {JOBS // 4} nodes"
-    return Row("place waiting jobs", amount, seconds, "one commit of as many inserts", bare)
+    return compared("place waiting jobs", amount, seconds, "one commit of as many inserts", bare)
 
 
 def _bare_rows(opened: Database, account_id: str) -> None:

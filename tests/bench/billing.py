@@ -1,0 +1,164 @@
+"""Bills over long times: through the engine with skipped hours, and through rules and ledger."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+from temporalio.client import WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.billing import post_usage
+from activities.db.session import Database
+from activities.db.tables import Job
+from tests.activities.rows import NOW, add_job, add_payer
+from tests.bench.home import home
+from tests.bench.measure import Row, best_s
+from tests.bench.stack import scaled
+from tests.workflows.test_billing import TEST_SERVER, ClockedWorld
+from tests.workflows.world import REGION, Run, node_address
+from workers.registry import workflow_runner
+from workflows.billing import JobBilling
+from workflows.contracts import queues
+from workflows.contracts.billing import BilledWorker, BillingRequest, UsageRates, WorkerUsage
+from workflows.contracts.states import RunState
+from workflows.effects.billing import BillingDone, PostUsage
+from workflows.rules.metering import slices
+
+ENGINE_JOBS = 200
+ENGINE_HOURS = 24
+RULES_JOBS = 10_000
+RULES_HOURS = 720
+LEDGER_JOBS = 100
+HOUR_S = 3600
+
+
+def rows() -> list[Row]:
+    """Nothing is aimed at here; what counts is that every hour is there once."""
+    return [_engine_row(), _rules_row(), _ledger_row()]
+
+
+def _engine_row() -> Row:
+    jobs = scaled(ENGINE_JOBS)
+    seconds, posted_hours = asyncio.run(_through_the_engine(jobs))
+    return Row(
+        f"billing through the engine: {jobs} jobs over {ENGINE_HOURS} skipped hours",
+        f"{seconds:.0f} s, {posted_hours / seconds:.0f} hours/s",
+        f"{posted_hours:,} of {jobs * ENGINE_HOURS:,} hours posted, each once",
+    )
+
+
+def _rules_row() -> Row:
+    jobs = scaled(RULES_JOBS)
+
+    def cut() -> None:
+        for _ in range(jobs):
+            slices(3_599_999, posted_s=0, through_s=RULES_HOURS * HOUR_S, period_s=HOUR_S)
+
+    seconds = best_s(cut, runs=1)
+    return Row(
+        f"billing through the rules alone: {jobs:,} jobs over {RULES_HOURS} hours",
+        f"{seconds:.1f} s, {jobs * RULES_HOURS / seconds:,.0f} hours/s",
+    )
+
+
+def _ledger_row() -> Row:
+    """As many hours in a transaction each as the billing workflows of running jobs would post."""
+    jobs = scaled(LEDGER_JOBS)
+    with home() as (_, opened):
+        job_ids = _add_jobs(opened, jobs)
+
+        def post() -> None:
+            for hour in range(1, RULES_HOURS + 1):
+                for job_id in job_ids:
+                    _post(job_id, hour * HOUR_S)
+
+        seconds = best_s(post, runs=1)
+        with opened.read() as session:
+            charged = sum(session.get_one(Job, job_id).charged_microcredits for job_id in job_ids)
+    hours = jobs * RULES_HOURS
+    if charged != hours * 1_000_000:
+        raise AssertionError(f"{hours} hours posted as {charged} microcredits")
+    whole_s = seconds * RULES_JOBS / jobs
+    return Row(
+        f"billing through the ledger: {jobs:,} jobs over {RULES_HOURS} hours, a commit each",
+        f"{hours / seconds:,.0f} hours/s",
+        f"at that rate {RULES_JOBS:,} jobs: {whole_s / RULES_HOURS:.0f} s for each hour",
+    )
+
+
+def _add_jobs(opened: Database, count: int) -> list[str]:
+    rates = UsageRates(gpu_type="A100", gpu_count=1, microcredits_per_gpu_hour=1_000_000)
+    with opened.write() as session:
+        account = add_payer(session)
+        made = [add_job(session, account) for _ in range(count)]
+        for job in made:
+            job.status = "running"
+            job.rates = {"0": rates.model_dump(mode="json")}
+        return [job.id for job in made]
+
+
+def _post(job_id: str, through_s: int) -> None:
+    usage = WorkerUsage(job_id=job_id, worker=0, attempt=1, started_at=NOW, through_s=through_s)
+    post_usage(PostUsage(usages=(usage,)))
+
+
+async def _through_the_engine(jobs: int) -> tuple[float, int]:
+    """Seconds for all, and the hours that were posted."""
+    async with AsyncExitStack() as closing:
+        environment = await closing.enter_async_context(
+            await WorkflowEnvironment.start_time_skipping(
+                test_server_existing_path=str(TEST_SERVER),
+                data_converter=pydantic_data_converter,
+                test_server_startup_timeout=timedelta(seconds=60),
+            )
+        )
+        world = ClockedWorld()
+        world.environment = environment
+        for queue in (queues.MAIN, queues.site(REGION)):
+            worker = Worker(
+                environment.client,
+                task_queue=queue,
+                workflows=[JobBilling] if queue == queues.MAIN else [],
+                activities=world.activities(),
+                workflow_runner=workflow_runner(),
+            )
+            await closing.enter_async_context(worker)
+        world.started_at = await environment.get_current_time()
+        started = time.perf_counter()
+        handles = [await _begin(environment, world, f"job-{number}") for number in range(jobs)]
+        for _ in range(ENGINE_HOURS):
+            await environment.sleep(timedelta(hours=1))
+        await environment.sleep(timedelta(minutes=30))
+        await _settle(handles)
+        hours = sum(posted // HOUR_S for posted in world.posted_s.values())
+        return time.perf_counter() - started, hours
+
+
+async def _begin(
+    environment: WorkflowEnvironment, world: ClockedWorld, job_id: str
+) -> WorkflowHandle[JobBilling, object]:
+    run_id = f"{job_id}-0-1"
+    world.machines["nod-1"].runs[run_id] = Run(RunState.RUNNING, 1)
+    request = BillingRequest(
+        job_id=job_id,
+        account_id="acc-1",
+        attempt=1,
+        started_at=world.started_at,
+        workers=(
+            BilledWorker(worker=0, run_id=run_id, node=node_address(), started_at=world.started_at),
+        ),
+    )
+    return await environment.client.start_workflow(
+        JobBilling.run, request, id=f"job/{job_id}/billing", task_queue=queues.MAIN
+    )
+
+
+async def _settle(handles: Sequence[WorkflowHandle[JobBilling, object]]) -> None:
+    for number, handle in enumerate(handles):
+        done = BillingDone(job_id=f"job-{number}", attempt=1)
+        await handle.signal(JobBilling.settled, done)
+    await asyncio.gather(*(handle.result() for handle in handles))

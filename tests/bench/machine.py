@@ -1,0 +1,61 @@
+"""What it is measured on, and what processes take of it."""
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1 << 20
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def heading() -> str:
+    """The machine's size and the versions that count."""
+    memory_gib = _PAGE_BYTES * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return (
+        f"{len(os.sched_getaffinity(0))} cores ({_processor()}), {memory_gib:.0f} GiB of memory, "
+        f"Python {platform.python_version()}; database and Temporal dev server on SQLite; "
+        f"load before: {os.getloadavg()[0]:.1f}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What processes took of the machine over a while."""
+
+    cores: float
+    """CPU seconds per second."""
+    memory_bytes: int
+    """Resident, at the end."""
+
+    def __str__(self) -> str:
+        return f"{self.cores:.0%} of a core, {self.memory_bytes / MIB:,.0f} MiB"
+
+
+def share_of(pids: Sequence[int], seconds: float) -> Share:
+    """Look at processes for so long."""
+    before = sum(_cpu_s(pid) for pid in pids)
+    started = time.monotonic()
+    time.sleep(seconds)
+    used_s = sum(_cpu_s(pid) for pid in pids) - before
+    return Share(used_s / (time.monotonic() - started), sum(memory_bytes(pid) for pid in pids))
+
+
+def memory_bytes(pid: int) -> int:
+    """Resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
