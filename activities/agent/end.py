@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from . import containers, disk, exits, look, processes, runtimes, tree
+from . import containers, disk, exits, job_users, look, processes, runtimes, tree
 from .errors import RefusedError
 from .folders import Folders, Run, take_lock
 
@@ -110,6 +110,7 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
     if not gone:
         left = [one.pid for one in tree.strays(run.run_id, process)]
         raise RefusedError("tree-alive", "run %s: still alive: %s" % (run.run_id, left))
+    job_users.forget_ipc(spec.get("user"))
     document = exits.not_run(
         "ended-after-supervisor-loss", "its supervisor was lost; what it had started was ended"
     )

@@ -14,11 +14,12 @@ import pwd
 import stat
 import subprocess
 
+from . import ipc, processes
 from .errors import RefusedError
 from .folders import JOB_USER, Folders, take_lock
 
 ALREADY_THERE = 9
-SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
 
 
 def make(name: str) -> str:
@@ -57,14 +58,10 @@ def forget_files(user: str | None) -> None:
     Not while a process of the account lives, for then it serves another root on this machine.
     By descriptors all the way: a name that is replaced by a link in the meantime leads nowhere.
     """
-    if not user or not user.startswith(JOB_USER + "-"):
+    uid = _idle_uid(user)
+    if uid is None:
         return
-    try:
-        uid = pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return
-    if _has_processes(uid):
-        return
+    ipc.remove_of(uid)
     for top in SHARED_FOLDERS:
         if os.path.isdir(top):
             for _, folders, names, folder in os.fwalk(top, topdown=False):
@@ -72,10 +69,29 @@ def forget_files(user: str | None) -> None:
                     _remove_owned(name, folder, uid)
 
 
+def forget_ipc(user: str | None) -> None:
+    """Give back the shared memory that a numbered account holds although its run has ended."""
+    uid = _idle_uid(user)
+    if uid is not None:
+        ipc.remove_of(uid)
+
+
+def _idle_uid(user: str | None) -> int | None:
+    """None: it is no numbered account, or a process of it lives."""
+    if not user or not user.startswith(JOB_USER + "-"):
+        return None
+    try:
+        uid = pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+    return None if _has_processes(uid) else uid
+
+
 def _has_processes(uid: int) -> bool:
-    for name in os.listdir("/proc"):
+    """Whether one lives: a zombie that nobody has collected yet does nothing any more."""
+    for one in processes.everything():
         with contextlib.suppress(OSError):
-            if name.isdigit() and os.stat("/proc/" + name).st_uid == uid:
+            if one.state not in "ZX" and os.stat("/proc/%d" % one.pid).st_uid == uid:
                 return True
     return False
 

@@ -14,7 +14,7 @@ import select
 import signal
 from typing import Any
 
-from . import command, containers, disk, exits, prctl, processes, tree
+from . import command, containers, disk, exits, job_users, prctl, processes, tree
 from .folders import Folders, Run, take_lock
 
 BEAT_S = 5.0
@@ -183,6 +183,7 @@ class Supervisor:
     def _report(self) -> None:
         if self.spec.get("runtime") == "podman":
             containers.remove(self.run.run_id)
+        job_users.forget_ipc(self.spec.get("user"))
         document = exits.describe(self.run, self.spec, self.status or 0)
         disk.release(self.run)
         with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
