@@ -27,10 +27,11 @@ _CLOSE_LIMIT_S = 3.0
 async def serve(machine: Machine, stop: asyncio.Event) -> int:
     """Serve until `stop` is set; the exit status."""
     commands = _Commands(_clean_environment(os.environ))
+    inside: set[asyncssh.SSHServerConnection] = set()
     server = await asyncssh.listen(
         machine.host,
         machine.port,
-        server_factory=lambda: _Gate(machine),
+        server_factory=lambda: _Gate(machine, inside),
         server_host_keys=[str(machine.folder / "host_key")],
         process_factory=commands.run,
         sftp_factory=True,
@@ -40,9 +41,12 @@ async def serve(machine: Machine, stop: asyncio.Event) -> int:
     )
     await stop.wait()
     server.close()
+    for connection in tuple(inside):
+        connection.abort()
     try:
         async with asyncio.timeout(_CLOSE_LIMIT_S):
             await server.wait_closed()
+            await commands.let_go()
     except TimeoutError:
         log.info("left with connections open")
     return 0
@@ -51,8 +55,18 @@ async def serve(machine: Machine, stop: asyncio.Event) -> int:
 class _Gate(asyncssh.SSHServer):
     """Who may log in: our own user, with a key that is authorised at that moment."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, inside: set[asyncssh.SSHServerConnection]) -> None:
         self._machine = machine
+        self._inside = inside
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._inside.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncssh names it
+        if self._connection is not None:
+            self._inside.discard(self._connection)
 
     def begin_auth(self, username: str) -> bool:  # noqa: ARG002 - asyncssh names it
         return True
@@ -74,6 +88,7 @@ class _Commands:
         self._environment = environment
         self._shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
         self._waiting: set[asyncio.Task[int]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, session: asyncssh.SSHServerProcess[bytes]) -> None:
         """Run the session's command to its end and hand its exit status over."""
@@ -81,6 +96,9 @@ class _Commands:
             session.stderr.write(b"only commands and sftp are served here\n")
             session.exit(1)
             return
+        closing = asyncio.create_task(session.wait_closed())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
         process, ends = await self._start(session.command)
         ended = asyncio.create_task(process.wait())
         self._waiting.add(ended)
@@ -96,6 +114,10 @@ class _Commands:
             session.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
         else:
             session.exit(status)
+
+    async def let_go(self) -> None:
+        """Until every session that was closed has closed its pipes as well."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def _start(self, command: str) -> tuple[asyncio.subprocess.Process, tuple[int, int, int]]:
         """Pipes of our own, not asyncio's, whose closing would kill the command."""

@@ -31,7 +31,7 @@ async def machine(
     )
     assert program.ready is not None
     probe = program.ready
-    assert await asyncio.to_thread(wait_until, lambda: answers(probe), 10.0)
+    assert await asyncio.to_thread(wait_until, lambda: answers(probe), 60.0)
     yield prepared
     process.terminate()
     # OpenSSH ends with 255 when it is told to.
@@ -116,9 +116,35 @@ async def test_a_command_outlives_its_connection(
     connection = await _connect(machine, key)
     # The command goes on when its standard input ends, which is when the connection is gone.
     await connection.create_process(f"touch {begun}; cat; touch {finished}")
-    assert await asyncio.to_thread(wait_until, begun.exists, 5.0)
+    assert await asyncio.to_thread(wait_until, begun.exists, 60.0)
     connection.abort()
-    assert await asyncio.to_thread(wait_until, finished.exists, 5.0)
+    assert await asyncio.to_thread(wait_until, finished.exists, 60.0)
+
+
+async def test_the_embedded_server_leaves_without_a_word(tmp_path: Path) -> None:
+    machine = prepare_machine(tmp_path / "sshd")
+    program = ssh_program(machine, embedded=True)
+    assert program.ready is not None
+    probe = program.ready
+    said = tmp_path / "said"
+    with said.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *program.command, cwd=CHECKOUT, stderr=stderr
+        )
+    try:
+        assert await asyncio.to_thread(wait_until, lambda: answers(probe), 60.0)
+        generated = asyncssh.generate_private_key("ssh-ed25519")
+        machine.let_in(generated.export_public_key().decode())
+        connection = await _connect(machine, generated)
+        await connection.run("true")
+        begun = tmp_path / "begun"
+        await connection.create_process(f"touch {begun}; cat")
+        assert await asyncio.to_thread(wait_until, begun.exists, 60.0)
+    finally:
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 60) == 0
+    connection.abort()
+    assert "Event.wait" not in said.read_text()
 
 
 async def test_the_minion_id_is_the_fingerprint_that_ssh_keygen_prints(tmp_path: Path) -> None:
