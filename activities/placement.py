@@ -142,8 +142,8 @@ def find_placement(command: FindPlacement) -> PlacementFound:
 async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounced:
     """Tell every job that has a place and does not know. Twice told is once heard.
 
-    A job whose workflow has ended gives its place back. One that could not be told is left for
-    the next try. Raises: ApplicationError, to be tried again, when there was such a one.
+    A job whose workflow has ended gives its place back. One that could not be told is named, and
+    left for the next round: the others do not wait for it, and it looks by itself.
     """
     placements = await asyncio.to_thread(_unannounced, command.limit)
     turns = asyncio.Semaphore(SIGNALS_AT_ONCE)
@@ -151,13 +151,13 @@ async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounce
     answers = list(zip(placements, heard, strict=True))
     told = [placement.job_id for placement, answer in answers if answer is True]
     closed = [placement.job_id for placement, answer in answers if answer is False]
-    lost = [placement.job_id for placement, answer in answers if answer is None]
+    untold = tuple(placement.job_id for placement, answer in answers if answer is None)
     await asyncio.to_thread(_mark_announced, told, closed)
     if closed:
         wake_placement()
-    if lost:
-        raise ApplicationError(f"placement: {len(lost)} jobs could not be told, {lost[0]} first")
-    return PlacementsAnnounced(announced=len(told), more=len(placements) >= command.limit)
+    heard_of = len(told) + len(closed)
+    more = len(placements) >= command.limit and heard_of > 0
+    return PlacementsAnnounced(announced=len(told), more=more, untold=untold)
 
 
 async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | None:

@@ -14,6 +14,7 @@ from workflows.effects.placement import (
 from workflows.waiting import until
 
 QUIET_INTERVAL = timedelta(seconds=30)
+UNTOLD_INTERVAL = timedelta(seconds=5)
 
 
 class PlacementRequest(Contract):
@@ -31,11 +32,13 @@ class PlacementLoop:
         self._woken = True
         self._rounds = 0
         self._placed = 0
+        self._untold: tuple[str, ...] = ()
 
     @workflow.run
     async def run(self, request: PlacementRequest) -> Done:
         while not workflow.info().is_continue_as_new_suggested():
-            await until(lambda: self._woken, QUIET_INTERVAL, "a wake may be lost")
+            pause = UNTOLD_INTERVAL if self._untold else QUIET_INTERVAL
+            await until(lambda: self._woken, pause, "a wake may be lost")
             self._woken = False
             planned = await plan_placements(PlanPlacements())
             self._rounds += 1
@@ -47,7 +50,8 @@ class PlacementLoop:
     async def _announce(self) -> None:
         more = True
         while more:
-            more = (await announce_placements(AnnouncePlacements())).more
+            announced = await announce_placements(AnnouncePlacements())
+            more, self._untold = announced.more, announced.untold
 
     @workflow.signal(description="Something waits or something has become free.")
     def wake(self) -> None:

@@ -13,7 +13,7 @@ from activities import temporal
 from activities.db import tables
 from activities.db.session import Database
 from activities.placement import announce_placements, find_placement, plan_placements
-from activities.temporal import set_client
+from activities.temporal import set_client, tell
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree, live
 from tests.activities.rows import add_payer, add_region
 from workflows.contracts.job import Placement
@@ -96,19 +96,29 @@ async def test_a_job_whose_workflow_has_ended_gives_its_place_back_for_good(
     assert plan_placements(PlanPlacements()).placed == 0
 
 
-async def test_a_job_that_cannot_be_told_keeps_its_place_for_the_next_try(
+async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_from_theirs(
     migrated: Database, told_by: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = placed_job(migrated)
+    with migrated.write() as session:
+        account = add_payer(session)
+        add_gpu_node(session, add_region(session, account))
+        deaf_id, job_id = (add_waiting_job(session, account).id for _ in range(2))
+    assert plan_placements(PlanPlacements()).placed == 2
+    deaf = await waiting_workflow(told_by, deaf_id)
     handle = await waiting_workflow(told_by, job_id)
 
-    async def lost(*_: object) -> bool:
-        raise ApplicationError("no answer")
+    async def lost(workflow_id: str, signal: str, placement: Placement) -> bool:
+        if placement.job_id == deaf_id:
+            raise ApplicationError("no answer")
+        return await tell(workflow_id, signal, placement)
 
     with monkeypatch.context() as broken:
         broken.setattr("activities.placement.tell", lost)
-        with pytest.raises(ApplicationError, match=f"1 jobs could not be told, {job_id}"):
-            await announce_placements(AnnouncePlacements())
-    assert (await announce_placements(AnnouncePlacements())).announced == 1
+        answer = await announce_placements(AnnouncePlacements(limit=2))
+    assert answer == PlacementsAnnounced(announced=1, more=True, untold=(deaf_id,))
     assert len(await signals(told_by, handle)) == 1
-    await handle.terminate()
+    assert await signals(told_by, deaf) == []
+    assert (await announce_placements(AnnouncePlacements())).announced == 1
+    assert len(await signals(told_by, deaf)) == 1
+    for told in (deaf, handle):
+        await told.terminate()

@@ -21,6 +21,8 @@ class AnnouncePlacements(Contract):
 class PlacementsAnnounced(Contract):
     announced: int
     more: bool = False
+    untold: tuple[str, ...] = ()
+    """Jobs that could not be told now: they are told in the next round, or look by themselves."""
 
 
 plan_placements = Effect(
