@@ -8,7 +8,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from activities.db.session import database
-from activities.temporal import CALL_LIMIT_S, client, limited, tell
+from activities.temporal import CALL_LIMIT_S, client, id_of_this_activity, limited, tell
 from activities.usage import is_over, payer_of_job, post_worker_usage, standing_of
 from workflows.contracts import queues
 from workflows.contracts.base import Done
@@ -73,7 +73,8 @@ async def end_billing(done: BillingDone) -> Done:
 @activity.defn
 async def tell_job_to_end(command: TellJobToEnd) -> Done:
     """Signal `stop` to the job; silent when it has ended."""
-    await tell(f"job/{command.job_id}", "stop", command.request)
+    request_id = id_of_this_activity()
+    await tell(f"job/{command.job_id}", "stop", command.request, request_id=request_id)
     return Done()
 
 

@@ -23,6 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.db.session import database
 from activities.db.tables import RequestRow
 from activities.lifecycle_requests import WorkflowStart, row_of, start_of, workflow_id_of
+from activities.temporal import signal_once
 from workflows.contracts import queues
 from workflows.contracts.states import JobStatus
 
@@ -84,18 +85,19 @@ def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
 def _delivery(session: Session, request: RequestRow) -> Delivery:
     row = row_of(session, request.resource_id)
     removal = request.verb == START and bool((request.argument or {}).get("removal"))
-    rests = row is not None and row.status == JobStatus.STOPPED
-    again = removal and not rests
+    is_final = row is None or row.status in _FINAL
+    again = removal and is_final
     start = None
     if row is not None and row.status != "archived" and (again or row.sequence == 0):
         start = start_of(session, row, request.argument)
     return Delivery(
         request_id=request.id,
         workflow_id=workflow_id_of(request.resource_id),
-        verb="remove" if removal and rests else request.verb,
+        # It rested when its removal was asked for: if it was started again, it is told so there.
+        verb="remove" if removal and not again else request.verb,
         argument=None if removal else request.argument,
         start=start,
-        is_final=row is None or row.status in _FINAL,
+        is_final=is_final,
         again=again,
     )
 
@@ -125,13 +127,14 @@ async def _deliver_in_order(
 
 async def _deliver(client: Client, delivery: Delivery) -> bool:
     """False: it is to be tried again later."""
+    if delivery.start is not None and not await _start(client, delivery.start, delivery):
+        return False
     if delivery.verb == START:
-        return delivery.start is None or await _start(client, delivery.start, delivery)
-    if delivery.start is not None:
-        return await _start(client, delivery.start, delivery)
-    handle = client.get_workflow_handle(delivery.workflow_id)
+        return True
+    arguments = [] if delivery.argument is None else [delivery.argument]
+    call = (delivery.workflow_id, delivery.verb, arguments)
     try:
-        await handle.signal(delivery.verb, args=_arguments(delivery))
+        await signal_once(client, *call, request_id=delivery.request_id)
     except RPCError as cause:
         if cause.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -140,8 +143,7 @@ async def _deliver(client: Client, delivery: Delivery) -> bool:
 
 
 async def _start(client: Client, start: WorkflowStart, delivery: Delivery) -> bool:
-    """Start what was never started; a signal goes along with it."""
-    signal = None if delivery.verb == START else delivery.verb
+    """Start what was never started. False: what was there before has not closed yet."""
     policy = WorkflowIDReusePolicy
     try:
         await client.start_workflow(
@@ -153,8 +155,6 @@ async def _start(client: Client, start: WorkflowStart, delivery: Delivery) -> bo
             id_conflict_policy=_conflict_policy(delivery),
             search_attributes=start.search_attributes,
             static_summary=start.summary,
-            start_signal=signal,
-            start_signal_args=_arguments(delivery) if signal else [],
         )
     except WorkflowAlreadyStartedError:
         # A removal waits for the run before it to close; anything else came too late to matter.
@@ -166,10 +166,6 @@ def _conflict_policy(delivery: Delivery) -> WorkflowIDConflictPolicy:
     if delivery.again:
         return WorkflowIDConflictPolicy.FAIL
     return WorkflowIDConflictPolicy.USE_EXISTING
-
-
-def _arguments(delivery: Delivery) -> list[Any]:
-    return [] if delivery.argument is None else [delivery.argument]
 
 
 def _mark_delivered(request_ids: Sequence[str]) -> None:

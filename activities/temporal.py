@@ -1,10 +1,14 @@
 """The Temporal client of this process, for activities and routes that tell workflows something."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -53,14 +57,17 @@ async def limited(call: Coroutine[Any, Any, Any], what: str) -> Any:
         raise ApplicationError(f"{what}: Temporal has not answered in {CALL_LIMIT_S} s") from cause
 
 
-async def tell(workflow_id: str, signal: str, argument: Contract | None = None) -> bool:
+async def tell(
+    workflow_id: str, signal: str, argument: Contract | None = None, *, request_id: str = ""
+) -> bool:
     """Send a signal. False: there is no such workflow, or it has ended.
 
+    request_id: see `signal_once`; without one it is heard as often as it is sent.
     Raises: RPCError, ApplicationError; both are for another try.
     """
-    handle = client().get_workflow_handle(workflow_id)
     arguments = [] if argument is None else [argument]
-    call = handle.signal(signal, args=arguments, rpc_timeout=timedelta(seconds=CALL_LIMIT_S))
+    named = request_id or str(uuid4())
+    call = signal_once(client(), workflow_id, signal, arguments, request_id=named)
     try:
         await limited(call, f"{workflow_id}: signal {signal}")
     except RPCError as cause:
@@ -68,3 +75,33 @@ async def tell(workflow_id: str, signal: str, argument: Contract | None = None) 
             return False
         raise
     return True
+
+
+async def signal_once(
+    temporal: Client, workflow_id: str, signal: str, arguments: Sequence[Any], *, request_id: str
+) -> None:
+    """Send a signal. The server drops what it has taken before under the same `request_id`.
+
+    Nobody who sends knows what has arrived when an answer is lost: so it may always be sent again.
+    Raises: RPCError.
+    """
+    request = SignalWorkflowExecutionRequest(
+        namespace=temporal.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=workflow_id),
+        signal_name=signal,
+        identity=temporal.identity,
+        request_id=request_id,
+    )
+    if arguments:
+        request.input.payloads.extend(await temporal.data_converter.encode(arguments))
+    await temporal.workflow_service.signal_workflow_execution(
+        request, retry=True, timeout=timedelta(seconds=CALL_LIMIT_S)
+    )
+
+
+def id_of_this_activity() -> str:
+    """The same in every attempt of an activity: for what it tells each workflow once."""
+    if not activity.in_activity():
+        return str(uuid4())
+    asked = activity.info()
+    return f"{asked.workflow_run_id}/{asked.activity_id}"

@@ -143,6 +143,29 @@ async def test_a_signal_to_a_lost_workflow_waits_for_the_sweep(
     assert undelivered(migrated) == [asked]
 
 
+async def test_a_signal_that_was_taken_and_not_noted_is_heard_once(
+    migrated: Database, node: tables.Node, temporal_server: Client
+) -> None:
+    reboot = ask(migrated, node.id, "reboot")
+    for _ in range(2):
+        assert await hand_over(temporal_server, [reboot]) == 1
+        with migrated.write() as session:
+            session.get_one(tables.RequestRow, reboot).delivered_at = None
+    assert await signals_of(temporal_server, f"node/{node.id}") == ["reboot"]
+    await hand_over(temporal_server, [ask(migrated, node.id, "reboot")])
+    assert await signals_of(temporal_server, f"node/{node.id}") == ["reboot", "reboot"]
+
+
+async def test_a_removal_meets_a_notebook_that_was_started_again_meanwhile(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    set_row(migrated, job, "waiting_for_resources", 12)
+    removal = ask(migrated, job.id, "start", {"removal": True})
+    assert await hand_over(temporal_server, [removal]) == 1
+    assert await signals_of(temporal_server, f"job/{job.id}") == ["remove"]
+
+
 async def test_a_removal_of_an_ended_job_runs_its_workflow_once_more(
     migrated: Database, job: tables.Job, temporal_server: Client
 ) -> None:
