@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo up down status test check bench tctl
+.PHONY: help setup setup-tests demo up down status test check faults bench tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -26,13 +26,16 @@ setup-tests: setup  ## Install what the tests need: Debian packages, the time-sk
 	@.venv/bin/python deploy/setup/tests.py
 
 test: setup-tests check  ## Run every check and every test
-	.venv/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
+	.venv/bin/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 check: setup  ## ruff, mypy --strict, the import ladder
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/pytest -q tests/architecture
+
+faults: setup-tests  ## Inject faults into whole processes and machines, and print one table
+	.venv/bin/python -m tests.room $(ARGS)
 
 bench: setup  ## Measure, and print one table
 	.venv/bin/python -m tests.bench

@@ -1,0 +1,72 @@
+"""`python -m tests.room`: the stack and its machines under fire; one table, and its sums."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.lab.host import obstacle
+from tests.lab.machines import Lab
+from tests.room.campaign import Campaign, Orders
+from tests.room.room import Room
+from tests.room.stack import own_mounts
+from tests.room.tally import NO_FAULT, Tally
+from workers.process import leave
+
+THREADS = 64
+
+
+def main(arguments: list[str]) -> int:
+    """Inject faults, look at the world, print the table; 1 when anything is wrong."""
+    orders = asked_for(arguments)
+    reason = obstacle()
+    if reason is not None:
+        tell(reason)
+        return 1
+    own_mounts()
+    tell(f"seed {orders.seed}")
+    began = time.monotonic()
+    with Lab() as lab:
+        tally = asyncio.run(run(lab, orders))
+    tell(tally.table(time.monotonic() - began))
+    for found in tally.found:
+        tell(found)
+    return 0 if tally.is_clean else 1
+
+
+async def run(lab: Lab, orders: Orders) -> Tally:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
+    room = Room(lab, tell)
+    campaign = asyncio.create_task(Campaign(room, orders).run())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, campaign.cancel)
+    try:
+        await campaign
+    except asyncio.CancelledError:
+        room.tally.wrong(NO_FAULT, "left", "it was broken off")
+    finally:
+        room.close()
+    return room.tally
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n" if "\n" not in line else f"{line}\n")
+    sys.stdout.flush()
+
+
+def asked_for(arguments: list[str]) -> Orders:
+    parser = argparse.ArgumentParser(prog="python -m tests.room", description=__doc__)
+    parser.add_argument("--faults", type=int, default=500, help="how many to inject")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="of the dice")
+    parser.add_argument("--only", action="append", help="kinds of faults, by name")
+    parser.add_argument("--minutes", type=float, default=45, help="inject no more after these")
+    asked = parser.parse_args(arguments)
+    return Orders(asked.faults, asked.seed, tuple(asked.only or ()), asked.minutes)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""What must be gone once every job has ended: rows, workflows, processes, folders."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from temporalio.client import Client
+
+RUNS = "var/lib/baseload/runs"
+HIDING = b"sleep 7777"
+"""What hides from its supervisor, without a mark in its environment."""
+_NONE_LEFT = {
+    "live allocations": "SELECT id, job_id FROM allocations WHERE released_at IS NULL",
+    "live GPU allocations": "SELECT * FROM gpu_allocations WHERE released_at IS NULL",
+    "reserved places": "SELECT id, name, reserved_cpu_count, reserved_memory_bytes FROM nodes "
+    "WHERE reserved_cpu_count != 0 OR reserved_memory_bytes != 0",
+    "undelivered requests": "SELECT resource_id, verb FROM requests WHERE delivered_at IS NULL",
+    "running meters": "SELECT job_id, worker, attempt FROM usage_meters WHERE running",
+    "open jobs": "SELECT id, status FROM jobs WHERE status NOT IN "
+    "('finished', 'failed', 'canceled', 'stopped', 'archived', 'removing')",
+    "transactions that do not balance": "SELECT transaction_id FROM ledger_postings "
+    "GROUP BY transaction_id HAVING SUM(amount_microcredits) != 0",
+    "balances that are not their sum": "SELECT name FROM ledger_accounts WHERE "
+    "balance_microcredits != (SELECT COALESCE(SUM(amount_microcredits), 0) FROM ledger_postings "
+    "WHERE ledger_account = name)",
+}
+
+
+def rows_left(home: Path) -> Iterator[str]:
+    """What the database still holds."""
+    with closing(sqlite3.connect(f"file:{home}/baseload.db?mode=ro", uri=True)) as database:
+        for what, query in _NONE_LEFT.items():
+            for row in database.execute(query).fetchall():
+                yield f"{what}: {row}"
+
+
+async def workflows_left(temporal: Client) -> list[str]:
+    """Open workflows of jobs."""
+    query = "ExecutionStatus = 'Running'"
+    found = [one.id async for one in temporal.list_workflows(query)]
+    return [f"open workflow: {name}" for name in found if name.startswith("job/")]
+
+
+def orders_left(home: Path) -> Iterator[str]:
+    """Sealed work orders in the store."""
+    for path in (home / "storage/orders").rglob("*"):
+        if path.is_file():
+            yield f"work order: {path.relative_to(home)}"
+
+
+def processes_left(name: str, pids: set[int]) -> Iterator[str]:
+    """Processes of runs on a machine."""
+    for pid in pids:
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:
+            continue
+        if b"BASELOAD_RUN_ID=" in environment or HIDING in command:
+            yield f"{name}: process {pid}: {command.decode(errors='replace')[:200]}"
+
+
+def folders_left(name: str, disk: Path, strays: set[str]) -> Iterator[str]:
+    """Run folders on a machine; those of strays, once ended, are kept for an hour on purpose.
+
+    strays: the jobs that had been given up while their node was away.
+    """
+    for folder in sorted((disk / RUNS).iterdir()):
+        job_id = folder.name.rsplit("-", 2)[0]
+        if job_id not in strays or not (folder / "exit.json").exists():
+            yield f"{name}: folder {folder.name}: {sorted(one.name for one in folder.iterdir())}"
+
+
+def beats(disk: Path) -> dict[str, int | None]:
+    """The whole seconds that each started and unfinished run on a disk has written down last."""
+    found: dict[str, int | None] = {}
+    for folder in (disk / RUNS).iterdir():
+        if (folder / "process.json").exists() and not (folder / "exit.json").exists():
+            beat = folder / "beat.json"
+            found[folder.name] = (
+                int(json.loads(beat.read_text())["elapsed_s"]) if beat.exists() else 0
+            )
+    return found
