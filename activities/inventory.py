@@ -4,7 +4,7 @@ A handful of queries whatever the number of jobs and nodes. What inspection foun
 only with the node's own steps, so each process remembers it by the node's sequence.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,7 @@ from workflows.contracts.placement import GpuSlot, NodeOffer, PendingJob
 from workflows.contracts.states import JobStatus, NodeStatus, RegionStatus
 from workflows.contracts.submission import JobSubmission
 from workflows.rules.gpus import gpu_type_of_driver_name
-from workflows.rules.inventory import GB
+from workflows.rules.inventory import GB, Inventory
 from workflows.rules.job_resources import resources_of
 from workflows.rules.placement import weight
 from workflows.rules.pricing import usage_rates
@@ -60,7 +60,33 @@ class Held:
     weights: dict[str, int]
 
 
+_Row = tuple[Any, ...]
+_HeldThere = tuple[set[int] | None, set[int] | None, int | None]
+_Standing = tuple[_Row, _Row, _HeldThere, tuple[int, int]]
+"""A node's row, its region's, what is held there (GPUs, ports, disk), its prices: plain tuples,
+since ten thousand of them are compared for one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """All that offers are made of, beside what changes only with a step of the node."""
+
+    nodes: list[_Row]
+    regions: dict[str, _Row]
+    holds: Held
+    prices: dict[str | None, tuple[int, int]]
+
+    def standing(self, node: _Row) -> _Standing:
+        node_id, _, _, region_id, gpu_type, _, _ = node
+        holds = self.holds
+        there = holds.gpus.get(node_id), holds.ports.get(node_id), holds.disk_bytes.get(node_id)
+        return node, self.regions[region_id], there, self.prices[gpu_type]
+
+
 _facts: dict[tuple[str, int], NodeFacts] = {}
+_offers: dict[str, tuple[_Standing, NodeOffer | None]] = {}
+_seen: tuple[_Sight | None, Sequence[NodeOffer]] = (None, ())
+_inventory: tuple[Sequence[NodeOffer], Inventory] = ((), Inventory(()))
 
 
 def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list[WaitingJob]:
@@ -124,39 +150,88 @@ def _waiting(row: Any, known_gpu_types: set[str]) -> WaitingJob:
     return WaitingJob(pending, row.placement_refusals)
 
 
-def node_offers(session: Session, at: datetime, known: Held | None = None) -> list[NodeOffer]:
+def node_offers(session: Session, at: datetime, known: Held | None = None) -> Sequence[NodeOffer]:
     """Every node that a job may wait for, with what is free of it now; by id.
 
-    known: what is held, where the caller has read it.
+    known: what is held, where the caller has read it. The same object as before, unless something
+    has changed.
     """
+    global _seen  # noqa: PLW0603 - one for each process
+    sight = _look(session, at, known or held(session))
+    before, offers = _seen
+    if sight != before:
+        offers = _offers_in(session, sight)
+        _seen = (sight, offers)
+    return offers
+
+
+def inventory(session: Session, at: datetime) -> Inventory:
+    """All of `node_offers` as the rules look at it, to be read and not taken from."""
+    global _inventory  # noqa: PLW0603 - one for each process
+    offers = node_offers(session, at)
+    before, made = _inventory
+    if offers is not before:
+        made = Inventory(offers)
+        _inventory = (offers, made)
+    return made
+
+
+def _look(session: Session, at: datetime, holds: Held) -> _Sight:
+    columns = (Region.id, Region.name, Region.status, Region.provider_id, Region.provider_kind)
+    regions = {row.id: tuple(row) for row in session.execute(select(*columns))}  # type: ignore[call-overload]
     rows = session.execute(
         select(  # type: ignore[call-overload]
             Node.id,
-            Node.name,
-            Node.account_id,
-            Node.region_id,
-            Node.status,
             Node.sequence,
-            Node.services,
+            Node.status,
+            Node.region_id,
             Node.gpu_type,
-            Node.cpu_count,
-            Node.memory_bytes,
             Node.reserved_cpu_count,
             Node.reserved_memory_bytes,
-            col(Region.name).label("region_name"),
-            col(Region.status).label("region_status"),
-            Region.provider_id,
-            Region.provider_kind,
         )
-        .join(Region, col(Region.id) == Node.region_id)
         .where(col(Node.status).in_(SHOWN), col(Node.host).is_not(None))
         .order_by(col(Node.id))
-    ).all()
-    computing = [row for row in rows if "compute" in row.services]
-    facts = facts_of(session, [(row.id, row.sequence) for row in computing])
-    holds = known or held(session)
-    prices = {gpu_type: _price(gpu_type, at) for gpu_type in {row.gpu_type for row in computing}}
-    return [_offer(row, facts[row.id], holds, prices[row.gpu_type]) for row in computing]
+    )
+    nodes = [tuple(row) for row in rows]
+    prices = {gpu_type: _price(gpu_type, at) for gpu_type in {node[4] for node in nodes}}
+    return _Sight(nodes, regions, holds, prices)
+
+
+def _offers_in(session: Session, sight: _Sight) -> list[NodeOffer]:
+    """Read more only of those nodes that do not stand as they stood the last time."""
+    standings = {node[0]: sight.standing(node) for node in sight.nodes}
+    found = {
+        node_id: remembered[1]
+        for node_id, standing in standings.items()
+        if (remembered := _offers.get(node_id)) is not None and remembered[0] == standing
+    }
+    rows = _rows_of(session, [node_id for node_id in standings if node_id not in found])
+    facts = facts_of(session, [(row.id, row.sequence) for row in rows])
+    if len(_offers) > _REMEMBERED_NODES:
+        _offers.clear()
+    for row in rows:
+        standing = standings[row.id]
+        found[row.id] = _offer(row, facts[row.id], standing)
+        _offers[row.id] = (standing, found[row.id])
+    offers = (found[node_id] for node_id in standings)
+    return [offer for offer in offers if offer is not None]
+
+
+def _rows_of(session: Session, node_ids: list[str]) -> list[Any]:
+    columns = (
+        Node.id,
+        Node.sequence,
+        Node.name,
+        Node.account_id,
+        Node.services,
+        Node.cpu_count,
+        Node.memory_bytes,
+    )
+    found: list[Any] = []
+    for start in range(0, len(node_ids), _AT_ONCE):
+        some = col(Node.id).in_(node_ids[start : start + _AT_ONCE])
+        found += session.execute(select(*columns).where(some)).all()  # type: ignore[call-overload]
+    return found
 
 
 def held(session: Session) -> Held:
@@ -226,33 +301,38 @@ def _price(gpu_type: str | None, at: datetime) -> tuple[int, int]:
     return rates.microcredits_per_gpu_hour, rates.microcredits_per_cpu_core_hour
 
 
-def _offer(row: Any, facts: NodeFacts, holds: Held, price: tuple[int, int]) -> NodeOffer:
-    """A node as its owner sees it.
+def _offer(row: Any, facts: NodeFacts, standing: _Standing) -> NodeOffer | None:
+    """A node as its owner sees it; None where it takes no jobs.
 
     To others a public region's capacity is sold at the market price. There is none yet, and what
     has no market price is not sold, so nobody else sees the node.
     """
-    used = holds.gpus.get(row.id, set())
+    if "compute" not in row.services:
+        return None
+    stands, region, (used, ports, disk_bytes), price = standing
+    _, _, status, region_id, gpu_type, reserved_cpu_count, reserved_memory_bytes = stands
+    _, region_name, region_status, provider_id, provider_kind = region
     return NodeOffer(
         node_id=row.id,
         node_name=row.name,
-        region_id=row.region_id,
-        region_name=row.region_name,
+        region_id=region_id,
+        region_name=region_name,
         account_id=row.account_id,
-        provider_id=row.provider_id,
-        provider_kind=row.provider_kind,
+        provider_id=provider_id,
+        provider_kind=provider_kind,
         public=False,
-        active=row.status == NodeStatus.ACTIVE and row.region_status == RegionStatus.HEALTHY,
-        gpu_type=row.gpu_type,
+        active=status == NodeStatus.ACTIVE and region_status == RegionStatus.HEALTHY,
+        gpu_type=gpu_type,
         gpus=tuple(
-            GpuSlot(index=index, uuid=uuid, free=index not in used) for index, uuid in facts.gpus
+            GpuSlot(index=index, uuid=uuid, free=index not in (used or ()))
+            for index, uuid in facts.gpus
         ),
         cpu_count=row.cpu_count,
-        free_cpu_count=row.cpu_count - row.reserved_cpu_count,
+        free_cpu_count=row.cpu_count - reserved_cpu_count,
         memory_bytes=row.memory_bytes,
-        free_memory_bytes=row.memory_bytes - row.reserved_memory_bytes,
-        free_disk_bytes=facts.free_disk_bytes - holds.disk_bytes.get(row.id, 0),
-        used_ports=tuple(sorted(holds.ports.get(row.id, ()))),
+        free_memory_bytes=row.memory_bytes - reserved_memory_bytes,
+        free_disk_bytes=facts.free_disk_bytes - (disk_bytes or 0),
+        used_ports=tuple(sorted(ports or ())),
         runtimes=facts.runtimes,
         trusted_only=facts.trusted_only,
         microcredits_per_gpu_hour=price[0],

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from activities.inventory import node_offers
+from activities.inventory import inventory
 from api.authorization import Caller
 from api.models import offers as shapes
 from api.models.jobs import PlacementRefusal
@@ -40,7 +40,7 @@ def offers_for(session: Session, caller: Caller, wanted: Wanted, now: datetime) 
         region_id=wanted.region_id,
         only_owned=wanted.only_owned,
     )
-    found = rank(Demand.of(pending), node_offers(session, now))
+    found = rank(Demand.of(pending), inventory(session, now))
     return shapes.OfferList(
         placeable=found.placeable,
         offers=[

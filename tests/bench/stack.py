@@ -110,7 +110,7 @@ class Bench:
         return {
             "name": "bench",
             "type": "training",
-            "resources": {"gpus": "cpu", "cpu_count": 1, "memory_gib": 1, "disk_size_gb": 0},
+            "resources": {"gpus": "cpu", "cpu_count": 1, "memory_gib": 1},
             "workers": [{"command": command}],
             "placement": {"region_id": self.region_id},
             **changes,

@@ -58,8 +58,8 @@ def reserved_cpus(asked_cpus: int, asked_gpus: int, node_cpus: int, node_gpus: i
     GPUs can be in use at once, at least one. A CPU worker that names none gets one.
     """
     if asked_cpus or not asked_gpus:
-        return max(asked_cpus, 1)
-    return max(1, node_cpus * asked_gpus // max(node_gpus, 1))
+        return asked_cpus or 1
+    return node_cpus * asked_gpus // (node_gpus or 1) or 1
 
 
 class Machine:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
+from operator import itemgetter
 
 from workflows.contracts.offers import RankedOffer, Ranking
 from workflows.contracts.placement import (
@@ -27,7 +28,7 @@ from workflows.contracts.placement import (
     WorkerSlot,
 )
 from workflows.rules.inventory import Demand, Inventory, Machine, Place
-from workflows.rules.refusals import refusals_of
+from workflows.rules.refusals import ROOMY, findings_of, refusals_of, told
 
 PATIENCE = timedelta(minutes=10)
 CPUS_PER_GPU = 8
@@ -77,20 +78,19 @@ def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Sit
 def rank(demand: Demand, offers: Iterable[NodeOffer] | Inventory, most: int = 100) -> Ranking:
     """Where such a job would go now, best first, at most so many; and why nowhere else."""
     inventory = offers if isinstance(offers, Inventory) else Inventory(offers)
+    found = findings_of(demand, inventory)
     fitting = [
-        (_preference(machine, demand), machine, place)
-        for place in inventory.seen_by(demand)
-        if place.refusal(demand) is None
-        for pool in place.pools(demand)
-        for machine in pool
-        if machine.room(demand)
+        (_preference(machine, demand), machine, finding.place)
+        for finding in found
+        if finding.code == ROOMY
+        for machine in finding.machines
     ]
-    fitting.sort(key=lambda entry: entry[0])
-    items = tuple(_ranked(machine, place, demand) for _, machine, place in fitting[:most])
+    best = heapq.nsmallest(most, fitting, key=itemgetter(0))
+    items = tuple(_ranked(machine, place, demand) for _, machine, place in best)
     enough = bool(fitting) if demand.workers == 1 else _choose(demand, inventory) is not None
-    refusals = refusals_of(demand, inventory)
+    refusals = told(found, demand)
     if enough:  # what has room and is not needed has refused nothing
-        refusals = tuple(refusal for refusal in refusals if refusal.code != "workers")
+        refusals = tuple(refusal for refusal in refusals if refusal.code != ROOMY)
     return Ranking(placeable=enough, items=items, refusals=refusals)
 
 

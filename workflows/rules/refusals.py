@@ -3,14 +3,17 @@
 A person who sees more than `LISTED_NODES` nodes gets one refusal for each region and code instead.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.placement import Refusal
 from workflows.rules.inventory import GB, Demand, Inventory, Machine, Place
 
 LISTED_NODES = 32
+ROOMY = "workers"
+"""The code of a node with room for a worker, which refuses only where the job needs more."""
 GIB = 1024**3
 
 NOTHING_THERE = Refusal(
@@ -19,7 +22,7 @@ NOTHING_THERE = Refusal(
 
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
+class Finding:
     """Nodes of one region that refuse for one reason."""
 
     place: Place
@@ -35,8 +38,17 @@ def refusals_of(
 
     job_id: nodes that are kept free for this job do not refuse it for that.
     """
+    return told(findings_of(demand, inventory, job_id), demand)
+
+
+def findings_of(demand: Demand, inventory: Inventory, job_id: str | None = None) -> list[Finding]:
+    """Every node that is seen, by what it is short of; those with room are `ROOMY`."""
     places = inventory.seen_by(demand)
-    found = [finding for place in places for finding in _findings(demand, place, job_id)]
+    return [finding for place in places for finding in _findings(demand, place, job_id)]
+
+
+def told(found: list[Finding], demand: Demand) -> tuple[Refusal, ...]:
+    """The same as sentences, for people."""
     if not found:
         return (NOTHING_THERE,)
     if sum(len(finding.machines) for finding in found) > LISTED_NODES:
@@ -46,17 +58,17 @@ def refusals_of(
     )
 
 
-def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[_Finding]:
+def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[Finding]:
     code = place.refusal(demand)
     if code is not None:
-        yield _Finding(place, code, ever=False, machines=list(place.machines()))
+        yield Finding(place, code, ever=False, machines=list(place.machines()))
         return
     wanted = place.pools(demand)
     chosen = {id(pool) for pool in wanted}
     others = [pool for pool in place.by_type.values() if id(pool) not in chosen]
     if others:
         machines = [machine for pool in others for machine in pool]
-        yield _Finding(place, "gpu-type", ever=False, machines=machines)
+        yield Finding(place, "gpu-type", ever=False, machines=machines)
     short: dict[tuple[str, bool], list[Machine]] = {}
     roomy: list[Machine] = []
     for pool in wanted:
@@ -64,10 +76,19 @@ def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[_Fin
             shortage = _shortage(machine, demand, job_id)
             (roomy if shortage is None else short.setdefault(shortage, [])).append(machine)
     for (code, ever), machines in short.items():
-        yield _Finding(place, code, ever, machines)
+        yield Finding(place, code, ever, machines)
     if roomy:
-        enough = sum(m.capacity(demand) for pool in wanted for m in pool) >= demand.workers
-        yield _Finding(place, "workers", enough, roomy)
+        yield Finding(place, ROOMY, _could_hold(chain.from_iterable(wanted), demand), roomy)
+
+
+def _could_hold(machines: Iterable[Machine], demand: Demand) -> bool:
+    """Whether they could hold all workers if nothing else ran there."""
+    missing = demand.workers
+    for machine in machines:
+        missing -= machine.capacity(demand)
+        if missing <= 0:
+            return True
+    return False
 
 
 def _shortage(  # noqa: C901, PLR0911 - a list of conditions, asked by the hundred thousand
@@ -108,7 +129,7 @@ def _inadmissible(machine: Machine, demand: Demand) -> str:
     return "price"
 
 
-def _refusal(finding: _Finding, machine: Machine, demand: Demand) -> Refusal:
+def _refusal(finding: Finding, machine: Machine, demand: Demand) -> Refusal:
     words = _WORDS[finding.code](machine, demand, finding.ever)
     return Refusal(
         offer_id=machine.node_id,
@@ -119,7 +140,7 @@ def _refusal(finding: _Finding, machine: Machine, demand: Demand) -> Refusal:
     )
 
 
-def _one_for_all(finding: _Finding, demand: Demand) -> Refusal:
+def _one_for_all(finding: Finding, demand: Demand) -> Refusal:
     """The node with the most free speaks for the others."""
     nearest = finding.machines[0]
     if finding.ever:
