@@ -29,16 +29,27 @@ __all__ = [
 ]
 
 _STATUS = pytest.StashKey[int]()
-_LONGEST = Path(__file__).parent / "e2e"
+_TESTS = Path(__file__).parent
+_WHOLE_STACKS = _TESTS / "e2e"
+_KILLS = ("test_killed", "test_loss", "test_bad_jobs")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     session.config.stash[_STATUS] = int(exitstatus)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole stacks and machines first: they wait the longest, and others run beside them."""
-    items.sort(key=lambda item: not item.path.is_relative_to(_LONGEST))
+    """Whole stacks first, for they wait the longest; each module stays in one process.
+
+    Modules with a whole stack share two of them: to bring one up costs more than most of them.
+    """
+    items.sort(key=lambda item: not item.path.is_relative_to(_WHOLE_STACKS))
+    for item in items:
+        module = str(item.path.relative_to(_TESTS))
+        if item.path.is_relative_to(_WHOLE_STACKS):
+            module = "stack-killed" if item.path.stem in _KILLS else "stack"
+        item.add_marker(pytest.mark.xdist_group(module))
 
 
 @pytest.hookimpl(trylast=True)

@@ -19,7 +19,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from workers.client import SEARCH_ATTRIBUTES, ensure_search_attributes
 
 CHECKOUT = Path(__file__).parent.parent
-_START_LIMIT_S = 30.0
+_START_LIMIT_S = 120.0
 _PAUSE_S = 0.1
 _RETENTION_S = 24 * 3600
 

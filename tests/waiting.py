@@ -5,7 +5,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 INTERVAL_S = 0.02
 
 

@@ -195,7 +195,7 @@ async def test_a_watch_that_is_cancelled_leaves_no_watcher_on_the_node(site: Sit
     environment.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await wait_until(lambda: not watchers(site), "the watcher's end", 3)
+    await wait_until(lambda: not watchers(site), "the watcher's end")
     assert site.agent.look(RUN)["state"] == "running"
 
 

@@ -30,8 +30,8 @@ class Node:
     async def finish(self, command: str) -> None:
         """Run a command to its end."""
         request = {"run_id": RUN, "spec": spec(command)}
-        await self.connections.call(self.endpoint, "stage", request, limit_s=30)
-        await self.connections.call(self.endpoint, "start", {"run_id": RUN}, limit_s=30)
+        await self.connections.call(self.endpoint, "stage", request, limit_s=120)
+        await self.connections.call(self.endpoint, "start", {"run_id": RUN}, limit_s=120)
         await wait_until((self.run / "exit.json").exists, "the end")
 
     async def pack(self, verb: str) -> bytes:
@@ -40,7 +40,7 @@ class Node:
 
     async def put(self, path: Path, **request: object) -> None:
         asked = {"run_id": RUN, **request}
-        await self.connections.feed(self.endpoint, "put_input", asked, path, limit_s=30)
+        await self.connections.feed(self.endpoint, "put_input", asked, path, limit_s=120)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ async def test_a_state_goes_from_one_run_to_another(node: Node, tmp_path: Path) 
         yield packed
 
     request = {"run_id": "job-x-0-2", "into": "state"}
-    await node.connections.feed(node.endpoint, "put_input", request, source(), limit_s=30)
+    await node.connections.feed(node.endpoint, "put_input", request, source(), limit_s=120)
     restored = node.run.parent / "job-x-0-2/state/checkpoint"
     assert restored.read_text() == "epoch 3\n"
 

@@ -35,11 +35,11 @@ class Node:
 
     async def run(self, run_id: str, command: str) -> None:
         request = {"run_id": run_id, "spec": spec(command)}
-        await self.connections.call(self.endpoint, "stage", request, limit_s=30)
-        await self.connections.call(self.endpoint, "start", {"run_id": run_id}, limit_s=30)
+        await self.connections.call(self.endpoint, "stage", request, limit_s=120)
+        await self.connections.call(self.endpoint, "start", {"run_id": run_id}, limit_s=120)
 
     async def end(self, run_id: str) -> None:
-        await self.connections.call(self.endpoint, "end", {"run_id": run_id}, limit_s=30)
+        await self.connections.call(self.endpoint, "end", {"run_id": run_id}, limit_s=120)
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[NodeStream]:

@@ -59,7 +59,7 @@ async def test_a_fresh_api_serves_without_temporal_and_leaves_at_once(running: R
             assert events.status_code == 200
             began = time.monotonic()
             running.process.send_signal(signal.SIGTERM)
-            await eventually(lambda: running.process.poll() is not None, "the process leaves", 10)
+            await eventually(lambda: running.process.poll() is not None, "the process leaves")
             assert time.monotonic() - began < 3
     assert running.process.returncode == 0
 

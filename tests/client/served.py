@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import uvicorn
 from fastapi import FastAPI
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

@@ -70,7 +70,7 @@ class Platform:
         return [event["type"] for event in self.items(f"{path}/events")]
 
     def until(
-        self, path: str, true: Callable[[Resource], object], what: str, limit_s: float = 60.0
+        self, path: str, true: Callable[[Resource], object], what: str, limit_s: float = 150.0
     ) -> Resource:
         """Ask for a resource until the claim holds; an API that is away is asked again.
 
@@ -94,7 +94,7 @@ class Platform:
             raise TimeoutError(f"{cause}\n{last}\n{told}") from cause
         return last
 
-    def until_status(self, path: str, *statuses: str, limit_s: float = 60.0) -> Resource:
+    def until_status(self, path: str, *statuses: str, limit_s: float = 150.0) -> Resource:
         """Wait for one of these statuses; a job that has ended otherwise is not waited for."""
 
         def arrived(found: Resource) -> bool:
@@ -204,6 +204,6 @@ class Site:
             self.announce(machine)
             nodes.append(self.add(machine))
         for node in nodes:
-            self.platform.until_status(node, "maintenance", limit_s=60)
+            self.platform.until_status(node, "maintenance", limit_s=150)
             self.activate(node)
         return nodes

@@ -71,7 +71,7 @@ class RunningStack:
     def administrator_key(self) -> str:
         return (self.home / "admin.key").read_text().strip()
 
-    def wait_until_ready(self, limit_s: float = 60.0) -> None:
+    def wait_until_ready(self, limit_s: float = 240.0) -> None:
         """Until every program runs and answers. Raises: TimeoutError with the ends of the logs."""
         try:
             wait_until(self._is_ready, "stack: ready", limit_s)
@@ -101,7 +101,7 @@ class RunningStack:
         wait_until(
             lambda: all(self.pid(name) not in (None, pid) for name, pid in before.items()),
             f"{', '.join(names)}: run again",
-            30,
+            120,
         )
 
     def pid(self, name: str) -> int | None:

@@ -67,7 +67,7 @@ def failed(platform: Platform, bench: Bench) -> dict[str, Resource]:
 
 
 def ended(platform: Platform, job: str) -> Resource:
-    found = platform.until(job, lambda one: one["status"] in ENDED, f"{job}: over", 60)
+    found = platform.until(job, lambda one: one["status"] in ENDED, f"{job}: over", 150)
     assert found["status"] == "failed", found
     return found | {"path": job}
 

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.platform import Platform, SentEvent, Site
 from tests.lab.fixtures import BootMachine
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 COUNTING = "for n in $(seq 12); do echo line $n; sleep 0.4; done"
 COUNTED = "".join(f"line {n}\n" for n in range(1, 13))

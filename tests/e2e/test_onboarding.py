@@ -14,7 +14,7 @@ from tests.lab.machines import Lab
 from tests.lab.ssh import connect
 from tests.lab.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_machine_announced_before_it_is_added_becomes_a_node(
@@ -50,7 +50,7 @@ def test_a_restart_in_the_middle_of_preparation_is_not_a_failure(
     first = machine.init_pid
     site.announce(machine)
     node = site.add(machine)
-    platform.until_status(node, "maintenance", limit_s=60)
+    platform.until_status(node, "maintenance", limit_s=150)
     assert machine.init_pid != first, "the machine was not restarted"
     told = platform.events(node)
     assert "node.restarted" in told
@@ -117,8 +117,8 @@ def test_removal_while_a_job_runs_needs_force_and_then_ends_the_job(
         platform.ask("DELETE", node)
     assert refused.value.status == 409
     platform.ask("DELETE", node, params={"force": "true"})
-    platform.until_status(node, "archived", limit_s=60)
-    ended = platform.until_status(job, "failed", "canceled", limit_s=60)
+    platform.until_status(node, "archived", limit_s=150)
+    ended = platform.until_status(job, "failed", "canceled", limit_s=150)
     assert "removed" in ended["status_reason"]
     assert "sleep 5011" not in machine.command_lines()
 
@@ -130,8 +130,8 @@ def test_a_person_restarts_a_node_and_it_comes_back_as_it_was(
     [node] = site.join(machine)
     first = machine.init_pid
     platform.post(f"{node}/reboot")
-    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", 60)
-    wait_until(lambda: "node.restarted" in platform.events(node), "the restart is told", 60)
+    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", 150)
+    wait_until(lambda: "node.restarted" in platform.events(node), "the restart is told", 150)
     platform.until_status(node, "active")
 
 

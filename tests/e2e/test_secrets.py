@@ -75,8 +75,8 @@ def watch(platform: Platform, guarded: Guarded) -> None:
         guarded.command_lines.update(guarded.machine.command_lines())
         return platform.log(guarded.job).endswith("looked\n")
 
-    wait_until(looked, "the job looks around", 60)
-    platform.until_status(guarded.failed, "failed", limit_s=60)
+    wait_until(looked, "the job looks around", 150)
+    platform.until_status(guarded.failed, "failed", limit_s=150)
     guarded.command_lines.update(guarded.machine.command_lines())
     platform.until_status(guarded.job, "running")
 

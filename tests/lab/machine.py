@@ -173,7 +173,7 @@ class Machine:
         self._lab.network.plug(self._power.pid, self.name, self.address)
         self.wait_for_ssh()
 
-    def wait_for_ssh(self, limit_s: float = 20.0) -> None:
+    def wait_for_ssh(self, limit_s: float = 120.0) -> None:
         """Until sshd has greeted. Raises: TimeoutError with the machine's console."""
         try:
             wait_until(self.greets, f"machine {self.name}: ssh", limit_s)

@@ -129,7 +129,7 @@ async def test_the_reboot_verb_restarts_a_systemd_machine(
     async with agent_on(lab, machine) as agent:
         boot_mark = (await agent.call("inspect"))["hardware"]["boot_mark"]
         await agent.call("reboot")
-    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", limit_s=20)
+    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", limit_s=90)
     machine.wait_for_ssh()
     async with agent_on(lab, machine) as agent:
         assert (await agent.call("inspect"))["hardware"]["boot_mark"] != boot_mark

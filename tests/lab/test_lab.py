@@ -107,7 +107,7 @@ def test_a_machine_that_restarts_itself_comes_back(boot_machine: BootMachine, ki
     machine.run(
         "systemctl", "reboot", *(["--force", "--force"] if kind == "sshd" else []), check=False
     )
-    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", limit_s=20)
+    wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", limit_s=90)
     machine.wait_for_ssh()
     assert machine.run("hostname").strip() == machine.name
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def wait_until(look: Callable[[], Found], what: str, limit_s: float = 10.0) -> Found:
+def wait_until(look: Callable[[], Found], what: str, limit_s: float = 60.0) -> Found:
     """The first true answer of `look`, asked every 10 ms, then ever more rarely up to 100 ms.
 
     Raises: TimeoutError naming `what` when `limit_s` seconds have passed.

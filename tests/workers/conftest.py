@@ -54,7 +54,7 @@ class Running:
                 Program(name="sleeper", command=("sleep", "1000"), after=("listener",)),
             ),
             backoff=Backoff(first_s=0.05),
-            ready_limit_s=15,
+            ready_limit_s=60,
         )
 
     def plan_with_a_stubborn_program(self) -> Stack:

@@ -146,7 +146,7 @@ SERVES = """
 def test_an_open_stream_does_not_keep_the_api_longer_than_three_seconds() -> None:
     port = free_port()
     process = Process(SERVES, str(port))
-    assert wait_until(lambda: answers(Probe(kind="port", host=LOOPBACK, port=port)), 15)
+    assert wait_until(lambda: answers(Probe(kind="port", host=LOOPBACK, port=port)), 60)
     with httpx.stream("GET", f"http://{LOOPBACK}:{port}/", timeout=30) as answer:
         lines = answer.iter_lines()
         assert next(lines) == "data: 1"

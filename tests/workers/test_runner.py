@@ -42,7 +42,7 @@ def test_a_killed_program_is_started_again_and_the_runner_says_so(running: Runni
         now = read_record(running.home / "run", "sleeper")
         return now is not None and now.pid != killed.pid and now.alive
 
-    assert wait_until(replaced, 5)
+    assert wait_until(replaced, 60)
     assert "sleeper ended by signal 9" in running.log()
 
 
@@ -50,14 +50,14 @@ def test_who_is_attached_is_told_what_the_runner_does(running: Running) -> None:
     running.up()
     with lifecycle.attached(running.home, running.said.append):
         os.kill(running.record("sleeper").pid, signal.SIGKILL)
-        assert wait_until(lambda: "sleeper ended by signal 9" in "".join(running.said), 5)
+        assert wait_until(lambda: "sleeper ended by signal 9" in "".join(running.said), 60)
 
 
 def test_down_ends_all_of_it_also_what_the_programs_left_behind(running: Running) -> None:
     running.up(running.plan_with_a_stubborn_program)
     records = [*running.records(), running.record("stubborn")]
     # The stubborn program and the child that ignores SIGTERM are one session of two.
-    assert wait_until(lambda: len(running.record("stubborn").members()) == 2, 5)
+    assert wait_until(lambda: len(running.record("stubborn").members()) == 2, 60)
     running.down()
     assert [record.name for record in records if record.members()] == []
     assert list((running.home / "run").glob("*.json")) == [running.home / "run" / "stack.json"]
@@ -68,7 +68,7 @@ def test_after_everything_was_killed_up_works_at_once(running: Running) -> None:
     before = running.records()
     for record in before:
         os.kill(record.pid, signal.SIGKILL)
-    assert wait_until(lambda: not any(record.alive for record in before), 5)
+    assert wait_until(lambda: not any(record.alive for record in before), 60)
     assert running.up()
     assert all(state.ready for state in look(running.plan()))
     assert {record.pid for record in running.records()}.isdisjoint(each.pid for each in before)

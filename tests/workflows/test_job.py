@@ -147,7 +147,7 @@ def held_in(effect: str) -> Callable[[Stage, Handle], Awaitable[None]]:
         if effect == "store_output":
             await reaches(stage, handle, JobStatus.RUNNING)
             await exits(stage, handle, 0, code=0, elapsed_s=1)
-        await asyncio.wait_for(entered.wait(), 10)
+        await asyncio.wait_for(entered.wait(), 60)
         free.set() if effect == "seal_work_orders" else None
 
     return bring

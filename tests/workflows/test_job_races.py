@@ -51,7 +51,7 @@ class Gate:
         await self._free.wait()
 
     async def entered(self) -> None:
-        await asyncio.wait_for(self._entered.wait(), 10)
+        await asyncio.wait_for(self._entered.wait(), 60)
 
     def open(self) -> None:
         self._free.set()
