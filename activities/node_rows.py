@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Allocation, Node, NodeAnnouncement, Region
 from activities.lifecycle_requests import workflow_id_of
-from activities.temporal import tell
+from activities.temporal import id_of_this_activity, tell
 from activities.usage import post_worker_usage
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import WorkerUsage
@@ -85,11 +85,12 @@ async def tell_jobs(command: TellJobs) -> JobsTold:
     found = await asyncio.to_thread(find_node_runs, FindNodeRuns(node_id=command.node_id))
     signal, argument = await asyncio.to_thread(_message, command)
     turns = asyncio.Semaphore(_SIGNALS_AT_ONCE)
+    request_id = id_of_this_activity()
 
     async def one(job_id: str) -> str | None:
         async with turns:
             try:
-                await tell(workflow_id_of(job_id), signal, argument)
+                await tell(workflow_id_of(job_id), signal, argument, request_id=request_id)
             except (RPCError, ApplicationError) as cause:
                 return f"{job_id}: {cause}"
             return None
@@ -136,7 +137,8 @@ def _message(command: TellJobs) -> tuple[str, Contract]:
         return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
     if command.what == "back":
         return "node_back", NodeBack(node_id=command.node_id, node=_where(command.node_id))
-    return "stop", EndRequest(reason=command.reason, code="node-removed")
+    gone = command.node_id if command.what == "gone" else None
+    return "stop", EndRequest(reason=command.reason, code="node-removed", gone_node_id=gone)
 
 
 def _where(node_id: str) -> NodeAddress | None:

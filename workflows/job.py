@@ -40,6 +40,7 @@ from workflows.effects.job import (
     remove_stored,
     seal_work_orders,
 )
+from workflows.ending import CANCELED_OUTSIDE, Ending
 from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal, cause_of
 from workflows.losses import LostNodes
 from workflows.waiting import Interrupted, all_of, attended, each_of, undisturbed, unless, until
@@ -80,14 +81,11 @@ class JobLifecycle:
         self._resumed = carried is not None
         self._inbox = Inbox()
         self._placement: Placement | None = None
-        self._ending: EndRequest | None = request.ending
-        self._stopping = False
+        self._ending = Ending(request.ending)
         self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
         self._lost = LostNodes(request.unreachable_limit_s, carried.lost if carried else {})
-        self._outcome = JobStatus.FINISHED
-        self._reason: str | None = None
         self._output_bytes: int | None = None
 
     @workflow.run
@@ -114,9 +112,9 @@ class JobLifecycle:
                 await self._fetch()
                 await self._start()
             await self._serve()
-            self._conclude()
+            self._ending.conclude(self._workers, is_service=self._request.type.is_service)
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
-            self._note(cause)
+            self._ending.note(cause)
         self._concluded = True
         await undisturbed(self._wind_down(), self._canceled_outside)
 
@@ -166,12 +164,17 @@ class JobLifecycle:
             Event(type="job.staging", message="code, packages, input go to the nodes")
         )
         staging = zip(self._workers, self._orders, strict=True)
-        await self._on_nodes(all_of(worker.stage(order) for worker, order in staging))
+        await self._on_nodes(
+            all_of(
+                self._lost.bear(worker, partial(worker.stage, order)) for worker, order in staging
+            )
+        )
         self._lost.clear()
 
     async def _start(self) -> None:
         """Every command is started, or found started; billing begins."""
-        await self._unless_ended(all_of(worker.start() for worker in self._workers))
+        await self._on_nodes(all_of(self._lost.bear(w, w.start) for w in self._workers))
+        self._lost.clear()
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.running", message="all commands run"))
         # Not given up half way: what has begun is what `_settle` can end.
@@ -181,9 +184,9 @@ class JobLifecycle:
     async def _serve(self) -> None:
         """Until every command has ended. A lost node is waited for to its limit."""
         if self._resumed and self._workers and all(w.has_ended for w in self._workers):
-            self._ending = None  # who ended its workflow came too late to change how it ends
+            self._ending.forget()  # who ended its workflow came too late to change how it ends
         self._resumed = False
-        if self._ending is not None:
+        if self._ending.is_asked:
             raise Interrupted
         while any(not worker.has_ended for worker in self._workers):
             if workflow.info().is_continue_as_new_suggested():
@@ -204,17 +207,21 @@ class JobLifecycle:
 
     async def _wind_down(self) -> None:
         """The straight line to the end: it is gone through whatever happened before."""
+        await attended(self._leave_nodes(), self._has_node_news, self._attend)
+        await self._release()
+
+    async def _leave_nodes(self) -> None:
+        """All that is still to be asked of the nodes, and the bill of what they have said."""
         await self._end_workers()
         await self._settle()
         await self._upload()
-        await self._release()
+        await self._clean()
 
     async def _end_workers(self) -> None:
         """Every process tree of the job is gone, and the nodes have said so."""
-        open_workers = [w for w in self._workers if w.may_be_there and not self._lost.gives_up(w)]
-        to_end = [w for w in open_workers if w.status is not WorkerStatus.EXITED]
+        to_end = [w for w in self._workers if w.may_be_there and not self._lost.has_left(w)]
         if to_end:
-            await self._write(Event(type="job.ending", message=self._reason or "ends"))
+            await self._write(Event(type="job.ending", message=self._ending.reason or "ends"))
             await all_of(self._end_one(worker) for worker in to_end)
 
     async def _settle(self) -> None:
@@ -222,8 +229,13 @@ class JobLifecycle:
         usages = tuple(w.usage for w in self._workers if w.usage is not None)
         if not usages:
             return
-        await post_usage(PostUsage(usages=usages))
-        await end_billing(BillingDone(job_id=self._request.job_id, attempt=self._attempt))
+        done = BillingDone(job_id=self._request.job_id, attempt=self._attempt)
+        for step in (partial(post_usage, PostUsage(usages=usages)), partial(end_billing, done)):
+            try:
+                await step()
+            except EFFECT_FAILED as failure:  # what it holds is given back all the same
+                message = f"its bill could not be settled: {cause_of(failure)[1]}"
+                await self._write(Event(type="job.unbilled", message=message))
 
     async def _upload(self) -> None:
         """Logs to their last byte, then the output; a finished job has both stored."""
@@ -234,47 +246,53 @@ class JobLifecycle:
         await self._write(Event(type="job.uploading", message="log and output are stored"))
         storing = each_of(self._store_one(worker) for worker in reachable)
         try:
-            if self._ending is None:
-                await self._on_nodes(storing)
-            else:
+            if self._ending.is_asked:
                 await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
+            else:
+                await self._unless_ended(storing)
         except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
-            if self._outcome is JobStatus.FINISHED:
-                self._note(cause)
+            if self._ending.outcome is JobStatus.FINISHED:
+                self._ending.note(cause)
 
-    async def _release(self) -> None:
-        """Nothing of the job is left on a node; its places are free; its state is final."""
+    async def _clean(self) -> None:
+        """Nothing of the job is left on a node that can be reached."""
         staged = [w for w in self._workers if w.may_be_there and not self._lost.gives_up(w)]
         for left in await asyncio.gather(
-            *(worker.clean() for worker in staged), return_exceptions=True
+            *(self._lost.bear(worker, worker.clean) for worker in staged), return_exceptions=True
         ):
             if isinstance(left, BaseException):
                 workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)
+
+    async def _release(self) -> None:
+        """Its places are free; its state is final."""
         orders = DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
-        await discard_work_orders(orders)
-        if self._outcome is JobStatus.STOPPED and self._is_canceled():
-            self._note(Interrupted())
-        self._status = self._outcome
+        try:
+            await discard_work_orders(orders)
+        except EFFECT_FAILED as failure:
+            workflow.logger.warning("its sealed orders are left: %s", failure)
+        if self._ending.outcome is JobStatus.STOPPED and self._ending.is_canceled:
+            self._ending.note()
+        self._status = outcome = self._ending.outcome
         await self._write(
-            Event(type=f"job.{self._outcome}", message=self._reason or f"{self._outcome}"),
+            Event(type=f"job.{outcome}", message=self._ending.reason or f"{outcome}"),
             release=True,
         )
 
     async def _rest(self) -> None:
         """Stopped: until someone starts it again, cancels or removes it."""
-        if not self._is_canceled():
-            self._ending, self._stopping = None, False
+        if not self._ending.is_canceled:
+            self._ending.forget()
         wanted = False
         while not wanted:  # a stopped service may rest for as long as its owner likes
             try:
                 wanted = await until(self._is_wanted, REST_INTERVAL)
             except asyncio.CancelledError:
                 self._canceled_outside()
-        if self._ending is not None and not self._remove_asked:
+        if self._ending.is_asked and not self._remove_asked:
             self._start_again = False
-            self._note(Interrupted())
-            self._status = self._outcome
-            await self._write(Event(type=f"job.{self._outcome}", message="ended while stopped"))
+            self._ending.note()
+            self._status = self._ending.outcome
+            await self._write(Event(type=f"job.{self._status}", message="ended while stopped"))
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
@@ -304,22 +322,24 @@ class JobLifecycle:
 
     @workflow.signal(description="End the job; it will not run again.")
     def cancel(self, request: EndRequest) -> None:
-        if not self._is_canceled():
-            self._ending, self._stopping = request, False
+        self._ending.cancel(request)
 
     @workflow.signal(description="End the command; notebooks and endpoints can start again.")
     def stop(self, request: EndRequest) -> None:
-        if self._ending is None and not self._concluded:
-            self._ending, self._stopping = request, self._request.type.is_service
+        if request.gone_node_id is not None:
+            self._lost.give_up(request.gone_node_id)
+        if not self._concluded:
+            self._ending.stop(request, is_service=self._request.type.is_service)
 
     @workflow.signal(description="Start a stopped notebook or endpoint again.")
     def start_again(self) -> None:
         self._start_again = self._start_again or self._status is JobStatus.STOPPED
 
-    @workflow.signal(description="Remove a stopped notebook or endpoint.")
+    @workflow.signal(description="Remove it, although it was just started again.")
     def remove(self) -> None:
-        resting = (JobStatus.STOPPED, JobStatus.CANCELED)
-        self._remove_asked = self._remove_asked or self._status in resting
+        self._remove_asked = True
+        if self._status not in (JobStatus.STOPPED, JobStatus.CANCELED):
+            self._ending.cancel(EndRequest(reason="is removed"))
 
     @workflow.query(description="Status, reason and workers.")
     def status(self) -> JobReport:
@@ -329,16 +349,17 @@ class JobLifecycle:
 
     async def _end_one(self, worker: Worker) -> None:
         try:
-            await worker.end(self._request.grace_s)
+            await self._lost.bear(worker, partial(worker.end, self._request.grace_s))
         except EFFECT_FAILED as failure:
             self._lost.add(worker.node.node_id)
             worker.status = WorkerStatus.LOST
             await self._write(worker.left_event(cause_of(failure)[1]))
 
     async def _store_one(self, worker: Worker) -> None:
-        wanted = self._outcome in (JobStatus.FINISHED, JobStatus.FAILED)
-        stored = await worker.store(with_output=self._request.keeps_output and wanted)
-        if self._request.keeps_output and wanted:
+        wanted = self._ending.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
+        with_output = self._request.keeps_output and wanted
+        stored = await self._lost.bear(worker, partial(worker.store, with_output=with_output))
+        if with_output:
             self._output_bytes = (self._output_bytes or 0) + stored
 
     # ── what is seen ────────────────────────────────────────────────────────────────────────
@@ -399,56 +420,37 @@ class JobLifecycle:
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.reachable", message=f"node {node_id} is back"))
 
-    # ── how it ends ─────────────────────────────────────────────────────────────────────────
-
-    def _conclude(self) -> None:
-        if failures := failures_of(self._workers):
-            self._outcome, self._reason = JobStatus.FAILED, "; ".join(failures)
-        elif self._request.type.is_service:
-            self._outcome, self._reason = JobStatus.STOPPED, "its command ended"
-        else:
-            self._outcome, self._reason = JobStatus.FINISHED, None
-
-    def _note(self, cause: BaseException) -> None:
-        if is_cancelled_exception(cause):
-            self._canceled_outside()
-        if self._ending is None:
-            self._outcome, self._reason = JobStatus.FAILED, cause_of(cause)[1]
-            return
-        by_person = self._ending.code == "requested"
-        self._reason = self._ending.reason
-        if self._stopping:
-            self._outcome = JobStatus.STOPPED
-        else:
-            self._outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
-
     # ── plumbing ────────────────────────────────────────────────────────────────────────────
 
     async def _unless_ended(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Do `work`; as soon as the job is asked to end, it is given up and Interrupted raised."""
-        return await unless(lambda: self._ending is not None, work)
+        return await unless(lambda: self._ending.is_asked, work)
 
     async def _on_nodes(self, work: Coroutine[Any, Any, None]) -> None:
         """As `_unless_ended`; that a node is lost meanwhile is shown, and waited for."""
-        news = partial(self._inbox.holds, NodeLost, NodeBack)
-        await self._unless_ended(attended(work, news, self._attend))
+        await self._unless_ended(attended(work, self._has_node_news, self._attend))
 
     async def _attend(self) -> None:
         while (news := self._inbox.pick(NodeLost, NodeBack)) is not None:
             if isinstance(news, NodeLost) and self._lost.add(news.node_id):
                 await self._show_lost(news)
-            elif isinstance(news, NodeBack) and self._lost.remove(news.node_id):
-                event = Event(type="job.reachable", message=f"node {news.node_id} is back")
-                await self._write(event)
+            elif isinstance(news, NodeBack):
+                await self._follow(news)
+
+    async def _follow(self, back: NodeBack) -> None:
+        for worker in self._workers:
+            worker.moves(back.node)
+        if self._lost.remove(back.node_id):
+            await self._write(Event(type="job.reachable", message=f"node {back.node_id} is back"))
+
+    def _has_node_news(self) -> bool:
+        return self._inbox.holds(NodeLost, NodeBack)
 
     def _is_wanted(self) -> bool:
-        return self._start_again or self._remove_asked or self._is_canceled()
-
-    def _is_canceled(self) -> bool:
-        return self._ending is not None and not self._stopping
+        return self._start_again or self._remove_asked or self._ending.is_canceled
 
     def _canceled_outside(self) -> None:
-        self.cancel(EndRequest(reason="canceled in Temporal"))
+        self._ending.cancel(CANCELED_OUTSIDE)
 
     def _take_placement(self, placement: Placement | None) -> None:
         if placement is not None and placement.attempt == self._attempt:
@@ -461,11 +463,11 @@ class JobLifecycle:
         self._inbox = Inbox()  # what is left in it is about the attempt before
         self._resumed = self._concluded = self._start_again = False
         self._lost.clear()
-        self._outcome, self._reason = JobStatus.FINISHED, None
+        self._ending.outcome, self._ending.reason = JobStatus.FINISHED, None
 
     async def _continue(self) -> None:
         await workflow.wait_condition(workflow.all_handlers_finished)
-        if len(self._inbox) or self._ending is not None:
+        if len(self._inbox) or self._ending.is_asked:
             return
         carry = JobCarry(
             sequence=self._journal.sequence,
@@ -485,7 +487,8 @@ class JobLifecycle:
             output_bytes=self._output_bytes,
             release=release,
         )
-        shown = reason or (self._reason if self._status is self._outcome else None)
+        ending = self._ending
+        shown = reason or (ending.reason if self._status is ending.outcome else None)
         await self._journal.write(self._status, changes, *events, reason=shown)
 
     def _report(self) -> JobReport:

@@ -1,12 +1,19 @@
 """What all lifecycles share: numbered steps that are written down, and an inbox."""
 
+import asyncio
 from collections import deque
 from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    TimeoutType,
+)
+from temporalio.exceptions import TimeoutError as OutOfTime
 
 from workflows.contracts.base import Contract
 from workflows.contracts.events import Event
@@ -30,11 +37,21 @@ class Journal:
         self.sequence = sequence
         self.status = ""
         self.reason: str | None = None
+        self._turn = asyncio.Lock()
 
     async def write(
         self, status: str, changes: Changes, *events: Event, reason: str | None = None
     ) -> None:
-        """Status, reason, changes and events of one step, in one transaction."""
+        """Status, reason, changes and events of one step, in one transaction.
+
+        One after another: a later step that came first would make the earlier one void.
+        """
+        async with self._turn:
+            await self._write(status, changes, events, reason)
+
+    async def _write(
+        self, status: str, changes: Changes, events: tuple[Event, ...], reason: str | None
+    ) -> None:
         self.sequence += 1
         self._show(status, reason)
         step = Record(
@@ -94,14 +111,19 @@ def cause_of(failure: BaseException) -> tuple[str, str]:
     """(type, message) of what an effect has said of its failure, for people and for decisions.
 
     Below its own words may lie what made it fail: a socket's error says less, and of another type.
+    What ran out of time has said nothing: then its name is the cause.
     """
     bottom: BaseException = failure
+    asked = failure.activity_type if isinstance(failure, ActivityError) else ""
     while (
         isinstance(bottom, FailureError)
         and not isinstance(bottom, ApplicationError)
         and bottom.cause is not None
     ):
         bottom = bottom.cause
+    if isinstance(bottom, OutOfTime):
+        silent = "sign of life" if bottom.type is TimeoutType.HEARTBEAT else "answer"
+        return type(bottom).__name__, f"{asked}: no {silent} within its limit"
     kind = bottom.type if isinstance(bottom, ApplicationError) else type(bottom).__name__
     return kind or "", bottom.message if isinstance(bottom, FailureError) else str(bottom)
 

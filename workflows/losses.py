@@ -1,15 +1,23 @@
 """Nodes of a job that cannot be reached: since when, and for how long that is borne."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
+from workflows.contracts.errors import NODE_UNREACHABLE
+from workflows.contracts.node import NodeAddress
 from workflows.contracts.states import WorkerStatus
+from workflows.waiting import stopped, until
 from workflows.worker import Worker
 
 LOOK_INTERVAL = timedelta(hours=1)
 LOST_LOOK_INTERVAL = timedelta(minutes=5)
+
+Answer = TypeVar("Answer")
 
 
 class LostNodes:
@@ -18,6 +26,7 @@ class LostNodes:
     def __init__(self, limit_s: int, since: Mapping[str, datetime]) -> None:
         self._limit = timedelta(seconds=limit_s)
         self._since = dict(since)
+        self._gone: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._since)
@@ -35,16 +44,25 @@ class LostNodes:
     def clear(self) -> None:
         self._since = {}
 
+    def give_up(self, node_id: str) -> None:
+        """It is removed although it cannot be reached: nothing is asked of it any more."""
+        self._gone.add(node_id)
+
     def gives_up(self, worker: Worker) -> bool:
         """What is left of it is ended by its node's own sweep, once the node is back."""
-        node_id = worker.node.node_id
-        left = node_id in self._since and worker.status is WorkerStatus.LOST
-        return left or self.is_beyond(node_id)
+        lost = worker.status is WorkerStatus.LOST
+        return self.is_beyond(worker.node.node_id) or (lost and worker.node.node_id in self._since)
+
+    def has_left(self, worker: Worker) -> bool:
+        """Its command has ended, or it was given up before."""
+        if worker.status is WorkerStatus.LOST:
+            return self.gives_up(worker)
+        return worker.status is WorkerStatus.EXITED
 
     def is_beyond(self, node_id: str) -> bool:
-        """Lost for longer than the limit."""
-        since = self._since.get(node_id)
-        return since is not None and workflow.now() - since >= self._limit
+        """Lost for longer than the limit, or for good."""
+        left = self._left(node_id)
+        return node_id in self._gone or (left is not None and left <= timedelta(0))
 
     def patience(self) -> timedelta:
         """How long to wait for news before looking: never beyond the limit of a lost node."""
@@ -52,6 +70,51 @@ class LostNodes:
             return LOOK_INTERVAL
         left = min(self._since.values()) + self._limit - workflow.now()
         return max(min(left, LOST_LOOK_INTERVAL), timedelta(seconds=1))
+
+    async def bear(self, worker: Worker, act: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Do `act` on the worker's node, and again where the node has moved to meanwhile.
+
+        Raises: ApplicationError `NodeUnreachable`, when the node is given up before it is done.
+        """
+        while not self.is_beyond(worker.node.node_id):
+            task = asyncio.create_task(act())
+            try:
+                await self._while_there(worker, worker.node, task)
+                if task.done():
+                    return task.result()
+            finally:
+                await stopped([task])
+        raise ApplicationError(self._said(worker.node.node_id), type=NODE_UNREACHABLE)
+
+    async def _while_there(
+        self, worker: Worker, where: NodeAddress, task: "asyncio.Task[Any]"
+    ) -> None:
+        """Until it is done, moved or given up; a clock runs only while the node is lost."""
+        node_id = where.node_id
+
+        def decided() -> bool:
+            return task.done() or worker.node != where or self.is_beyond(node_id)
+
+        while not decided():
+            left = self._left(node_id)
+            if left is None:
+                await workflow.wait_condition(lambda: decided() or node_id in self._since)
+            else:
+                await until(
+                    lambda: decided() or node_id not in self._since,
+                    left,
+                    f"until {node_id} is given up",
+                )
+
+    def _left(self, node_id: str) -> timedelta | None:
+        """Until it is given up; None when it is not lost."""
+        since = self._since.get(node_id)
+        return None if since is None else since + self._limit - workflow.now()
+
+    def _said(self, node_id: str) -> str:
+        if node_id in self._gone:
+            return f"node {node_id}: was removed while it could not be reached"
+        return f"node {node_id}: not reachable for {self._limit.total_seconds():g} s"
 
     def carry(self) -> dict[str, datetime]:
         return dict(self._since)

@@ -6,17 +6,14 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.base import Contract
-from workflows.contracts.errors import HOST_KEY_MISMATCH, REFUSED
+from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event
 from workflows.contracts.node import (
     Activate,
     Announcement,
     Maintain,
-    NodeAddress,
-    NodeCarry,
     NodeReport,
     NodeRequest,
     Reboot,
@@ -34,6 +31,7 @@ from workflows.effects.node import (
     InspectNode,
     ListRuns,
     NodeReached,
+    NodeRunsFound,
     PrepareNode,
     ReachNode,
     RebootNode,
@@ -58,6 +56,7 @@ from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
 from workflows.rules.hardware import evaluate
 from workflows.rules.onboarding import first_status_of, missed_of, summary_of, unreached_of
 from workflows.waiting import Interrupted, unless, until
+from workflows.whereabouts import Whereabouts, refusal
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
@@ -65,6 +64,7 @@ DRAIN_INTERVAL = timedelta(seconds=5)
 DRAIN_LIMIT = timedelta(minutes=30)
 REBOOT_LIMIT = timedelta(minutes=30)
 NEWS_INTERVAL = timedelta(hours=6)
+TIDY_INTERVAL = timedelta(hours=1)
 
 
 @workflow.defn(name="NodeLifecycle")
@@ -88,10 +88,7 @@ class NodeLifecycle:
         self._resume_status = (
             carried.resume_status if carried else first_status_of(request.services)
         )
-        self._host = carried.host if carried else request.host
-        self._port = carried.port if carried else request.port
-        self._user = carried.user if carried else request.user
-        self._boot_mark = carried.boot_mark if carried else ""
+        self._at = Whereabouts(request)
         self._inbox = Inbox()
         self._removal: Removal | None = None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
@@ -125,29 +122,31 @@ class NodeLifecycle:
         """Both halves are there, the addition and the machine; its key proves that it is it."""
         self._status = NodeStatus.CONNECTING
         await self._write(Event(type="node.connecting", message="waits for the machine"))
-        if self._host is None:
+        if not self._at.are_known:
             question = FindAnnouncement(minion_id=self._request.minion_id)
-            self._take_announcement((await find_announcement(question)).announcement)
-        while self._host is None:
+            self._at.take((await find_announcement(question)).announcement)
+        while not self._at.are_known:
             message = await self._inbox.wait(ANNOUNCEMENT_LIMIT)
             if message is None:
                 asked = f"asked to be announced as {self._request.minion_id}"
-                raise self._refusal(f"{asked}, nothing within {ANNOUNCEMENT_LIMIT.days} days")
+                raise refusal(
+                    self._request, f"{asked}, nothing within {ANNOUNCEMENT_LIMIT.days} days"
+                )
             if isinstance(message, Removal):
                 self._removal = message
             elif isinstance(message, Announcement):
-                self._take_announcement(message)
+                self._at.take(message)
         await self._write(
-            Event(type="node.found", message=f"at {self._host}:{self._port}"),
-            changes=NodeChanges(host=self._host, port=self._port, user=self._user),
+            Event(type="node.found", message=f"at {self._at.host}:{self._at.port}"),
+            changes=self._at.changes(),
         )
-        self._boot_mark = (await try_node(ReachNode(node=self._address()))).boot_mark
+        self._at.boot_mark = (await try_node(ReachNode(node=self._at.address()))).boot_mark
 
     async def _inspect(self) -> None:
         """What the machine is, against what the region asks."""
         self._status = NodeStatus.INSPECTING
         await self._write(Event(type="node.connected", message="its key is the one expected"))
-        hardware = (await inspect_node(InspectNode(node=self._address()))).hardware
+        hardware = (await inspect_node(InspectNode(node=self._at.address()))).hardware
         self._hardware = hardware
         requirements = evaluate(
             hardware,
@@ -160,7 +159,7 @@ class NodeLifecycle:
             changes=NodeChanges(hardware=hardware, requirements=requirements),
         )
         if missed := missed_of(requirements):
-            raise self._refusal(missed)
+            raise refusal(self._request, missed)
 
     async def _prepare(self) -> None:
         """Runtime, folders, keys, neighbours. The machine may restart meanwhile."""
@@ -170,13 +169,13 @@ class NodeLifecycle:
             await self._restart()
         peers = FindPeers(node_id=self._request.node_id, region_id=self._request.region_id)
         command = PrepareNode(
-            node=self._address(),
+            node=self._at.address(),
             exclusive=self._request.exclusive,
             peers=(await find_peers(peers)).peers,
         )
         preparation = (await prepare_node(command)).preparation
         if unreached := unreached_of(preparation, self._request.relaxed_requirements):
-            raise self._refusal(unreached)
+            raise refusal(self._request, unreached)
         self._status = self._resume_status = first_status_of(self._request.services)
         reason = preparation.trusted_only_reason
         await self._write(
@@ -193,10 +192,11 @@ class NodeLifecycle:
             await self._look_for_it()
         if self._removal is not None or not await self._online():
             return
-        self._watch = watch_node.begin(WatchNode(node=self._address()), summary="watch")
+        self._watch = watch_node.begin(WatchNode(node=self._at.address()), summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
-            await until(lambda: len(self._inbox) > 0 or watch.done(), NEWS_INTERVAL, "news")
+            if not await until(lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "news"):
+                await self._tidy()
             while self._removal is None and (message := self._inbox.take()) is not None:
                 await self._obey(message)
             await self._continue_when_long()
@@ -213,7 +213,7 @@ class NodeLifecycle:
     async def _probe(self, seen: str) -> bool:
         """Whether it can be reached after all; offline when not."""
         try:
-            await self._note_boot(await probe_node(ReachNode(node=self._address())))
+            await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
         except EFFECT_FAILED as unreachable:
             await self._offline(unreachable, seen)
             return False
@@ -224,7 +224,7 @@ class NodeLifecycle:
         reason = cause_of(failure)[1] or seen
         self._status = NodeStatus.OFFLINE
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
-        await tell_jobs(TellJobs(node_id=self._request.node_id, what="lost", reason=reason))
+        await self._tell_jobs("lost", reason)
 
     async def _look_for_it(self) -> None:
         """It comes back by itself, where it was or where it says that it is; or it is removed."""
@@ -249,20 +249,25 @@ class NodeLifecycle:
         if self._status is NodeStatus.OFFLINE:
             self._status = self._resume_status
             await self._write(Event(type="node.back", message="can be reached again"))
-            await tell_jobs(TellJobs(node_id=self._request.node_id, what="back"))
+            await self._tell_jobs("back")
         return True
 
     async def _drain(self) -> None:
-        """No new job; those that are there are told to end, and have ended."""
+        """No new job. Those that are there end first; where they cannot be ended they leave."""
+        gone = self._status is NodeStatus.OFFLINE
         if self._status not in (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED):
             await self._close()
-        if (await self._job_ids()) and self._removal is not None:
+        held = await self._held()
+        if held.job_ids:
             reason = f"node {self._request.name} is being removed"
-            await tell_jobs(TellJobs(node_id=self._request.node_id, what="removed", reason=reason))
+            await self._tell_jobs("gone" if gone else "removed", reason)
         deadline = workflow.now() + DRAIN_LIMIT
-        while (await self._job_ids()) and workflow.now() < deadline:
+        while (left := await self._held()).job_ids and workflow.now() < deadline:
             await workflow.sleep(DRAIN_INTERVAL, summary="jobs end")
         self._stop_watch()
+        if unseen := held.run_ids if gone else left.run_ids:
+            message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"
+            await self._mention("node.runs-left", message)
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -284,7 +289,8 @@ class NodeLifecycle:
 
     @workflow.signal(description="Restart the machine.")
     def reboot(self) -> None:
-        self._inbox.put(Reboot())
+        if not self._inbox.holds(Reboot):  # told twice, or by two people: it restarts once
+            self._inbox.put(Reboot())
 
     @workflow.signal(description="Remove the node; with jobs on it only when forced.")
     def remove(self, removal: Removal) -> None:
@@ -313,10 +319,10 @@ class NodeLifecycle:
     async def _consider(self, removal: Removal) -> None:
         """A removal with jobs on the node needs force; the API says so first, this is the law."""
         before = self._status
-        jobs = await self._job_ids()
+        jobs = (await self._held()).job_ids
         if before is NodeStatus.ACTIVE and not jobs and not removal.force:
             await self._close()
-            jobs = await self._job_ids()  # one may have been placed before it was closed
+            jobs = (await self._held()).job_ids  # one may have been placed before it was closed
         if jobs and not removal.force:
             self._status = before
             message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
@@ -333,25 +339,25 @@ class NodeLifecycle:
     async def _move(self, announcement: Announcement) -> None:
         """Anybody may announce: it is moved to where a machine answers with its key."""
         told = announcement.model_dump(include={"host", "port", "user"})
-        there = self._address().model_copy(update=told)
-        if there == self._address():
+        there = self._at.address().model_copy(update=told)
+        if there == self._at.address():
             return
         try:
             await probe_node(ReachNode(node=there))
         except EFFECT_FAILED as failure:
             await self._mention("node.move-refused", cause_of(failure)[1])
             return
-        self._take_announcement(announcement)
-        moved = Event(type="node.moved", message=f"now at {self._host}:{self._port}")
+        self._at.take(announcement)
+        moved = Event(type="node.moved", message=f"now at {there.host}:{there.port}")
         await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
         if self._status is not NodeStatus.OFFLINE:
-            await tell_jobs(TellJobs(node_id=self._request.node_id, what="back"))
+            await self._tell_jobs("back")
 
     async def _reboot(self) -> None:
         await self._mention("node.rebooting", "a person restarts it")
         try:
-            await self._note_boot(await probe_node(ReachNode(node=self._address())))
-            await reboot_node(RebootNode(node=self._address(), boot_mark=self._boot_mark))
+            await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
+            await reboot_node(RebootNode(node=self._at.address(), boot_mark=self._at.boot_mark))
         except EFFECT_FAILED as failure:
             await self._mention("node.reboot-refused", cause_of(failure)[1])
 
@@ -359,25 +365,25 @@ class NodeLifecycle:
 
     async def _restart(self) -> None:
         """Restart the machine in the middle of preparing it, and wait until it is back."""
-        ended = self._boot_mark
+        ended = self._at.boot_mark
         await self._write(Event(type="node.restarting", message="the machine asks for a restart"))
-        await reboot_node(RebootNode(node=self._address(), boot_mark=ended))
+        await reboot_node(RebootNode(node=self._at.address(), boot_mark=ended))
         deadline = workflow.now() + REBOOT_LIMIT
-        while self._boot_mark == ended and workflow.now() < deadline:
+        while self._at.boot_mark == ended and workflow.now() < deadline:
             await workflow.sleep(DRAIN_INTERVAL, summary="restarts")
-            self._boot_mark = (await try_node(ReachNode(node=self._address()))).boot_mark
-        if self._boot_mark == ended:
-            raise self._refusal(f"asked to restart, runs on after {REBOOT_LIMIT} h")
+            self._at.boot_mark = (await try_node(ReachNode(node=self._at.address()))).boot_mark
+        if self._at.boot_mark == ended:
+            raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT} h")
         await self._write(Event(type="node.restarted", message="is back"))
 
     async def _find_again(self) -> None:
-        asked = ReachNode(node=self._address())
+        asked = ReachNode(node=self._at.address())
         await self._note_boot(await find_node_again(asked, summary="until it is back"))
 
     async def _note_boot(self, reached: NodeReached) -> None:
-        if self._boot_mark and reached.boot_mark != self._boot_mark:
+        if self._at.boot_mark and reached.boot_mark != self._at.boot_mark:
             await self._mention("node.restarted", "the machine has restarted")
-        self._boot_mark = reached.boot_mark
+        self._at.boot_mark = reached.boot_mark
 
     async def _refused_again(self, failure: BaseException) -> None:
         """Something else answers at its address: tell, wait, look again; jobs are not touched."""
@@ -389,16 +395,31 @@ class NodeLifecycle:
         await until(news, REFUSED_KEY_INTERVAL, "before the next look")
 
     async def _end_strays(self) -> None:
-        there = (await list_runs(ListRuns(node=self._address()))).run_ids
-        found = await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
-        ended = await end_strays(EndStrays(node=self._address(), among=there, live=found.run_ids))
+        there = (await list_runs(ListRuns(node=self._at.address()))).run_ids
+        live = (await self._held()).run_ids
+        ended = await end_strays(EndStrays(node=self._at.address(), among=there, live=live))
         if ended.runs:
             await bill_strays(BillStrays(runs=ended.runs))
             names = ", ".join(run.run_id for run in ended.runs)
             await self._mention("node.strays-ended", f"no live job claimed {names}")
 
-    async def _job_ids(self) -> tuple[str, ...]:
-        return (await find_node_runs(FindNodeRuns(node_id=self._request.node_id))).job_ids
+    async def _tidy(self) -> None:
+        """End what jobs have left here although it could be reached; the watch goes on."""
+        try:
+            await self._unless_news(self._end_strays())
+        except EFFECT_FAILED as failure:
+            workflow.logger.warning("what nobody claims is left for later: %s", failure)
+
+    async def _held(self) -> NodeRunsFound:
+        return await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
+
+    async def _tell_jobs(self, what: str, reason: str = "") -> None:
+        """A job that cannot be told looks by itself: the others do not wait for it."""
+        command = TellJobs(node_id=self._request.node_id, what=what, reason=reason)
+        try:
+            await tell_jobs(command)
+        except EFFECT_FAILED as failure:
+            await self._mention("node.jobs-untold", cause_of(failure)[1])
 
     async def _fail(self, failure: BaseException) -> None:
         """Failed with the reasons, until the machine is announced again or removed."""
@@ -413,7 +434,7 @@ class NodeLifecycle:
             if isinstance(news, Removal):
                 self._removal = news
             elif isinstance(news, Announcement):
-                self._take_announcement(news)
+                self._at.take(news)
                 return
 
     async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -440,42 +461,12 @@ class NodeLifecycle:
     async def _continue_when_long(self) -> None:
         """No activity is open across continue-as-new: the watch is begun anew after it."""
         long = workflow.info().is_continue_as_new_suggested()
-        if not long or len(self._inbox) or self._host is None or self._removal is not None:
+        if not long or len(self._inbox) or not self._at.are_known or self._removal is not None:
             return
         self._stop_watch()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        carry = NodeCarry(
-            sequence=self._journal.sequence,
-            status=self._status,
-            resume_status=self._resume_status,
-            host=self._host,
-            port=self._port,
-            user=self._user,
-            root=self._request.root,
-            boot_mark=self._boot_mark,
-        )
+        carry = self._at.carry(self._journal.sequence, self._status, self._resume_status)
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
-
-    def _take_announcement(self, announcement: Announcement | None) -> None:
-        if announcement is not None:
-            self._host, self._port = announcement.host, announcement.port
-            self._user = announcement.user
-
-    def _refusal(self, why: str) -> ApplicationError:
-        return ApplicationError(f"node {self._request.name}: {why}", type=REFUSED)
-
-    def _address(self) -> NodeAddress:
-        if self._host is None:
-            raise self._refusal("has no address")
-        return NodeAddress(
-            node_id=self._request.node_id,
-            region_id=self._request.region_id,
-            host=self._host,
-            port=self._port,
-            user=self._user,
-            minion_id=self._request.minion_id,
-            root=self._request.root,
-        )
 
     async def _write(
         self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None

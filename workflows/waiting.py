@@ -29,11 +29,11 @@ async def unless(interrupted: Callable[[], bool], work: Coroutine[Any, Any, Answ
     try:
         await workflow.wait_condition(lambda: task.done() or interrupted())
     except asyncio.CancelledError:
-        await _stop([task])
+        await stopped([task])
         raise
     if task.done():
         return task.result()
-    await _stop([task])
+    await stopped([task])
     raise Interrupted
 
 
@@ -43,7 +43,7 @@ async def all_of(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
     try:
         await asyncio.gather(*tasks)
     except BaseException:
-        await _stop(tasks)
+        await stopped(tasks)
         raise
 
 
@@ -68,7 +68,7 @@ async def attended(
             if news():
                 await attend()
     except BaseException:
-        await _stop([task])
+        await stopped([task])
         raise
     return task.result()
 
@@ -84,7 +84,8 @@ async def undisturbed(work: Coroutine[Any, Any, Answer], on_cancel: Callable[[],
     return task.result()
 
 
-async def _stop(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+async def stopped(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancel all of them, and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,11 +1,13 @@
 """What nodes, regions and providers ask of rows, and whom they tell."""
 
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlmodel import select
 from temporalio.client import Client
+from temporalio.testing import ActivityEnvironment
 
 from activities.db import tables
 from activities.db.session import Database
@@ -20,6 +22,7 @@ from activities.region_rows import find_dependents, tell_dependents
 from activities.temporal import set_client
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.activities.test_requests import signals_of
+from workflows.contracts.job import EndRequest
 from workflows.contracts.node import RunSeen
 from workflows.contracts.provider import Removal
 from workflows.effects.node import (
@@ -169,6 +172,37 @@ async def test_jobs_are_told_where_a_node_is_that_is_back(
         if event.HasField("workflow_execution_signaled_event_attributes")
     ]
     assert b"10.0.0.99" in told[-1]
+
+
+async def test_a_job_is_told_which_node_was_removed_unreached(
+    world: World, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    workflow_id = f"job/{world.job.id}"
+    await start_idle(temporal_server, workflow_id)
+    await tell_jobs(TellJobs(node_id=world.node.id, what="gone", reason="removed"))
+    history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
+    told = history.events[-1].workflow_execution_signaled_event_attributes
+    assert told.signal_name == "stop"
+    (request,) = await temporal_server.data_converter.decode(told.input.payloads, [EndRequest])
+    assert (request.code, request.gone_node_id) == ("node-removed", world.node.id)
+
+
+async def test_jobs_are_told_once_however_often_it_is_tried(
+    world: World, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    workflow_id = f"job/{world.job.id}"
+    await start_idle(temporal_server, workflow_id)
+    asked = TellJobs(node_id=world.node.id, what="removed", reason="why")
+    environment = ActivityEnvironment()
+    for _ in range(2):
+        await environment.run(tell_jobs, asked)
+    assert await signals_of(temporal_server, workflow_id) == ["stop"]
+
+    environment.info = dataclasses.replace(environment.info, activity_id="another")
+    await environment.run(tell_jobs, asked)
+    assert await signals_of(temporal_server, workflow_id) == ["stop", "stop"]
 
 
 async def test_telling_a_job_that_has_ended_is_silent(

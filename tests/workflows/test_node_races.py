@@ -1,5 +1,9 @@
 """What arrives at a node at the wrong moment, and what must not cost its jobs anything."""
 
+import asyncio
+from datetime import timedelta
+
+import pytest
 from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
@@ -7,11 +11,12 @@ from tests.workflows.conftest import Stage
 from tests.workflows.test_job import Handle as JobHandle
 from tests.workflows.test_job import at_running, job_id_of
 from tests.workflows.test_node import Handle, last, onboarded, reaches
+from tests.workflows.world import Run
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.node import Announcement, NodeCarry, NodeRequest
 from workflows.contracts.provider import Removal
-from workflows.contracts.states import NodeStatus
+from workflows.contracts.states import JobStatus, NodeStatus, RunState
 from workflows.node import NodeLifecycle
 
 
@@ -94,6 +99,67 @@ async def test_a_node_that_is_lost_while_it_is_looked_over_goes_offline(stage: S
     await reaches(stage, "offline")
     machine.reachable = True
     await reaches(stage, "maintenance")
+
+
+async def test_a_restart_asked_for_twice_while_it_is_away_is_done_once(stage: Stage) -> None:
+    handle = await onboarded(stage)
+    await loses(stage)
+    for _ in range(2):
+        await handle.signal(NodeLifecycle.reboot)
+    await handle.signal(NodeLifecycle.maintain)
+    machine = stage.world.machines["nod-1"]
+    machine.reachable = True
+    await reaches(stage, "maintenance")
+    assert stage.world.events["nod-1"].count("node.rebooting") == 1
+    assert machine.boot == 2
+
+
+async def test_a_forced_removal_of_a_node_that_is_away_does_not_wait_for_it(stage: Stage) -> None:
+    handle, job = await busy(stage)
+    await loses(stage)
+    await handle.signal(NodeLifecycle.remove, Removal(force=True))
+
+    assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
+    assert (await job.result()).status is JobStatus.FAILED
+    assert stage.world.held == {}
+    run_id = f"{job_id_of(job)}-0-1"
+    assert stage.world.live_runs() == [run_id]
+    assert run_id in stage.world.told["nod-1"]["node.runs-left"]
+
+
+async def test_a_forced_removal_of_a_node_that_is_there_ends_its_jobs_and_leaves_nothing(
+    stage: Stage,
+) -> None:
+    handle, job = await busy(stage)
+    await handle.signal(NodeLifecycle.remove, Removal(force=True))
+
+    assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
+    assert (await job.result()).status_reason == "node n1 is being removed"
+    assert stage.world.live_runs() == []
+    assert "node.runs-left" not in stage.world.events["nod-1"]
+
+
+async def test_what_a_job_has_left_on_a_connected_node_is_ended_within_the_interval(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.node.TIDY_INTERVAL", timedelta(seconds=1))
+    await onboarded(stage)
+    run = Run(RunState.RUNNING)
+    stage.world.machines["nod-1"].runs["job-x-0-1"] = run
+    await eventually(lambda: run.state is RunState.EXITED, "it is ended")
+    assert last(stage) == "active"
+
+
+async def test_jobs_that_cannot_be_told_do_not_keep_a_node_from_coming_back(stage: Stage) -> None:
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("node_lost: 1 jobs not told", non_retryable=True)
+
+    await busy(stage)
+    stage.world.faults["tell_jobs"].append(refuse)
+    await loses(stage)
+    await eventually(lambda: "node.jobs-untold" in stage.world.events["nod-1"], "it is told")
+    stage.world.machines["nod-1"].reachable = True
+    await reaches(stage, "active")
 
 
 async def test_a_person_can_restart_a_node_that_has_restarted_by_itself(stage: Stage) -> None:

@@ -68,6 +68,8 @@ class World:
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
     rows: dict[str, Record] = field(default_factory=dict)
     events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    told: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    """The last message of each kind of event, by resource."""
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     held: dict[str, Placement] = field(default_factory=dict)
     orders: set[tuple[str, int]] = field(default_factory=set)
@@ -144,6 +146,7 @@ class World:
             return Recorded(applied=False)
         self.rows[step.resource_id] = step
         self.events[step.resource_id] += [event.type for event in step.events]
+        self.told[step.resource_id] |= {event.type: event.message for event in step.events}
         if not self.statuses[step.resource_id] or (
             self.statuses[step.resource_id][-1] != step.status
         ):
@@ -196,8 +199,9 @@ class World:
                 )
                 await handle.signal("node_back", NodeBack(node_id=asked.node_id, node=where))
             else:
-                ending = EndRequest(reason=asked.reason, code="node-removed")
-                await handle.signal("cancel", ending)
+                gone = asked.node_id if asked.what == "gone" else None
+                ending = EndRequest(reason=asked.reason, code="node-removed", gone_node_id=gone)
+                await handle.signal("stop", ending)
         return node.JobsTold(job_ids=jobs)
 
     def reach_node(self, asked: node.ReachNode) -> node.NodeReached:

@@ -86,6 +86,8 @@ class EndRequest(Contract):
     reason: str
     code: str = "requested"
     """`requested`, `insufficient-credits`, `node-removed`, `idle`, `terminated`."""
+    gone_node_id: str | None = None
+    """A node that is removed although it cannot be reached: nothing is asked of it any more."""
 
 
 class JobRequest(Contract):

@@ -108,11 +108,11 @@ class WatchNode(SiteCommand):
 
 class TellJobs(Contract):
     """Signal every job with a live allocation on the node that it is lost or back,
-    or that it must end because the node is being removed."""
+    or that it must end because the node is being removed, or is removed unreached."""
 
     node_id: str
     what: str
-    """`lost`, `back` or `removed`."""
+    """`lost`, `back`, `removed` or `gone`."""
     reason: str = ""
 
 
@@ -124,7 +124,8 @@ find_announcement = Effect("find_announcement", FindAnnouncement, AnnouncementFo
 find_peers = Effect("find_peers", FindPeers, PeersFound)
 find_node_runs = Effect("find_node_runs", FindNodeRuns, NodeRunsFound)
 bill_strays = Effect("bill_strays", BillStrays, Done)
-tell_jobs = Effect("tell_jobs", TellJobs, JobsTold)
+tell_jobs = Effect("tell_jobs", TellJobs, JobsTold, schedule_to_close_s=120)
+"""Within two minutes: a job that cannot be told must not keep its node from being watched."""
 
 try_node = Effect(
     "reach_node",

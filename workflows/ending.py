@@ -1,0 +1,69 @@
+"""How a job ends: who asked for it, what becomes of it, and why."""
+
+from collections.abc import Sequence
+
+from temporalio.exceptions import is_cancelled_exception
+
+from workflows.contracts.job import EndRequest
+from workflows.contracts.states import JobStatus
+from workflows.journal import cause_of
+from workflows.worker import Worker, failures_of
+
+CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
+
+
+class Ending:
+    """The first who asks is heard; only a cancellation takes a mere stop's place."""
+
+    def __init__(self, request: EndRequest | None) -> None:
+        self.request = request
+        self.stops = False
+        """What was asked for is a stop: the job can start again."""
+        self.outcome = JobStatus.FINISHED
+        self.reason: str | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        return self.request is not None
+
+    @property
+    def is_canceled(self) -> bool:
+        return self.request is not None and not self.stops
+
+    def cancel(self, request: EndRequest) -> None:
+        """End it for good."""
+        if not self.is_canceled:
+            self.request, self.stops = request, False
+
+    def stop(self, request: EndRequest, *, is_service: bool) -> None:
+        """End its command; only a service can start again."""
+        if self.request is None:
+            self.request, self.stops = request, is_service
+
+    def forget(self) -> None:
+        """Nobody has asked for anything yet."""
+        self.request, self.stops = None, False
+
+    def conclude(self, workers: Sequence[Worker], *, is_service: bool) -> None:
+        """All commands have ended by themselves."""
+        if failures := failures_of(workers):
+            self.outcome, self.reason = JobStatus.FAILED, "; ".join(failures)
+        elif is_service:
+            self.outcome, self.reason = JobStatus.STOPPED, "its command ended"
+        else:
+            self.outcome, self.reason = JobStatus.FINISHED, None
+
+    def note(self, cause: BaseException | None = None) -> None:
+        """It ends because of `cause`, or of the request where there is one."""
+        if cause is not None and is_cancelled_exception(cause):
+            self.cancel(CANCELED_OUTSIDE)
+        if self.request is None:
+            self.outcome = JobStatus.FAILED
+            self.reason = None if cause is None else cause_of(cause)[1]
+            return
+        self.reason = self.request.reason
+        if self.stops:
+            self.outcome = JobStatus.STOPPED
+        else:
+            by_person = self.request.code == "requested"
+            self.outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
