@@ -5,6 +5,7 @@ stopped has nothing left, and rests on.
 """
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pydantic import TypeAdapter
 from sqlmodel import Session, col, select
@@ -45,7 +46,7 @@ def _carried(session: Session, row: tables.LifecycleRow, argument: Contract) -> 
     if row.sequence == 0 or row.status in _BEGINNINGS:
         return argument
     if isinstance(row, tables.Job) and isinstance(argument, JobRequest):
-        return argument if argument.removal else _job(row, argument)
+        return argument if argument.removal else _job(session, row, argument)
     if isinstance(row, tables.Node) and isinstance(argument, NodeRequest):
         return _node(session, row, argument)
     if isinstance(argument, ProviderRequest):
@@ -59,15 +60,30 @@ def _carried(session: Session, row: tables.LifecycleRow, argument: Contract) -> 
     return argument
 
 
-def _job(row: tables.Job, request: JobRequest) -> JobRequest:
+def _job(session: Session, row: tables.Job, request: JobRequest) -> JobRequest:
     carried = JobCarry(
         sequence=row.sequence,
         attempt=row.attempt,
         status=JobStatus(row.status),
         workers=_WORKERS.validate_python(row.workers),
+        lost=_away(session, row.id),
     )
     rests = carried.status is JobStatus.STOPPED
     return request.model_copy(update={"carried": carried, "ending": None if rests else TERMINATED})
+
+
+def _away(session: Session, job_id: str) -> dict[str, datetime]:
+    """The job's nodes that cannot be reached, and since when: it was told so, and has forgotten."""
+    query = (
+        select(tables.Node.id, tables.Node.updated_at)
+        .join(tables.Allocation, col(tables.Allocation.node_id) == tables.Node.id)
+        .where(
+            col(tables.Allocation.job_id) == job_id,
+            col(tables.Allocation.released_at).is_(None),
+            col(tables.Node.status).in_((NodeStatus.OFFLINE, NodeStatus.ARCHIVED)),
+        )
+    )
+    return dict(session.exec(query).all())
 
 
 def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeRequest:

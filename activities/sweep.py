@@ -1,7 +1,7 @@
 """Finding what was lost: requests that nobody delivered, rows whose workflow is gone."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import ColumnElement
@@ -11,11 +11,13 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.billing import begin_billing, billing_id
 from activities.db import tables
 from activities.db.session import database
 from activities.db.tables import RequestRow
 from activities.handover import hand_over
 from activities.lifecycle_requests import TABLES, workflow_id_of
+from activities.lost_bills import lost_bills
 from activities.restarts import Restart, restart_of
 from activities.temporal import client, limited
 from workflows.contracts import queues
@@ -37,7 +39,8 @@ async def deliver_requests(command: DeliverRequests) -> RequestsDelivered:
 
 @activity.defn
 async def sweep_lost(command: SweepLost) -> LostSwept:
-    """Start again, from its row, every open lifecycle whose workflow is not running.
+    """Start again, from its row, every open lifecycle whose workflow is not running, and the bill
+    of every running job.
 
     What runs is listed once; only a row that is not listed is asked about by itself.
     """
@@ -50,6 +53,7 @@ async def sweep_lost(command: SweepLost) -> LostSwept:
             missing = [found for found in page if workflow_id_of(found) not in running]
             restarted += await _restart_all(missing)
             activity.heartbeat(after)
+    restarted += await _bill_again(running)
     return LostSwept(restarted=tuple(restarted))
 
 
@@ -109,9 +113,21 @@ async def _restart_all(resource_ids: Sequence[str]) -> list[str]:
     return [found for found, restarted in zip(resource_ids, done, strict=True) if restarted]
 
 
+async def _bill_again(running: Collection[str]) -> list[str]:
+    """The ids of the jobs' billing workflows that were begun again."""
+    begun: list[str] = []
+    for bill in await asyncio.to_thread(lost_bills, running, QUIET_FOR):
+        activity.heartbeat(bill.job_id)
+        workflow_id = billing_id(bill.job_id)
+        if not await _is_running(workflow_id):
+            await begin_billing(bill)
+            begun.append(workflow_id)
+    return begun
+
+
 async def _restart(resource_id: str) -> bool:
     """False: it runs after all, or has come to its end meanwhile."""
-    if await _is_running(resource_id):
+    if await _is_running(workflow_id_of(resource_id)):
         return False
     restart = await asyncio.to_thread(_start, resource_id)
     if restart is None:
@@ -132,8 +148,8 @@ async def _restart(resource_id: str) -> bool:
     return True
 
 
-async def _is_running(resource_id: str) -> bool:
-    handle = client().get_workflow_handle(workflow_id_of(resource_id))
+async def _is_running(workflow_id: str) -> bool:
+    handle = client().get_workflow_handle(workflow_id)
     try:
         found = await limited(handle.describe(), f"{handle.id}: describe")
     except RPCError as cause:

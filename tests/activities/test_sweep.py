@@ -1,5 +1,6 @@
 """The sweep: what says it is alive and has no workflow is started again or settled."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from activities.temporal import set_client
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.activities.test_node_rows import start_idle
 from tests.activities.test_requests import ask, signals_of, status_of, undelivered
-from workflows.contracts.job import JobRequest
+from tests.workflows.world import node_address
+from workflows.contracts.billing import BillingRequest
+from workflows.contracts.job import JobRequest, WorkerAssignment, WorkerCarry
 from workflows.contracts.node import NodeRequest
 from workflows.contracts.provider import RegionRequest
-from workflows.contracts.states import NodeStatus, RegionStatus
+from workflows.contracts.states import NodeStatus, RegionStatus, WorkerStatus
 from workflows.effects.lifecycle import DeliverRequests, LostSwept, SweepLost
 
 RUNNING = WorkflowExecutionStatus.RUNNING
@@ -91,6 +94,38 @@ async def test_a_job_that_was_terminated_is_started_again_to_end(world: World) -
     assert request.ending is not None
     assert request.ending.code == "terminated"
     assert (request.carried.sequence, request.carried.status) == (5, "running")
+    assert await world.sweep() == LostSwept()
+
+
+async def test_a_job_that_was_terminated_while_its_node_is_away_knows_so(world: World) -> None:
+    world.set(world.node, status="offline")
+    await world.sweep()
+    request = await world.argument_of(f"job/{world.job.id}", JobRequest)
+    assert request.carried is not None
+    assert request.carried.lost == {world.node.id: world.read(world.node).updated_at}
+
+
+async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(world: World) -> None:
+    started_at = NOW - timedelta(hours=3)
+    place = WorkerAssignment(worker=0, node=node_address())
+    carry = WorkerCarry(
+        index=0,
+        status=WorkerStatus.RUNNING,
+        assignment=place,
+        run_id=f"{world.job.id}-0-1",
+        started_at=started_at,
+    )
+    world.set(world.job, workers=[carry.model_dump(mode="json")])
+    await world.start_all()
+    bill = f"job/{world.job.id}/billing"
+    await start_idle(world.client, bill)
+    assert await world.sweep() == LostSwept()
+    await world.client.get_workflow_handle(bill).terminate()
+    assert (await world.sweep()).restarted == (bill,)
+    assert await status_of(world.client, bill) is RUNNING
+    request = await world.argument_of(bill, BillingRequest)
+    assert (request.attempt, request.started_at) == (1, started_at)
+    assert [worker.run_id for worker in request.workers] == [carry.run_id]
     assert await world.sweep() == LostSwept()
 
 
