@@ -15,7 +15,8 @@ from activities.node_rows import (
     find_peers,
     tell_jobs,
 )
-from activities.placement import announce_placements, find_placement, plan_placements
+from activities.placement import announce_placements, find_placement
+from activities.planning import PLANNING
 from activities.providers.registry import check_provider
 from activities.record import record
 from activities.region_rows import find_dependents, tell_dependents
@@ -34,6 +35,8 @@ from activities.site.stored import collect_log, store_output
 from activities.site.watch import watch_node
 from activities.sweep import deliver_requests, sweep_lost
 from activities.work_orders import discard_work_orders, remove_stored, seal_work_orders
+
+__all__ = ["MAIN", "PLANNING", "SITE"]
 
 Activity = Callable[..., Any]
 
@@ -59,8 +62,6 @@ MAIN: tuple[Activity, ...] = (
     discard_work_orders,
     remove_stored,
 )
-
-PLANNING: tuple[Activity, ...] = (plan_placements,)
 
 SITE: tuple[Activity, ...] = (
     check_site,

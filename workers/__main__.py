@@ -8,7 +8,7 @@ from workers.process import run_process
 
 _KINDS = {
     "main": ("workers.service", "serve_main"),
-    "planning": ("workers.service", "serve_planning"),
+    "planning": ("workers.planning", "serve_planning"),
     "sites": ("workers.service", "serve_sites"),
     "api": ("workers.api", "serve_api"),
 }

@@ -1,4 +1,4 @@
-"""A worker process: workflows and activities of the main queue, and those of every site."""
+"""The worker processes: workflows and activities of the main queue, and those of every site."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,13 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities import registry
-from activities.db.migrate import migrate
-from activities.first_start import first_start
 from activities.open_regions import open_region_ids
 from activities.settings import Settings, settings
 from activities.site.connections import close_connections
 from activities.temporal import set_client
 from workers.client import connect_until, ensure_search_attributes
 from workers.registry import WORKFLOWS, workflow_runner
+from workers.serving import GRACE_S, begin, run_worker
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.placement import PlacementRequest
@@ -36,7 +35,6 @@ from workflows.sweep import Sweep, SweepRequest
 
 ROW_THREADS = 32
 SITE_ACTIVITIES = 1000
-GRACE_S = 3
 HEARTBEAT_INTERVAL = timedelta(seconds=4)
 """Cancelling reaches an activity with its next heartbeat; the default passes on few of them."""
 SITES_INTERVAL_S = 0.5
@@ -50,31 +48,12 @@ log = structlog.get_logger("worker")
 
 async def serve_main(stop: asyncio.Event) -> int:
     """Serve the main queue and the sites until stopped; the exit status."""
-    client = await _begin(stop)
+    client = await begin(stop)
     if client is None:
         return 0
     with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
-        main = main_worker(client, rows)
-        await _run(client, stop, main, singletons=True)
+        await run_worker(stop, main_worker(client, rows), _beside(client, stop))
     await close_connections()
-    return 0
-
-
-async def serve_planning(stop: asyncio.Event) -> int:
-    """Serve the planning queue: rules that use the CPU, away from everything that waits."""
-    client = await _begin(stop)
-    if client is None:
-        return 0
-    with ThreadPoolExecutor(4, "planning") as rows:
-        planning = Worker(
-            client,
-            task_queue=queues.PLANNING,
-            activities=registry.PLANNING,
-            activity_executor=rows,
-            max_concurrent_activities=4,
-            graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
-        )
-        await _run(client, stop, planning, singletons=False)
     return 0
 
 
@@ -118,31 +97,11 @@ def site_worker(client: Client, region_id: str) -> Worker:
     )
 
 
-async def _begin(stop: asyncio.Event) -> Client | None:
-    chosen = settings()
-    await asyncio.to_thread(migrate, chosen.database)
-    await asyncio.to_thread(first_start)
-    client = await connect_until(chosen, stop)
-    if client is not None:
-        set_client(client)
-    return client
-
-
-async def _run(client: Client, stop: asyncio.Event, worker: Worker, *, singletons: bool) -> None:
-    """Until stopped. A worker that fails ends the process, which the runner starts again."""
-    running = [asyncio.create_task(worker.run(), name=worker.task_queue)]
-    if singletons:
-        await ensure_search_attributes(client)
-        await start_singletons(client)
-        running.append(asyncio.create_task(Sites(client, settings()).serve(stop), name="sites"))
-    log.info("serves", queue=worker.task_queue)
-    stopped = asyncio.create_task(stop.wait(), name="stop")
-    done, _ = await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
-    stop.set()
-    await asyncio.gather(worker.shutdown(), *running[1:], return_exceptions=True)
-    stopped.cancel()
-    for task in done - {stopped}:
-        task.result()
+async def _beside(client: Client, stop: asyncio.Event) -> None:
+    """What this process has to do beside the main queue, until it is stopped."""
+    await ensure_search_attributes(client)
+    await start_singletons(client)
+    await Sites(client, settings()).serve(stop)
 
 
 async def start_singletons(client: Client) -> None:

@@ -126,6 +126,7 @@ def scaled(count: int) -> int:
 def stack(**settings: str) -> Iterator[Bench]:
     """A stack of its own in a folder of its own, and its end. settings: names without prefix."""
     with tempfile.TemporaryDirectory(prefix="baseload-bench-") as folder:
+        Path(folder).chmod(0o711)  # jobs on this machine run as a user of their own
         usual = {"announcements_per_minute": "1000000", "job_end_grace_s": "1"}
         running = RunningStack(Path(folder) / "home", "127.0.0.1", **{**usual, **settings})
         try:
