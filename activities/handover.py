@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 from sqlalchemy import update
+from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, select
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -59,9 +60,11 @@ async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
     Requests of one resource follow one another, a failed one holds back those after it.
     """
     delivered = 0
+    held_back: set[str] = set()
     for first in range(0, len(request_ids), CHUNK):
         wanted = request_ids[first : first + CHUNK]
-        deliveries = await asyncio.to_thread(_prepare, wanted)
+        prepared = await asyncio.to_thread(_prepare, wanted)
+        deliveries = [one for one in prepared if one.workflow_id not in held_back]
         done: list[str] = []
         try:
             in_order = (_deliver_in_order(client, one, done) for one in _by_workflow(deliveries))
@@ -69,6 +72,7 @@ async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
         finally:  # what was taken is not sent again, also when this is cancelled half way
             await asyncio.shield(asyncio.to_thread(_mark_delivered, tuple(done)))
         delivered += len(done)
+        held_back |= {one.workflow_id for one in deliveries if one.request_id not in done}
     return delivered
 
 
@@ -79,7 +83,16 @@ def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
             .where(col(RequestRow.id).in_(request_ids), col(RequestRow.delivered_at).is_(None))
             .order_by(col(RequestRow.created_at), col(RequestRow.id))
         ).all()
-        return [_delivery(session, row) for row in rows]
+        return [found for row in rows if (found := _delivery_of(session, row)) is not None]
+
+
+def _delivery_of(session: Session, request: RequestRow) -> Delivery | None:
+    """None: its row cannot be read. It waits for a person, the others do not wait for it."""
+    try:
+        return _delivery(session, request)
+    except (ValueError, LookupError, TypeError, NoResultFound) as cause:
+        log.warning("not handed over", request=request.id, why=str(cause))
+        return None
 
 
 def _delivery(session: Session, request: RequestRow) -> Delivery:

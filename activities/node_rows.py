@@ -103,12 +103,21 @@ async def tell_jobs(command: TellJobs) -> JobsTold:
 
 @activity.defn
 def bill_strays(command: BillStrays) -> Done:
-    """Post what runs had measured that ended unseen; jobs that are not ours are passed over."""
+    """Post what runs had measured that ended unseen; jobs that are not ours are passed over.
+
+    Raises: the first refusal, once all were tried.
+    """
+    refused: ApplicationError | None = None
     for run in command.runs:
-        with database().write() as session:
-            usage = _usage_of(session, run)
-            if usage is not None:
-                post_worker_usage(session, usage)
+        try:
+            with database().write() as session:
+                usage = _usage_of(session, run)
+                if usage is not None:
+                    post_worker_usage(session, usage)
+        except ApplicationError as refusal:
+            refused = refused or refusal
+    if refused is not None:
+        raise refused
     return Done()
 
 

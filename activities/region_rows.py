@@ -4,6 +4,8 @@ import asyncio
 
 from sqlmodel import Session, col, select
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from activities.db.session import database
 from activities.db.tables import Allocation, Node, Region
@@ -23,12 +25,18 @@ def find_dependents(command: FindDependents) -> DependentsFound:
 
 @activity.defn
 async def tell_dependents(command: TellDependents) -> Done:
-    """Send `remove` to all of them; one that has ended needs no telling."""
+    """Send `remove` to all of them; one that has ended needs no telling.
+
+    One that cannot be told now is told with the next look at what is left.
+    """
     found = await asyncio.to_thread(
         find_dependents, FindDependents(resource_id=command.resource_id)
     )
     for resource_id in found.ids:
-        await tell(workflow_id_of(resource_id), "remove", command.removal)
+        try:
+            await tell(workflow_id_of(resource_id), "remove", command.removal)
+        except (RPCError, ApplicationError) as cause:
+            activity.logger.warning("%s was not told to end: %s", resource_id, cause)
     return Done()
 
 

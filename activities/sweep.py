@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.billing import begin_billing, billing_id
@@ -107,7 +108,12 @@ async def _restart_all(resource_ids: Sequence[str]) -> list[str]:
 
     async def one(resource_id: str) -> bool:
         async with turns:
-            return await _restart(resource_id)
+            try:
+                return await _restart(resource_id)
+            except (RPCError, ApplicationError, ValueError, LookupError, TypeError) as cause:
+                # The others do not wait for it; the next sweep comes by in minutes.
+                activity.logger.warning("%s was not started again: %s", resource_id, cause)
+                return False
 
     done = await asyncio.gather(*(one(resource_id) for resource_id in resource_ids))
     return [found for found, restarted in zip(resource_ids, done, strict=True) if restarted]
@@ -119,9 +125,12 @@ async def _bill_again(running: Collection[str]) -> list[str]:
     for bill in await asyncio.to_thread(lost_bills, running, QUIET_FOR):
         activity.heartbeat(bill.job_id)
         workflow_id = billing_id(bill.job_id)
-        if not await _is_running(workflow_id):
-            await begin_billing(bill)
-            begun.append(workflow_id)
+        try:
+            if not await _is_running(workflow_id):
+                await begin_billing(bill)
+                begun.append(workflow_id)
+        except (RPCError, ApplicationError) as cause:
+            activity.logger.warning("%s was not begun again: %s", workflow_id, cause)
     return begun
 
 

@@ -13,6 +13,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.handover import hand_over
+from activities.temporal import signal_once
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
 from tests.temporal_server import TemporalServer
 
@@ -177,6 +178,40 @@ async def test_a_removal_of_an_ended_job_runs_its_workflow_once_more(
     await handle.terminate()
     assert await hand_over(temporal_server, [removal]) == 1
     assert await status_of(temporal_server, handle.id) is WorkflowExecutionStatus.RUNNING
+
+
+async def test_a_request_of_a_row_that_cannot_be_read_keeps_nobody_else_waiting(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    with migrated.write() as session:
+        other = add_job(session, session.get_one(tables.Account, job.account_id))
+        session.get_one(tables.Job, job.id).spec = {"unknown": "to this version"}
+    unreadable, readable = ask(migrated, job.id, "start"), ask(migrated, other.id, "start")
+    assert await hand_over(temporal_server, [unreadable, readable]) == 1
+    assert undelivered(migrated) == [unreadable]
+
+
+async def test_what_was_held_back_in_one_batch_is_held_back_in_the_next(
+    migrated: Database,
+    job: tables.Job,
+    temporal_server: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    set_row(migrated, job, "running", 5)
+    wanted = [ask(migrated, job.id, "stop", {"reason": "for the night"})]
+    wanted += [ask(migrated, job.id, "cancel", {"reason": "not wanted"}) for _ in range(64)]
+
+    async def lose_stops(
+        client: Client, workflow_id: str, signal: str, *args: Any, **more: Any
+    ) -> None:
+        if signal == "stop":
+            raise TimeoutError("no answer")
+        await signal_once(client, workflow_id, signal, *args, **more)
+
+    monkeypatch.setattr("activities.handover.signal_once", lose_stops)
+    assert await hand_over(temporal_server, wanted) == 0
+    assert await signals_of(temporal_server, f"job/{job.id}") == []
 
 
 async def test_many_requests_are_all_delivered(

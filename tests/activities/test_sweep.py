@@ -97,6 +97,14 @@ async def test_a_job_that_was_terminated_is_started_again_to_end(world: World) -
     assert await world.sweep() == LostSwept()
 
 
+async def test_a_row_that_cannot_be_read_keeps_nobody_else_from_being_started_again(
+    world: World,
+) -> None:
+    world.set(world.job, spec={"unknown": "to this version"})
+    lost = (world.provider, world.region, world.node)
+    assert set((await world.sweep()).restarted) == {row.id for row in lost}
+
+
 async def test_a_job_that_was_terminated_while_its_node_is_away_knows_so(world: World) -> None:
     world.set(world.node, status="offline")
     await world.sweep()
