@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -9,7 +10,7 @@ from typing import Any
 
 from . import end, job_users, look
 from .errors import RefusedError
-from .folders import Folders
+from .folders import Folders, Run
 from .packages import MARKER
 
 
@@ -38,7 +39,8 @@ def strays(request: dict[str, Any]) -> dict[str, Any]:
     among: runs that were here before `live` was asked for; a newer one is not judged by it. One
     that was staged and never started is ended like the others, so that it never starts.
 
-    One that has ended is told again until it is cleaned, so that a lost answer loses no seconds.
+    One that has ended is told again until it is cleaned, so that a lost answer loses no seconds;
+    `told_before_s` says how long ago it was told first, 0 for the first time.
     owner: whose runs these are; those that another control plane has staged here are not touched.
     Raises: RefusedError, once all were tried, when something of one still lives.
     """
@@ -61,10 +63,20 @@ def strays(request: dict[str, Any]) -> dict[str, Any]:
         except RefusedError as refused:
             left = refused
             continue
-        ended[run_id] = look.state_of(run)
+        ended[run_id] = dict(look.state_of(run), told_before_s=_told_before_s(run))
     if left is not None:
         raise left
     return {"ended": ended}
+
+
+def _told_before_s(run: Run) -> float:
+    """By this node's clock alone, which may be wrong: when it ended says nothing of the telling."""
+    try:
+        return max(0.0, time.time() - os.stat(run.at("told")).st_mtime)
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):  # A full disk: it is told for the first time once more.
+            run.write("told", {}, durable=False)
+        return 0.0
 
 
 def prune(request: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -114,8 +114,9 @@ async def list_runs(command: ListRuns) -> RunsListed:
 async def end_strays(command: EndStrays) -> StraysEnded:
     """End what was on the node when `live` was asked for and is not in it, and store its log.
 
-    Folders are removed only where the end is an hour old: this answer may be lost on its way, and
-    the next try then finds again what is to be billed.
+    A folder is removed only when it was told an hour ago, and told once more: this answer may be
+    lost on its way, and the next try then finds again what is to be billed. How long ago the run
+    ended is no measure: its node may have been away since, and its clock may be wrong.
     """
     async with beating():
         request = {
@@ -126,17 +127,17 @@ async def end_strays(command: EndStrays) -> StraysEnded:
         }
         answer = await ask(command.node, "strays", request, limit_s=90)
         ended: dict[str, dict[str, Any]] = answer["ended"]
-        old = [run_id for run_id, state in ended.items() if _is_old(state)]
-        if old:
-            await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
         await _prune(command.node)
-        seen = [_seen(run_id, state) for run_id, state in ended.items() if run_id not in old]
+        seen = [_seen(run_id, state) for run_id, state in ended.items()]
         runs = tuple(run for run in seen if run is not None)
         for run in runs:
             # Whose log cannot be stored within the time is ended all the same.
             with contextlib.suppress(ApplicationError, TimeoutError, OSError):
                 async with asyncio.timeout(STRAY_LOG_S):
                     await bring_log(command.node, run.run_id)
+        old = [run_id for run_id, state in ended.items() if _is_old(state)]
+        if old:
+            await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
     return StraysEnded(runs=runs)
 
 
@@ -148,8 +149,7 @@ async def _prune(node: NodeAddress) -> None:
 
 
 def _is_old(state: dict[str, Any]) -> bool:
-    finished_at = datetime.fromisoformat(state["exit"]["finished_at"])
-    return datetime.now(UTC) - finished_at > STRAY_KEPT
+    return float(state["told_before_s"]) >= STRAY_KEPT.total_seconds()
 
 
 def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:

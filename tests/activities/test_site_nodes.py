@@ -1,6 +1,7 @@
 """What a node's lifecycle asks of its machine, over a real connection."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
@@ -186,16 +187,26 @@ async def test_a_stray_whose_answer_was_lost_is_told_again(site: Site) -> None:
     assert await site.do(end_strays, command) == await site.do(end_strays, command)
 
 
-async def test_strays_that_ended_long_ago_are_removed(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(site_node, "STRAY_KEPT", site_node.STRAY_KEPT * 0)
+async def test_strays_that_were_told_long_ago_are_told_once_more_and_removed(site: Site) -> None:
     site.agent.run(STRAY, "true")
-    site.agent.exit_of(STRAY)
-    assert (
-        await site.do(end_strays, EndStrays(node=site.node, among=(STRAY, "somebody"), live=()))
-    ).runs == ()
+    command = EndStrays(node=site.node, among=(STRAY,), live=())
+    first = await site.do(end_strays, command)
+    os.utime(site.agent.path(STRAY, "told"), (0, 0))
+    assert await site.do(end_strays, command) == first
     assert not site.agent.path(STRAY).exists()
+
+
+async def test_a_stray_that_ended_long_before_anybody_saw_it_is_told(site: Site) -> None:
+    """Its node was away for hours after it had ended, or the node's clock is an hour behind."""
+    site.agent.run(STRAY, "echo its log")
+    site.agent.exit_of(STRAY)
+    exit_path = site.agent.path(STRAY, "exit.json")
+    told = json.loads(exit_path.read_text()) | {"finished_at": "2020-01-01T00:00:00+00:00"}
+    exit_path.write_text(json.dumps(told))
+    ended = await site.do(end_strays, EndStrays(node=site.node, among=(STRAY,), live=()))
+    [seen] = ended.runs
+    assert seen.elapsed_s == told["elapsed_s"]
+    assert site.logs.read(STRAY, 0) == b"its log\n"
 
 
 async def test_code_that_no_job_has_used_for_weeks_makes_room(site: Site) -> None:
