@@ -1,0 +1,131 @@
+"""The room sees what is wrong with a job: its zeros mean something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.room.job import RoomJob, counting, short_lines
+from tests.room.kinds import KINDS
+from tests.room.leftovers import beats, folders_left
+from tests.room.tally import Tally
+from tests.room.verdicts import CPU_SECOND_MICROCREDITS, Seen, notes, verdicts
+
+SCRIPT = counting(3, 0.1)
+ELAPSED_S = 7.5
+
+
+def charge(begins: int, ends: int, attempt: int = 1) -> dict[str, Any]:
+    details = {"from_s": begins, "through_s": ends, "attempt": attempt}
+    amount = (ends - begins) * CPU_SECOND_MICROCREDITS
+    return {"amount_microcredits": amount, "details": details}
+
+
+def a_job(status: str = "finished", elapsed_s: float = ELAPSED_S) -> RoomJob:
+    job = RoomJob("job-1", "plain", SCRIPT, 0.0)
+    worker = {"elapsed_s": elapsed_s}
+    charged = int(elapsed_s) * CPU_SECOND_MICROCREDITS
+    job.row = {"status": status, "status_reason": None, "workers": [worker],
+               "charged_microcredits": charged}  # fmt: skip
+    return job
+
+
+RIGHT = Seen([("begin", 100.0), ("end", 107.4)], SCRIPT.text, [charge(0, 5), charge(5, 7)])
+
+
+def found(job: RoomJob, seen: Seen) -> set[str]:
+    return {what for what, _ in verdicts(job, seen)}
+
+
+def test_nothing_is_wrong_with_a_job_that_ran_once_and_was_billed_to_the_second() -> None:
+    assert found(a_job(), RIGHT) == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"ran": [*RIGHT.ran, ("begin", 108.0)]}, "doubled"),
+        ({"ran": []}, "lost"),
+        ({"ran": RIGHT.ran[:1]}, "lost"),
+        ({"log": SCRIPT.text[:-1]}, "lost"),
+        ({"log": SCRIPT.text * 2}, "lost"),
+        ({"log": SCRIPT.text.replace(b"2", b"\0", 1)}, "lost"),
+        ({"charges": [charge(0, 5)]}, "billed"),
+        ({"charges": [charge(0, 5), charge(0, 5), charge(5, 7)]}, "billed"),
+        ({"charges": [charge(0, 5), charge(6, 7)]}, "billed"),
+        ({"ran": [("begin", 100.0), ("end", 109.0)]}, "billed"),
+    ],
+)
+def test_what_is_wrong_with_a_finished_job_is_found(change: dict[str, Any], what: str) -> None:
+    assert what in found(a_job(), replace(RIGHT, **change))
+
+
+def test_a_job_that_ended_as_it_may_not_is_lost() -> None:
+    job = a_job("failed")
+    assert found(job, RIGHT) == {"lost"}
+    job.may("failed")
+    assert found(job, RIGHT) == set()
+
+
+def test_a_broken_off_job_has_the_seconds_and_the_log_that_its_disk_held() -> None:
+    job = a_job("failed")
+    job.allowed, job.measured_s, job.least_log_bytes = {"failed"}, 7, 20
+    cut_off = replace(RIGHT, ran=RIGHT.ran[:1], log=SCRIPT.text[:30])
+    assert found(job, cut_off) == set()
+    assert found(job, replace(cut_off, log=SCRIPT.text[:19])) == {"lost"}
+    job.measured_s = 5
+    assert found(job, cut_off) == {"billed"}
+
+
+def test_attempts_that_were_broken_off_one_after_the_other_are_a_whole_log() -> None:
+    job = a_job("canceled", 2.0)
+    job.allowed, job.attempts = {"canceled"}, 2
+    first, second = SCRIPT.text[: SCRIPT.text.index(b"line 3")], SCRIPT.text[:28]
+    job.row["charged_microcredits"] = 3 * CPU_SECOND_MICROCREDITS
+    bills = [charge(0, 1), charge(0, 2, attempt=2)]
+    twice = Seen([("begin", 1.0), ("begin", 9.0)], first + second, bills)
+    assert found(job, twice) == set()
+    assert found(job, replace(twice, log=first + second[3:])) == {"lost"}
+
+
+def test_notes_that_a_power_cut_broke_off_are_left_out() -> None:
+    assert notes("begin 1.50\nend") == [("begin", 1.5)]
+
+
+def test_a_folder_of_a_run_that_is_no_stray_is_left_behind(tmp_path: Path) -> None:
+    run = tmp_path / "var/lib/baseload/runs/job-1-0-1"
+    run.mkdir(parents=True)
+    (run / "process.json").touch()
+    (run / "beat.json").write_text('{"elapsed_s": 6.9}')
+    assert beats(tmp_path) == {"job-1-0-1": 6}
+    assert list(folders_left("plain", tmp_path, {"job-1"})), "it has not ended"
+    (run / "exit.json").touch()
+    assert list(folders_left("plain", tmp_path, {"job-1"})) == []
+    assert list(folders_left("plain", tmp_path, set()))
+    assert beats(tmp_path) == {}
+
+
+def test_the_table_sums_what_was_found() -> None:
+    tally = Tally()
+    tally.rows["kill-worker"].times = 3
+    tally.rows["power-cut"].times = 2
+    tally.wrong("kill-worker", "lost", "a log")
+    tally.wrong("power-cut", "lost", "a job")
+    *_, sums = tally.table(60.0).splitlines()
+    assert sums.split() == ["sum", "5", "0", "2", "0", "0", "0", "60"]
+    assert not tally.is_clean
+
+
+def test_every_kind_of_fault_says_what_it_is() -> None:
+    from tests.room import campaign
+
+    assert campaign.MODULES
+    assert len(KINDS) >= 30
+    assert all(kind.often > 0 for kind in KINDS.values())
+
+
+def test_short_lines_are_what_seq_prints() -> None:
+    assert short_lines(11).text == b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n"
