@@ -29,7 +29,7 @@ class Share:
     cores: float
     """CPU seconds per second."""
     memory_bytes: int
-    """Resident, at the end."""
+    """At the end; see `memory_bytes`."""
 
     def __str__(self) -> str:
         return f"{self.cores:.0%} of a core, {self.memory_bytes / MIB:,.0f} MiB"
@@ -45,8 +45,11 @@ def share_of(pids: Sequence[int], seconds: float) -> Share:
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident memory of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    """Resident memory of a process, of what it shares with others only its part."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) << 10
+    raise ValueError(f"process {pid}: found no Pss in its smaps_rollup")
 
 
 def _cpu_s(pid: int) -> float:

@@ -7,6 +7,7 @@ watched, and it ends when its stdin is closed.
 """
 
 import asyncio
+import gzip
 import json
 import re
 import shlex
@@ -24,6 +25,8 @@ BEAT_S = 2.0
 CPU_COUNT = 64
 MEMORY_BYTES = 256 << 30
 _MARK = re.compile(r"baseload-[0-9a-f]{24}")
+
+_EMPTY_ARCHIVE = gzip.compress(bytes(10240))
 
 Process = asyncssh.SSHServerProcess[bytes]
 
@@ -163,6 +166,8 @@ async def _serve(machine: Machine, process: Process) -> None:
     asked = json.loads(await process.stdin.readline())
     if verb == "watch":
         await machine.watch(process)
+    elif verb == "pack_output":
+        process.stdout.write(_EMPTY_ARCHIVE)
     else:
         _say(process, machine.answer(verb, asked))
     process.exit(0)
