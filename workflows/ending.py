@@ -1,12 +1,14 @@
 """How a job ends: who asked for it, what becomes of it, and why."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.job import EndRequest
 from workflows.contracts.states import JobStatus
-from workflows.journal import cause_of
+from workflows.effects.billing import BillingDone, PostUsage, end_billing, post_usage
+from workflows.journal import EFFECT_FAILED, cause_of
 from workflows.worker import Worker, failures_of
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
@@ -67,3 +69,21 @@ class Ending:
         else:
             by_person = self.request.code == "requested"
             self.outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
+
+
+async def settle(job_id: str, attempt: int, workers: Sequence[Worker]) -> list[str]:
+    """Post what is left and end the bill; what was refused, for a person to see to.
+
+    A refusal is no reason to go on holding what the job holds.
+    """
+    usages = tuple(worker.usage for worker in workers if worker.usage is not None)
+    if not usages:
+        return []
+    done = BillingDone(job_id=job_id, attempt=attempt)
+    refused = []
+    for step in (partial(post_usage, PostUsage(usages=usages)), partial(end_billing, done)):
+        try:
+            await step()
+        except EFFECT_FAILED as failure:
+            refused.append(cause_of(failure)[1])
+    return refused

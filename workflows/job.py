@@ -23,13 +23,7 @@ from workflows.contracts.job import (
 )
 from workflows.contracts.record import JobChanges
 from workflows.contracts.states import JobStatus, WorkerStatus
-from workflows.effects.billing import (
-    BillingDone,
-    PostUsage,
-    begin_billing,
-    end_billing,
-    post_usage,
-)
+from workflows.effects.billing import begin_billing
 from workflows.effects.job import (
     DiscardWorkOrders,
     FindPlacement,
@@ -40,7 +34,7 @@ from workflows.effects.job import (
     remove_stored,
     seal_work_orders,
 )
-from workflows.ending import CANCELED_OUTSIDE, Ending
+from workflows.ending import CANCELED_OUTSIDE, Ending, settle
 from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal, cause_of
 from workflows.losses import LostNodes
 from workflows.waiting import Interrupted, all_of, attended, each_of, undisturbed, unless, until
@@ -78,7 +72,8 @@ class JobLifecycle:
             carried.sequence if carried else request.sequence,
         )
         self._status = carried.status if carried else JobStatus.NEW
-        self._resumed = carried is not None
+        waits = self._status is JobStatus.WAITING_FOR_RESOURCES and request.ending is None
+        self._resumed = carried is not None and not waits
         self._inbox = Inbox()
         self._placement: Placement | None = None
         self._ending = Ending(request.ending)
@@ -129,6 +124,8 @@ class JobLifecycle:
             placed = until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
             await self._unless_ended(placed)
             if self._placement is None:  # the signal may have been lost: look
+                if workflow.info().is_continue_as_new_suggested():
+                    await self._continue()
                 question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
                 self._take_placement((await find_placement(question)).placement)
 
@@ -226,16 +223,9 @@ class JobLifecycle:
 
     async def _settle(self) -> None:
         """Post what has been measured and is not posted yet, then end the billing workflow."""
-        usages = tuple(w.usage for w in self._workers if w.usage is not None)
-        if not usages:
-            return
-        done = BillingDone(job_id=self._request.job_id, attempt=self._attempt)
-        for step in (partial(post_usage, PostUsage(usages=usages)), partial(end_billing, done)):
-            try:
-                await step()
-            except EFFECT_FAILED as failure:  # what it holds is given back all the same
-                message = f"its bill could not be settled: {cause_of(failure)[1]}"
-                await self._write(Event(type="job.unbilled", message=message))
+        for refusal in await settle(self._request.job_id, self._attempt, self._workers):
+            message = f"its bill could not be settled: {refusal}"
+            await self._write(Event(type="job.unbilled", message=message))
 
     async def _upload(self) -> None:
         """Logs to their last byte, then the output; a finished job has both stored."""

@@ -62,6 +62,7 @@ ANNOUNCEMENT_LIMIT = timedelta(days=7)
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 DRAIN_INTERVAL = timedelta(seconds=5)
 DRAIN_LIMIT = timedelta(minutes=30)
+TELL_AGAIN_INTERVAL = timedelta(minutes=1)
 REBOOT_LIMIT = timedelta(minutes=30)
 NEWS_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
@@ -258,16 +259,21 @@ class NodeLifecycle:
         if self._status not in (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED):
             await self._close()
         held = await self._held()
-        if held.job_ids:
-            reason = f"node {self._request.name} is being removed"
-            await self._tell_jobs("gone" if gone else "removed", reason)
         deadline = workflow.now() + DRAIN_LIMIT
         while (left := await self._held()).job_ids and workflow.now() < deadline:
-            await workflow.sleep(DRAIN_INTERVAL, summary="jobs end")
+            # Again and again: one may have been deaf, or started again by the sweep meanwhile.
+            reason = f"node {self._request.name} is being removed"
+            await self._tell_jobs("gone" if gone else "removed", reason)
+            await self._wait_for_their_end()
         self._stop_watch()
         if unseen := held.run_ids if gone else left.run_ids:
             message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"
             await self._mention("node.runs-left", message)
+
+    async def _wait_for_their_end(self) -> None:
+        again_at = workflow.now() + TELL_AGAIN_INTERVAL
+        while (await self._held()).job_ids and workflow.now() < again_at:
+            await workflow.sleep(DRAIN_INTERVAL, summary="jobs end")
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED

@@ -309,6 +309,13 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
     await reaches(stage, handle, JobStatus.RUNNING)
 
 
+async def test_a_job_that_has_continued_as_new_while_it_waits_waits_on(stage: Stage) -> None:
+    carry = JobCarry(sequence=9, attempt=1, status=JobStatus.WAITING_FOR_RESOURCES)
+    handle = await carried(stage, carry)
+    await placed(stage, handle)
+    await reaches(stage, handle, JobStatus.RUNNING)
+
+
 async def test_a_stopped_notebook_whose_workflow_was_ended_from_outside_starts_again(
     stage: Stage,
 ) -> None:

@@ -139,6 +139,22 @@ async def test_a_forced_removal_of_a_node_that_is_there_ends_its_jobs_and_leaves
     assert "node.runs-left" not in stage.world.events["nod-1"]
 
 
+async def test_a_job_that_was_deaf_when_its_node_was_removed_is_told_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("stop: 1 jobs not told", non_retryable=True)
+
+    monkeypatch.setattr("workflows.node.TELL_AGAIN_INTERVAL", timedelta(seconds=1))
+    handle, job = await busy(stage)
+    stage.world.faults["tell_jobs"].append(refuse)
+    await handle.signal(NodeLifecycle.remove, Removal(force=True))
+
+    assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
+    assert (await job.result()).status_reason == "node n1 is being removed"
+    assert stage.world.live_runs() == []
+
+
 async def test_what_a_job_has_left_on_a_connected_node_is_ended_within_the_interval(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
