@@ -25,7 +25,8 @@ def billing_id(job_id: str) -> str:
 
 @activity.defn
 async def begin_billing(request: BillingRequest) -> Done:
-    """Start the job's billing workflow, or find it started for this attempt.
+    """Start the job's billing workflow, or find it started for this attempt: it is then told where
+    the nodes are now.
 
     One that is left over from an earlier attempt is told to end, and this is tried again.
     """
@@ -84,6 +85,7 @@ async def _unless_of_an_earlier_attempt(request: BillingRequest) -> None:
     found = await limited(describe, f"{workflow_id}: describe")
     attempt = await found.memo_value(ATTEMPT, default=0)
     if found.status is WorkflowExecutionStatus.RUNNING and attempt >= request.attempt:
+        await tell(workflow_id, "moved", request)
         return
     await tell(workflow_id, "settled", BillingDone(job_id=request.job_id, attempt=attempt))
     raise ApplicationError(

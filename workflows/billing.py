@@ -59,7 +59,7 @@ class JobBilling:
             # A `settled` that has come meanwhile would not come again to the next run.
             if workflow.info().is_continue_as_new_suggested() and not self._done:
                 carried = {"carried_microcredits": self._posted_microcredits}
-                workflow.continue_as_new(request.model_copy(update=carried))
+                workflow.continue_as_new(self._request.model_copy(update=carried))
         return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
 
     async def _meter(self) -> UsagePosted:
@@ -112,6 +112,11 @@ class JobBilling:
     @workflow.signal(description="The job has posted its remainder.")
     def settled(self, done: BillingDone) -> None:
         self._done = self._done or done.attempt >= self._request.attempt
+
+    @workflow.signal(description="A node of the job is somewhere else now.")
+    def moved(self, request: BillingRequest) -> None:
+        if request.attempt == self._request.attempt:
+            self._request = self._request.model_copy(update={"workers": request.workers})
 
     @workflow.query(description="What has been posted by this workflow, in microcredits.")
     def posted_microcredits(self) -> int:

@@ -175,8 +175,7 @@ class JobLifecycle:
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.running", message="all commands run"))
         # Not given up half way: what has begun is what `_settle` can end.
-        bill = billing_of(self._request, self._attempt, self._workers)
-        await undisturbed(begin_billing(bill), self._canceled_outside)
+        await undisturbed(self._bill(), self._canceled_outside)
 
     async def _serve(self) -> None:
         """Until every command has ended. A lost node is waited for to its limit."""
@@ -399,10 +398,14 @@ class JobLifecycle:
         await self._write(Event(type="job.unreachable", message=message), reason=message)
 
     async def _note_back(self, back: NodeBack) -> None:
+        if [worker for worker in self._workers if worker.moves(back.node)]:
+            await self._bill()  # it asks the node, too
         for worker in self._workers:
-            worker.moves(back.node)
             if worker.node.node_id == back.node_id and not worker.has_ended:
                 await self._look_at(worker)
+
+    async def _bill(self) -> None:
+        await begin_billing(billing_of(self._request, self._attempt, self._workers))
 
     async def _note_reached(self, node_id: str) -> None:
         if not self._lost.remove(node_id) or self._lost:

@@ -101,10 +101,12 @@ class Worker:
         """Remove its folders from its node."""
         await clean_worker(CleanWorker(node=self.node, run_id=self.run))
 
-    def moves(self, address: NodeAddress | None) -> None:
-        """Its node is known to be somewhere else now."""
-        if address is not None and address.node_id == self.node.node_id:
-            self.assignment = self.place.model_copy(update={"node": address})
+    def moves(self, address: NodeAddress | None) -> bool:
+        """Whether its node is somewhere else now."""
+        if address is None or address.node_id != self.node.node_id or address == self.node:
+            return False
+        self.assignment = self.place.model_copy(update={"node": address})
+        return True
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────
 

@@ -20,6 +20,7 @@ from activities.record import record
 from activities.temporal import set_client
 from tests.activities.rows import NOW, add_job, add_payer
 from tests.activities.test_ledger import assert_books_are_right
+from tests.activities.test_requests import signals_of
 from workflows.contracts.billing import BilledWorker, BillingRequest, UsagePosted, WorkerUsage
 from workflows.contracts.job import EndRequest
 from workflows.contracts.node import NodeAddress
@@ -235,6 +236,7 @@ async def test_billing_is_begun_once_for_an_attempt(job_id: str, temporal_server
     await begin_billing(request_for(1, job_id))
     assert (await handle.describe()).run_id == first.run_id
     assert first.workflow_type == "JobBilling"
+    assert await signals_of(temporal_server, handle.id) == ["moved"]
 
 
 async def test_billing_of_a_new_attempt_waits_for_the_old_one_to_end(

@@ -114,6 +114,21 @@ async def test_hours_in_which_the_node_was_lost_are_posted_when_it_is_back() -> 
         await handle.result()
 
 
+async def test_a_node_that_has_moved_is_metered_where_it_is() -> None:
+    async with billing() as (environment, world, request):
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        world.machines["nod-1"].host = "10.0.0.99"
+        there = request.workers[0].node.model_copy(update={"host": "10.0.0.99"})
+        moved = request.workers[0].model_copy(update={"node": there})
+        await handle.signal(JobBilling.moved, request.model_copy(update={"workers": (moved,)}))
+        await environment.sleep(timedelta(hours=1, minutes=1))
+        assert world.posted_s["job-a", 0, 1] >= 3600
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
 async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then() -> None:
     told: list[Contract] = []
 

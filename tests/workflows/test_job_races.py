@@ -175,6 +175,8 @@ async def test_a_job_follows_its_node_to_another_address(stage: Stage) -> None:
     back = NodeBack(node_id="nod-1", node=moved.model_copy(update={"host": machine.host}))
     await handle.signal(JobLifecycle.node_back, back)
     await eventually(lambda: latest(stage, handle) == "running", "it is seen again")
+    asks = stage.world.bills[job_id_of(handle)].workers[0].node
+    assert asks.host == machine.host, "so does its bill"
     await handle.signal(JobLifecycle.cancel, CANCEL)
 
     assert (await handle.result()).status is JobStatus.CANCELED

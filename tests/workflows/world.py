@@ -77,6 +77,7 @@ class World:
     outputs: set[str] = field(default_factory=set)
     posted_s: dict[tuple[str, int, int], int] = field(default_factory=dict)
     billed_jobs: list[str] = field(default_factory=list)
+    bills: dict[str, BillingRequest] = field(default_factory=dict)
     ended_jobs: set[str] = field(default_factory=set)
     balance_microcredits: int = 10**9
     burn_microcredits_per_hour: int = 0
@@ -319,7 +320,9 @@ class World:
         return placement.PlacementsAnnounced(announced=len(self.held))
 
     def begin_billing(self, asked: BillingRequest) -> Done:
-        self.billed_jobs.append(asked.job_id)
+        if asked.job_id not in self.billed_jobs:
+            self.billed_jobs.append(asked.job_id)
+        self.bills[asked.job_id] = asked
         return Done()
 
     def post_usage(self, asked: billing.PostUsage) -> UsagePosted:

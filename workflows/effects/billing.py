@@ -27,7 +27,7 @@ class BillingDone(Contract):
 
 
 begin_billing = Effect("begin_billing", BillingRequest, Done)
-"""Start `job/{id}/billing`; a second call finds the first."""
+"""Start `job/{id}/billing`; a second call finds the first, and tells it where the nodes are."""
 
 post_usage = Effect("post_usage", PostUsage, UsagePosted)
 """Balanced postings with unique keys; a second call posts nothing."""
