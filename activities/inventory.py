@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import structlog
 from sqlalchemy import and_, func
 from sqlmodel import Session, col, select
 
@@ -24,6 +25,7 @@ from workflows.rules.job_resources import resources_of
 from workflows.rules.placement import weight
 from workflows.rules.pricing import usage_rates
 
+log = structlog.get_logger("inventory")
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
 """Nodes that a job may wait for. Others have not been inspected, or will not come back."""
 _REMEMBERED_NODES = 20_000
@@ -126,7 +128,16 @@ def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list
         .limit(limit)
     ).all()
     known = set(gpu_types)
-    return [_waiting(row, known) for row in rows]
+    return [job for row in rows if (job := _waiting_of(row, known)) is not None]
+
+
+def _waiting_of(row: Any, known_gpu_types: set[str]) -> WaitingJob | None:
+    """None: it cannot be read. It waits for a person, the others do not wait for it."""
+    try:
+        return _waiting(row, known_gpu_types)
+    except (ValueError, LookupError, TypeError) as cause:
+        log.warning("not placed", job=row.id, why=str(cause))
+        return None
 
 
 def _waiting(row: Any, known_gpu_types: set[str]) -> WaitingJob:

@@ -72,6 +72,20 @@ def test_a_job_is_reserved_whole_and_its_rates_are_fixed(
     assert rates["0"]["cpu_count"] == 2
 
 
+def test_a_job_that_this_version_cannot_read_keeps_nobody_else_waiting(
+    migrated: Database, place: tuple[tables.Account, tables.Region]
+) -> None:
+    account, region = place
+    with migrated.write() as session:
+        add_gpu_node(session, region, "n1", gpus=1)
+        unreadable = add_waiting_job(session, account, created_at=NOW - timedelta(hours=1))
+        unreadable.spec = {"unknown": "to this version"}
+        job = add_waiting_job(session, account)
+    assert round_of().placed == 1
+    with migrated.read() as session:
+        assert [held.job_id for held in live(session)] == [job.id]
+
+
 def test_a_job_that_does_not_fit_holds_nothing_and_is_told_why(
     migrated: Database, place: tuple[tables.Account, tables.Region]
 ) -> None:
