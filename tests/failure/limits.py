@@ -1,0 +1,83 @@
+"""What the worker under test changes in the workflows: shorter waits, and names for calls.
+
+Nothing of it changes what is done, or in which order.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+
+from tests.failure.cases import BY_KILLING, Mode
+from tests.failure.pairs import stubs
+from workflows import billing, job, losses, node, placement, provider, region, sweep
+from workflows.effects.effect import Effect
+
+LOST_WORKER_S = 5.0
+SILENCE_S = 1.5
+HUNG_S = 2.0
+GIVEN_UP_S = 5.0
+
+
+def install() -> None:
+    """Once in a process, before its workers begin."""
+    for module, name, seconds in (
+        (job, "WAIT_INTERVAL", 0.2),
+        (job, "STORE_LIMIT", 20),
+        (losses, "LOST_LOOK_INTERVAL", 2),
+        (node, "REFUSED_KEY_INTERVAL", 0.3),
+        (node, "DRAIN_INTERVAL", 0.2),
+        (region, "OFFLINE_INTERVAL", 0.3),
+        (region, "REMOVAL_INTERVAL", 0.2),
+        (provider, "REMOVAL_INTERVAL", 0.2),
+        (placement, "QUIET_INTERVAL", 2),
+        (sweep, "DELIVERY_INTERVAL", 1),
+        (billing, "SHORTEST_WAIT", 1),
+        (billing, "TOLD_WAIT", 30),
+    ):
+        getattr(module, name)  # it must be there to be changed
+        setattr(module, name, timedelta(seconds=seconds))
+    Effect._options = _options  # type: ignore[method-assign]
+
+
+def case_of(workflow_id: str) -> str:
+    """The name of the case that a workflow belongs to."""
+    noun, _, rest = workflow_id.partition("/")
+    name = rest.partition("/")[0]
+    return name.removeprefix("job-") if noun == "job" else name
+
+
+def stub_of(activity_id: str, effect: str) -> str:
+    """What a call is by its id; local ones have a number only, and no name but their effect's."""
+    stub, found, _ = activity_id.partition("/")
+    return stub if found else effect
+
+
+_planned = Effect._options
+_names = {id(effect): name for name, effect in stubs().items()}
+
+
+def _options(self: Effect[Any, Any], command: Any) -> dict[str, Any]:
+    chosen = _planned(self, command)
+    stub = _names[id(self)]
+    chosen["activity_id"] = f"{stub}/{workflow.uuid4()}"
+    chosen["retry_policy"].initial_interval = timedelta(seconds=0.1)
+    chosen["retry_policy"].maximum_interval = timedelta(seconds=1)
+    _, _, told = case_of(workflow.info().workflow_id).partition("-")
+    hit, _, mode = told.partition("-")
+    if hit == stub and mode == Mode.HANGS:
+        _shorten(chosen, heartbeat_s=SILENCE_S, start_to_close_s=HUNG_S)
+        if chosen["schedule_to_close_timeout"] is not None:
+            chosen["schedule_to_close_timeout"] = timedelta(seconds=GIVEN_UP_S)
+    elif hit == stub and mode in BY_KILLING:
+        _shorten(chosen, heartbeat_s=LOST_WORKER_S, start_to_close_s=LOST_WORKER_S)
+    return chosen
+
+
+def _shorten(chosen: dict[str, Any], *, heartbeat_s: float, start_to_close_s: float) -> None:
+    """The first of the limits that ends what says nothing any more."""
+    if chosen["heartbeat_timeout"] is not None:
+        chosen["heartbeat_timeout"] = timedelta(seconds=heartbeat_s)
+    else:
+        shorter = min(chosen["start_to_close_timeout"], timedelta(seconds=start_to_close_s))
+        chosen["start_to_close_timeout"] = shorter

@@ -1,0 +1,34 @@
+"""The lives that are broken: which story reaches which effect of which lifecycle."""
+
+from tests.failure.pairs import Pair
+from tests.failure.stories.bill import BillStory
+from tests.failure.stories.job import NotebookStory, TrainingStory
+from tests.failure.stories.loops import PlacementStory, StartsStory, SweepStory
+from tests.failure.stories.node import LossStory, NodeStory
+from tests.failure.stories.places import ProviderStory, RegionStory
+from tests.failure.stories.story import Story
+
+STORIES: tuple[type[Story], ...] = (
+    TrainingStory,
+    NotebookStory,
+    BillStory,
+    NodeStory,
+    LossStory,
+    ProviderStory,
+    RegionStory,
+    PlacementStory,
+    StartsStory,
+    SweepStory,
+)
+
+
+def story_of(pair: Pair) -> type[Story] | None:
+    """The story that reaches an effect of a lifecycle; None: nobody has written it yet."""
+    of_lifecycle = [story for story in STORIES if story.lifecycle == pair.lifecycle]
+    for story in of_lifecycle:
+        if pair.stub in story.only:
+            return story
+    return next((story for story in of_lifecycle if not story.only), None)
+
+
+__all__ = ["STORIES", "Story", "story_of"]

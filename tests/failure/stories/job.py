@@ -1,0 +1,211 @@
+"""The lives of jobs: a training from its submission to its removal, a notebook that rests."""
+
+import asyncio
+from typing import ClassVar
+
+from tests.failure.cases import Mode
+from tests.failure.stories.story import HARMLESS, Story
+from workflows.contracts.job import (
+    EndRequest,
+    Exit,
+    JobRequest,
+    NodeBack,
+    WorkerExit,
+    parse_run_id,
+    run_id,
+)
+from workflows.contracts.record import JobChanges
+from workflows.contracts.states import JobStatus, JobType, RunState
+from workflows.job import JobLifecycle
+
+CANCEL = EndRequest(reason="a person wants it no more")
+RAN_S = 7.0
+PATIENCE_S = 0.3
+
+
+class JobStory(Story):
+    """What every job meets: a planner, a node that is looked at, a command that ends."""
+
+    lifecycle = "JobLifecycle"
+    type: ClassVar[JobType]
+    period_s: ClassVar[int] = 3600
+    silent: ClassVar[dict[str, str]] = {
+        "clean_worker": "its folder is left to its node's sweep",
+    }
+
+    @property
+    def job_id(self) -> str:
+        return f"job-{self.name}"
+
+    @property
+    def workflow_id(self) -> str:
+        return f"job/{self.job_id}"
+
+    @property
+    def status(self) -> str:
+        return self.world.status_of(self.job_id)
+
+    @property
+    def attempt(self) -> int:
+        changes = self.world.rows[self.job_id].changes
+        return (isinstance(changes, JobChanges) and changes.attempt) or 1
+
+    @property
+    def request(self) -> JobRequest:
+        return JobRequest(
+            job_id=self.job_id,
+            account_id="acc-1",
+            project_id="prj-1",
+            name="digits",
+            type=self.type,
+            grace_s=1,
+            keeps_output=not self.type.is_service,
+            billing_period_s=self.period_s,
+        )
+
+    async def begin(self) -> None:
+        self.is_removed, self.reached_at = False, 0.0
+        self.looked: set[int] = set()
+        self.exited: set[int] = set()
+        await self.start(JobLifecycle, self.request, self.workflow_id_of_job)
+
+    async def cancel(self) -> None:
+        await self.signal(self.workflow_id_of_job, "cancel", CANCEL)
+
+    async def step(self) -> bool:
+        if self.has_ended():
+            return await self._after_its_end()
+        if self.status == JobStatus.WAITING_FOR_RESOURCES and self.job_id not in self.world.held:
+            self.world.place(self.job_id, self.attempt)
+        elif self.status == JobStatus.RUNNING:
+            await self._while_running()
+        elif self.status == JobStatus.UNREACHABLE:
+            await self._node_answers()
+        elif self.status == JobStatus.STOPPED:
+            await self._at_rest()
+        return False
+
+    async def _while_running(self) -> None:
+        if self.attempt not in self.looked:
+            self.looked.add(self.attempt)
+            await self._node_answers()
+        elif self._was_looked_at():
+            await self._command_ends()
+
+    def _was_looked_at(self) -> bool:
+        looks = sum(n for pair, n in self.world.done.items() if pair.stub == "look_at_run")
+        return looks >= len(self.looked)
+
+    async def _node_answers(self) -> None:
+        """Its node's watch is back: the job looks at its run."""
+        now = asyncio.get_running_loop().time()
+        if now - self.reached_at > PATIENCE_S:
+            self.reached_at = now
+            await self.signal(self.workflow_id_of_job, "node_back", NodeBack(node_id="nod-1"))
+
+    @property
+    def workflow_id_of_job(self) -> str:
+        return f"job/{self.job_id}"
+
+    async def _command_ends(self) -> None:
+        run = self.world.ever.get(run_id(self.job_id, 0, self.attempt))
+        if run is None or run.state is not RunState.RUNNING or self.attempt in self.exited:
+            return
+        self.exited.add(self.attempt)
+        run.elapsed_s, run.state = RAN_S, RunState.EXITED
+        run.exit = Exit(exit_code=0, elapsed_s=RAN_S)
+        ended = WorkerExit(worker=0, attempt=self.attempt, exit=run.exit)
+        await self.signal(self.workflow_id_of_job, "worker_exited", ended)
+
+    async def _at_rest(self) -> None:
+        """A notebook that has stopped; a training never is."""
+
+    async def _after_its_end(self) -> bool:
+        if self.status == JobStatus.ARCHIVED:
+            return True
+        if not self.is_removed:
+            self.expect(JobStatus(self.status).is_final, f"it has ended {self.status}")
+            self._look_at_its_end()
+        self.is_removed = True
+        row = self.world.rows[self.job_id]
+        removal = self.request.model_copy(update={"removal": True, "sequence": row.sequence})
+        await self.start(JobLifecycle, removal, self.workflow_id_of_job)
+        return False
+
+    def _look_at_its_end(self) -> None:
+        """How it ended, and that what it made is kept."""
+        row = self.world.rows[self.job_id]
+        if self.mode in HARMLESS:
+            self.expect(row.status == self.planned_end, f"{row.status}: {row.status_reason}")
+        if row.status == JobStatus.FAILED:
+            self.expect(bool(row.status_reason), "it has failed without a reason")
+        if self.mode is Mode.CANCELED and row.status == JobStatus.CANCELED:
+            self.expect(row.status_reason == CANCEL.reason, f"reason {row.status_reason}")
+        if row.status == JobStatus.FINISHED:
+            made = run_id(self.job_id, 0, 1)
+            self.expect(made in self.world.logs, "its log is not stored")
+            self.expect(made in self.world.outputs, "its output is not stored")
+
+    planned_end: ClassVar[JobStatus] = JobStatus.FINISHED
+
+    def look(self) -> None:
+        world = self.world
+        if "job.worker-left" in world.events[self.job_id] or self._folder_may_be_left():
+            world.sweep_node()
+        self.expect(self.status == JobStatus.ARCHIVED, f"it is {self.status} in the end")
+        self.expect(world.live_runs() == [], f"still run: {world.live_runs()}")
+        self.expect(not world.machines["nod-1"].runs, "its folder is left on the node")
+        self.expect(not world.held, f"still held: {sorted(world.held)}")
+        self.expect(not world.orders, f"sealed orders are left: {sorted(world.orders)}")
+        self.expect(not world.logs and not world.outputs, "its log or output is left")
+        self._look_at_the_ledger()
+        self.look_at_the_cause()
+
+    def _folder_may_be_left(self) -> bool:
+        """Its node's sweep removes what is left where a person ended it, or nobody could clean."""
+        return self.stub in ("clean_worker", "stage_worker")
+
+    def _look_at_the_ledger(self) -> None:
+        """Every second that a node has measured is posted, once."""
+        ran = {
+            parse_run_id(name): int(run.elapsed_s)
+            for name, run in self.world.ever.items()
+            if run.starts
+        }
+        twice = [name for name, run in self.world.ever.items() if run.starts > 1]
+        self.expect(not twice, f"started twice: {twice}")
+        posted = {key: seconds for key, seconds in self.world.posted_s.items() if seconds}
+        self.expect(posted == ran, f"ran {ran}, posted {posted}")
+
+
+class TrainingStory(JobStory):
+    """Submitted, placed, looked at, finished, stored, removed."""
+
+    type = JobType.TRAINING
+
+
+class NotebookStory(JobStory):
+    """Stopped while it runs, started again, ended by itself, removed at rest."""
+
+    type = JobType.NOTEBOOK
+    only = frozenset({"end_worker"})
+    planned_end = JobStatus.ARCHIVED
+
+    async def begin(self) -> None:
+        await super().begin()
+        self.stopped = self.again = self.gone = False
+
+    async def _command_ends(self) -> None:
+        if self.attempt > 1:
+            await super()._command_ends()
+        elif not self.stopped:
+            self.stopped = True
+            await self.signal(self.workflow_id_of_job, "stop", EndRequest(reason="for the night"))
+
+    async def _at_rest(self) -> None:
+        if not self.again:
+            self.again = True
+            await self.signal(self.workflow_id_of_job, "start_again")
+        elif self.attempt > 1 and not self.gone:
+            self.gone = True
+            await self.signal(self.workflow_id_of_job, "remove")

@@ -1,0 +1,119 @@
+"""The lives of the loops that are always there: placement, starts, the sweep."""
+
+from datetime import UTC, datetime
+
+from tests.failure.stories.story import Story
+from workflows.contracts.record import JobChanges, Record
+from workflows.contracts.states import JobStatus
+from workflows.placement import PlacementLoop, PlacementRequest
+from workflows.sweep import Starts, Sweep, SweepRequest
+
+
+class LoopStory(Story):
+    """Work comes twice: before the fault, and after it."""
+
+    first: tuple[str, ...] = ("job-a", "job-b")
+    later = "job-c"
+
+    @property
+    def workflow_id(self) -> str:
+        return f"{self.lifecycle.lower()}/{self.name}"
+
+    async def begin(self) -> None:
+        for job_id in self.first:
+            self.add(job_id)
+        await self.start_it()
+
+    async def step(self) -> bool:
+        if self.has_ended():  # the worker starts it again with itself, the schedule in its time
+            await self.start_it()
+        if not (self.is_struck and all(self.is_served(job_id) for job_id in self.first)):
+            return False
+        if not self.asked:
+            self.asked = True
+            self.add(self.later)
+            await self.hint()
+        if not self.is_served(self.later):
+            return False
+        await self.finish()
+        return True
+
+    async def finish(self) -> None:
+        """A loop has no end of its own."""
+        if self.end is not None and not self.end.done():
+            await self.client.get_workflow_handle(self.workflow_id).terminate("the story is over")
+
+    async def start_it(self) -> None:
+        raise NotImplementedError
+
+    def add(self, job_id: str) -> None:
+        raise NotImplementedError
+
+    def is_served(self, job_id: str) -> bool:
+        raise NotImplementedError
+
+    async def hint(self) -> None:
+        """That there is work."""
+
+
+class PlacementStory(LoopStory):
+    lifecycle = "Placement"
+
+    async def start_it(self) -> None:
+        await self.start(PlacementLoop, PlacementRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.rows[job_id] = Record(
+            resource_id=job_id,
+            account_id="acc-1",
+            sequence=1,
+            at=datetime.now(UTC),
+            status=JobStatus.WAITING_FOR_RESOURCES,
+            changes=JobChanges(attempt=1),
+        )
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.announced
+
+    async def hint(self) -> None:
+        await self.signal(self.workflow_id, "wake")
+
+    def look(self) -> None:
+        self.expect(self.world.announced == self.world.held, "told of places that are not held")
+        self.look_at_the_cause()
+
+
+class StartsStory(LoopStory):
+    lifecycle = "Starts"
+
+    async def start_it(self) -> None:
+        await self.start(Starts, SweepRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.undelivered.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.delivered
+
+    def look(self) -> None:
+        twice = [name for name, times in self.world.delivered.items() if times > 1]
+        self.expect(not twice, f"delivered twice: {twice}")
+        self.look_at_the_cause()
+
+
+class SweepStory(LoopStory):
+    lifecycle = "Sweep"
+
+    async def start_it(self) -> None:
+        await self.start(Sweep, SweepRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.lost_rows.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.restarted
+
+    def look(self) -> None:
+        twice = [name for name, times in self.world.restarted.items() if times > 1]
+        self.expect(not twice, f"started again twice: {twice}")
+        self.look_at_the_cause()

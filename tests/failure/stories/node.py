@@ -1,0 +1,158 @@
+"""The life of a node: announced, restarted, prepared, lost, back, removed with a job on it."""
+
+from typing import ClassVar
+
+from tests.failure.cases import Mode
+from tests.failure.stories.story import HARMLESS, Story
+from tests.workflows.world import REGION, Run
+from workflows.contracts.job import run_id
+from workflows.contracts.node import Announcement, Hardware, NodeCarry, NodeRequest
+from workflows.contracts.provider import Removal
+from workflows.contracts.states import NodeStatus, RunState
+from workflows.node import NodeLifecycle
+
+HERE = Announcement(minion_id="SHA256:key", host="10.0.0.1", port=22)
+STRAY, STRAY_S = "job-gone-0-1", 5
+GUEST = "job-here"
+IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
+
+
+class NodeStory(Story):
+    """Added, restarted, prepared, active, removed; a command that nobody claims is on it."""
+
+    lifecycle = "NodeLifecycle"
+    silent: ClassVar[dict[str, str]] = {
+        "watch_node": "a broken watch says little: the node is looked at, and watched anew",
+    }
+
+    restarts: ClassVar[bool] = True
+    is_to_be_lost: ClassVar[bool] = False
+
+    @property
+    def workflow_id(self) -> str:
+        return f"node/{self.name}"
+
+    @property
+    def status(self) -> str:
+        return self.world.status_of("nod-1")
+
+    @property
+    def request(self) -> NodeRequest:
+        row = self.world.rows.get("nod-1")
+        return NodeRequest(
+            node_id="nod-1", account_id="acc-1", region_id=REGION, name="n1",
+            minion_id="SHA256:key", relaxed_requirements=("all",),
+            sequence=row.sequence if row else 0,
+        )  # fmt: skip
+
+    async def begin(self) -> None:
+        self.lost, self.backs = False, 0
+        self.steps_taken: set[tuple[int, str]] = set()
+        machine = self.world.machines["nod-1"]
+        machine.hardware = Hardware(
+            cpu_count=4, memory_bytes=2**33, is_root=True, reboot_required=self.restarts
+        )
+        self.world.put_run(STRAY, Run(RunState.RUNNING, 1, STRAY_S))
+        await self.start(NodeLifecycle, self.request, self.workflow_id)
+
+    async def cancel(self) -> None:
+        await self.signal(self.workflow_id, "remove", Removal(force=True))
+
+    async def step(self) -> bool:
+        if self.has_ended():
+            if self.status == NodeStatus.ARCHIVED:
+                return True
+            await self._swept()
+        row = self.world.rows.get("nod-1")
+        if row is None or not self._is_new(row.sequence, row.status):
+            return False
+        if row.status in (NodeStatus.CONNECTING, NodeStatus.FAILED):
+            await self.signal(self.workflow_id, "announced", HERE)
+        elif row.status == NodeStatus.MAINTENANCE:
+            await self.signal(self.workflow_id, "activate")
+        elif row.status == NodeStatus.ACTIVE:
+            await self._while_active()
+        elif row.status == NodeStatus.OFFLINE:
+            self._look_at_the_guest()
+            self.world.machines["nod-1"].reachable = True
+        return False
+
+    def _is_new(self, sequence: int, status: str) -> bool:
+        """Each step of the node's own is answered once."""
+        step = (sequence, status)
+        if step in self.steps_taken:
+            return False
+        self.steps_taken.add(step)
+        return True
+
+    async def _while_active(self) -> None:
+        machine = self.world.machines["nod-1"]
+        if self.is_to_be_lost and not self.lost:
+            self.lost, self.backs = True, self._times_back()
+            self.world.place(GUEST)
+            self.world.put_run(run_id(GUEST, 0, 1), Run(RunState.RUNNING, 1, 3))
+            machine.reachable = False
+            machine.changed.set()
+        elif (self._times_back() > self.backs or not self.is_to_be_lost) and not self.asked:
+            self.asked = True
+            self._look_at_the_guest()
+            await self.cancel()
+
+    def _all_told(self) -> bool:
+        """A job that could not be told looks itself."""
+        return self.stub != "tell_jobs" or self.mode in HARMLESS
+
+    def _times_back(self) -> int:
+        return self.world.events["nod-1"].count("node.back")
+
+    def _look_at_the_guest(self) -> None:
+        if self.lost and GUEST in self.world.held:
+            run = self.world.ever[run_id(GUEST, 0, 1)]
+            self.expect(run.state is RunState.RUNNING, "a loss has ended a healthy command")
+
+    async def _swept(self) -> None:
+        """Ended from outside: the sweep starts it again from its row."""
+        status = self.status
+        removal = status == NodeStatus.REMOVING
+        events = self.world.events["nod-1"]
+        turned = [e for e in events if e in ("node.active", "node.maintenance", "node.prepared")]
+        resumed = NodeStatus.ACTIVE if turned[-1:] == ["node.active"] else NodeStatus.MAINTENANCE
+        carried = NodeCarry(
+            sequence=self.request.sequence,
+            status=resumed if removal else NodeStatus(status or "new"),
+            resume_status=resumed,
+            host="10.0.0.1", port=22, user="root", root=None,
+        )  # fmt: skip
+        update = {"carried": carried} if status in IN_USE else {}
+        await self.start(NodeLifecycle, self.request.model_copy(update=update), self.workflow_id)
+        self.steps_taken.clear()
+        self.asked = False
+        if removal:
+            await self.cancel()
+
+    def look(self) -> None:
+        world = self.world
+        self.expect(world.live_runs() == [] or not self.asked, f"still run: {world.live_runs()}")
+        self.expect(not world.held, f"still held: {sorted(world.held)}")
+        self.expect(world.machines["nod-1"].boot <= 2, "it was restarted twice")
+        if self.mode in HARMLESS:
+            boots = 2 if self.restarts else 1
+            self.expect(world.machines["nod-1"].boot == boots, "it was not restarted as it should")
+            self.expect("node.failed" not in world.events["nod-1"], "its addition has failed")
+            posted = world.posted_s.get(("job-gone", 0, 1))
+            self.expect(posted == STRAY_S, f"the stray has run {STRAY_S} s, posted {posted}")
+        if self.lost and self.asked and self.mode is not Mode.CANCELED and self._all_told():
+            told = list(dict.fromkeys(world.job_news[GUEST]))
+            self.expect(told == ["lost", "back", "removed"], f"its job was told {told}")
+        self.look_at_the_cause()
+
+
+class LossStory(NodeStory):
+    """Added, lost with a job on it, back, removed: its job hears of each."""
+
+    only = frozenset(
+        {"find_node_again", "probe_node", "tell_jobs", "watch_node"}
+        | {"list_runs", "end_strays", "bill_strays"}  # what is left is ended when it is back
+    )
+    restarts = False
+    is_to_be_lost = True
