@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.lab.host import obstacle
 from tests.lab.machines import Lab
-from tests.room.campaign import Campaign, Orders
+from tests.room.campaign import MACHINES, Campaign, Orders
+from tests.room.kinds import KINDS
 from tests.room.room import Room
 from tests.room.stack import own_mounts
 from tests.room.tally import NO_FAULT, Tally
@@ -62,10 +63,12 @@ def asked_for(arguments: list[str]) -> Orders:
     parser = argparse.ArgumentParser(prog="python -m tests.room", description=__doc__)
     parser.add_argument("--faults", type=int, default=500, help="how many to inject")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="of the dice")
-    parser.add_argument("--only", action="append", help="kinds of faults, by name")
+    parser.add_argument("--only", action="append", choices=sorted(KINDS), help="kinds of faults")
     parser.add_argument("--minutes", type=float, default=45, help="inject no more after these")
+    parser.add_argument("--machines", type=int, default=len(MACHINES), help="how many to boot")
     asked = parser.parse_args(arguments)
-    return Orders(asked.faults, asked.seed, tuple(asked.only or ()), asked.minutes)
+    only = tuple(asked.only or ())
+    return Orders(asked.faults, asked.seed, only, asked.minutes, asked.machines)
 
 
 if __name__ == "__main__":

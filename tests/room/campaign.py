@@ -17,13 +17,13 @@ MODULES = (commands, disks_and_clocks, machines, our_side, people)
 """Each puts its faults onto the list when it is imported."""
 MACHINES: dict[str, MachineKind] = {
     "plain-1": "sshd",
-    "plain-2": "sshd",
-    "plain-3": "sshd",
     "unit-1": "systemd",
+    "plain-2": "sshd",
     "unit-2": "systemd",
-    SMALL: "sshd",
-    POOR: "sshd",
+    "plain-3": "sshd",
 }
+ALONE: dict[str, MachineKind] = {SMALL: "sshd", POOR: "sshd"}
+"""Each for the lane of its own name."""
 OURS = "ours"
 LOOK_AROUND_EVERY = 100
 SETTLING_S = 5.0
@@ -38,10 +38,17 @@ class Orders:
     seed: int
     only: tuple[str, ...] = ()
     minutes: float = 45.0
+    machines: int = len(MACHINES)
 
     def kinds(self) -> list[Kind]:
         """Raises: KeyError for a name that is not on the list."""
         return [KINDS[name] for name in self.only] if self.only else list(KINDS.values())
+
+    def booted(self) -> dict[str, MachineKind]:
+        """The machines that this takes."""
+        lanes = {kind.lane for kind in self.kinds()}
+        alone = {name: kind for name, kind in ALONE.items() if name in lanes}
+        return dict(list(MACHINES.items())[: self.machines]) | alone
 
 
 class Campaign:
@@ -57,7 +64,7 @@ class Campaign:
 
     async def run(self) -> None:
         began = time.monotonic()
-        await self.room.open(MACHINES)
+        await self.room.open(self.orders.booted())
         self.room.tell(f"{len(self.room.places)} nodes after {time.monotonic() - began:.0f} s")
         self._ends_at = time.monotonic() + 60 * self.orders.minutes
         background = [asyncio.create_task(self.room.follow(), name="follow")]
@@ -89,7 +96,7 @@ class Campaign:
 
     def _places_of(self, lane: str) -> list[Place]:
         """A lane for each machine that loses power; one for everything else."""
-        alone = {place.name: place for place in self.room.places if place.name in (SMALL, POOR)}
+        alone = {place.name: place for place in self.room.places if place.name in ALONE}
         others = [place for place in self.room.places if place.name not in alone]
         if lane in alone:
             return [alone[lane]]

@@ -11,7 +11,7 @@ from tests.room.machines import jobs_end
 from tests.room.room import aside
 
 
-@kind("machine", 3)
+@kind("machine", 5)
 async def supervisor_killed(scene: Scene) -> None:
     """Its job fails and says so; what it had started is ended; its last beat is billed."""
     room, place = scene.room, scene.place
@@ -27,7 +27,6 @@ async def supervisor_killed(scene: Scene) -> None:
         lost = beats(room.disk(place)).get(folder.name)
         if lost is not None:
             job.allowed, job.measured_s = {"failed"}, lost
-        await jobs_end(scene, [job])
 
 
 async def runs_through(scene: Scene, script: Script) -> None:

@@ -92,15 +92,23 @@ async def node_disk_full_running(scene: Scene) -> None:
 async def node_disk_full_output(scene: Scene) -> None:
     """A command writes more output than there is room for, and fails with what it has said."""
     place = scene.place
-    body = 'echo begun; head -c 100000000 /dev/zero > "$BASELOAD_OUTPUT/big" || exit 3'
-    async with place.filling, filled(place, LEFT_FOR_OUTPUT_BYTES):
-        jobs = [*scene.room.at(place), await scene.room.submit(place, Script(body, b"begun\n"))]
+    room_left = "$(df --output=avail -k . | tail -1)"
+    body = (
+        f"echo begun; while [ {room_left} -gt 200000 ]; do sleep 0.1; done; "
+        'head -c 100000000 /dev/zero > "$BASELOAD_OUTPUT/big" || exit 3'
+    )
+    async with place.filling:
+        job = await scene.room.submit(place, Script(body, b"begun\n"))
+        job.says_more = True  # head, about the disk
+        await scene.until(lambda: job.is_running or job.has_ended, "it runs", 300)
+        jobs = scene.room.at(place)
         with scene.touching(jobs):
-            for job in jobs:
-                job.may("failed")
-            jobs[-1].says_more = True  # head, about the disk
+            for each in jobs:
+                each.may("failed")
+            async with filled(place, LEFT_FOR_OUTPUT_BYTES):
+                await scene.until(lambda: job.has_ended, "it has ended", 300)
             await jobs_end(scene, jobs)
-            scene.expect_reason(jobs[-1], "full")
+            scene.expect_reason(job, "full")
 
 
 @kind("machine")

@@ -103,17 +103,15 @@ def large_output() -> Script:
 # ── the way to it ──────────────────────────────────────────────────────────────────────────
 
 
-@kind("machine", 2)
+@kind("machine", 4)
 async def network_cut_short(scene: Scene) -> None:
     """A cable that is loose for some seconds: nobody should be any the wiser."""
     await scene.a_job(90, "running", "waiting_for_data", "uploading")
-    jobs = scene.room.at(scene.place)
-    with scene.touching(jobs):
-        scene.place.machine.cut_network()
-        await asyncio.sleep(scene.dice.uniform(*CUT_SHORT_S))
-        scene.place.machine.heal_network()
-        await until_active(scene)
-        await jobs_end(scene, jobs)
+    scene.inject(scene.room.at(scene.place))
+    scene.place.machine.cut_network()
+    await asyncio.sleep(scene.dice.uniform(*CUT_SHORT_S))
+    scene.place.machine.heal_network()
+    await until_active(scene)
 
 
 @kind("machine")
@@ -136,16 +134,14 @@ async def network_cut_beyond_limit(scene: Scene) -> None:
         await jobs_end(scene, jobs)
 
 
-@kind("machine", 3)
+@kind("machine", 5)
 async def sshd_restarted(scene: Scene) -> None:
     """With or without its sessions."""
     await scene.a_job(90, "running", "waiting_for_data", "uploading")
-    jobs = scene.room.at(scene.place)
-    with scene.touching(jobs):
-        drop = scene.dice.random() < 0.7
-        await aside(lambda: scene.place.machine.restart_sshd(drop_sessions=drop))
-        await until_active(scene)
-        await jobs_end(scene, jobs)
+    scene.inject(scene.room.at(scene.place))
+    drop = scene.dice.random() < 0.7
+    await aside(lambda: scene.place.machine.restart_sshd(drop_sessions=drop))
+    await until_active(scene)
 
 
 @kind("machine")

@@ -52,7 +52,7 @@ def submitted(post: Callable[..., Resource], body: dict[str, Any], key: str) -> 
                 raise
 
 
-@kind("people", 3)
+@kind("people", 5)
 async def cancel_races_finish(scene: Scene) -> None:
     """Canceled about when it ends by itself: it is one of the two, and wholly."""
     job = await scene.room.submit(scene.place, counting(5, 0.2))

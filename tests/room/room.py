@@ -27,7 +27,7 @@ from tests.room.stack import PatientPlatform, RoomStack, small_home
 from tests.room.tally import NO_FAULT, Tally
 from tests.room.verdicts import CPU_CORE_HOUR_MICROCREDITS, Seen, notes, verdicts
 
-UNREACHABLE_LIMIT_S = 25
+UNREACHABLE_LIMIT_S = 40
 BILLING_PERIOD_S = 5
 FOLLOW_S = 0.5
 STUCK_S = 400.0
@@ -35,6 +35,8 @@ NOTHING_LEFT_S = 120.0
 JOBS_OF_A_PLACE = 2
 SMALL, SMALL_DISK_MIB = "small", 14_000
 POOR = "poor"
+GIVEN_UP = "not reachable for"
+"""What a job says that could wait no longer for its node: its run is left to the node's sweep."""
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -136,6 +138,7 @@ class Room:
         return Place(machine, site, (await aside(site.join, machine))[0])
 
     def close(self) -> None:
+        PatientPlatform.patience_s = 0.0  # whoever still asks will not be answered
         try:
             self.stack.close()
         finally:
@@ -213,6 +216,9 @@ class Room:
         """Take note of what is wrong with it; one that is in order is removed."""
         place = next(one for one in self.places if one.name == job.place)
         seen = await aside(self._see, job, place)
+        if GIVEN_UP in str(job.row["status_reason"]):
+            job.strays = True
+            self.strays.add(job.id)
         fault = job.faults[-1] if job.faults else NO_FAULT
         right = True
         for what, message in verdicts(job, seen):
