@@ -5,6 +5,7 @@ Each step can be run alone; every figure is of this run and this machine. Nothin
 
 import argparse
 import importlib
+import signal
 import sys
 import time
 import traceback
@@ -37,6 +38,7 @@ def main() -> None:
     if chosen.list:
         sys.stdout.writelines(f"{name:<12}{meaning}\n" for name, meaning in STEPS.items())
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and leave nothing behind
     unknown = set(chosen.names) - STEPS.keys()
     if unknown:
         parser.error(f"no step {', '.join(sorted(unknown))}: see --list")

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +66,23 @@ def _run(bench: Bench, command: str) -> str:
 def _running_row(bench: Bench) -> Row:
     """By the machine's clock, which is ours as well."""
     times_s = []
+    steps_s: dict[str, list[float]] = {}
     for _ in range(scaled(STARTS)):
         submitted = time.time()
         job = _run(bench, "date +%s.%N")
         times_s.append(float(bench.platform.log(job)) - submitted)
-    bare_s = [_timed_s(["true"]) for _ in range(3)]
+        for event in bench.platform.items(f"{job}/events"):
+            at = datetime.fromisoformat(event["at"]).timestamp()
+            steps_s.setdefault(event["type"], []).append(at - submitted)
     p50_s = statistics.median(times_s)
+    steps = [
+        f"{type_.removeprefix('job.')} {ms(statistics.median(steps_s[type_]))}"
+        for type_ in ("job.waiting", "job.placed", "job.staging")
+    ]
     return Row(
         "submit → command running on a warm node, p50",
         ms(p50_s),
-        f"slowest of {len(times_s)}: {ms(max(times_s))}; a process: {ms(min(bare_s))}",
+        f"{', '.join(steps)}; slowest of {len(times_s)}: {ms(max(times_s))}",
         "< 500 ms",
         p50_s < RUNNING_AIM_S,
     )
