@@ -64,15 +64,15 @@ def processes_left(name: str, pids: set[int]) -> Iterator[str]:
             yield f"{name}: process {pid}: {command.decode(errors='replace')[:200]}"
 
 
-def folders_left(name: str, disk: Path, strays: set[str]) -> Iterator[str]:
-    """Run folders on a machine; those of strays, once ended, are kept for an hour on purpose.
+def job_of(folder: Path) -> str:
+    """The job whose run has this folder."""
+    return folder.name.rsplit("-", 2)[0]
 
-    strays: the jobs that had been given up while their node was away.
-    """
+
+def folders_left(name: str, disk: Path) -> Iterator[str]:
+    """Run folders on a machine."""
     for folder in sorted((disk / RUNS).iterdir()):
-        job_id = folder.name.rsplit("-", 2)[0]
-        if job_id not in strays or not (folder / "exit.json").exists():
-            yield f"{name}: folder {folder.name}: {sorted(one.name for one in folder.iterdir())}"
+        yield f"{name}: folder {folder.name}: {sorted(one.name for one in folder.iterdir())}"
 
 
 def beats(disk: Path) -> dict[str, int | None]:
