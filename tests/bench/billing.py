@@ -32,7 +32,7 @@ ENGINE_JOBS = 200
 ENGINE_HOURS = 24
 RULES_JOBS = 10_000
 RULES_HOURS = 720
-LEDGER_JOBS = 100
+LEDGER_JOBS = 20
 HOUR_S = 3600
 
 
@@ -54,9 +54,13 @@ def _engine_row() -> Row:
 def _rules_row() -> Row:
     jobs = scaled(RULES_JOBS)
 
+    hours: set[int] = set()
+
     def cut() -> None:
         for _ in range(jobs):
-            slices(3_599_999, posted_s=0, through_s=RULES_HOURS * HOUR_S, period_s=HOUR_S)
+            through_s = RULES_HOURS * HOUR_S
+            for piece in slices(3_599_999, posted_s=0, through_s=through_s, period_s=HOUR_S):
+                hours.add(piece.end_s)
 
     seconds = best_s(cut, runs=1)
     return Row(
@@ -161,4 +165,5 @@ async def _settle(handles: Sequence[WorkflowHandle[JobBilling, object]]) -> None
     for number, handle in enumerate(handles):
         done = BillingDone(job_id=f"job-{number}", attempt=1)
         await handle.signal(JobBilling.settled, done)
-    await asyncio.gather(*(handle.result() for handle in handles))
+    for handle in handles:  # one after another: each of them takes the server's clock
+        await handle.result()

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.activities.sshd import Sshd
 from tests.bench.measure import Row, ms, share_below
-from tests.bench.stack import Bench, scaled, stack
+from tests.bench.stack import Bench, stack
 from tests.lab.waiting import wait_until
 
 STARTS = 15
@@ -67,7 +67,7 @@ def _running_row(bench: Bench) -> Row:
     """By the machine's clock, which is ours as well."""
     times_s = []
     steps_s: dict[str, list[float]] = {}
-    for _ in range(scaled(STARTS)):
+    for _ in range(STARTS):
         submitted = time.time()
         job = _run(bench, "date +%s.%N")
         times_s.append(float(bench.platform.log(job)) - submitted)
@@ -90,7 +90,7 @@ def _running_row(bench: Bench) -> Row:
 
 def _line_row(bench: Bench) -> Row:
     """Each line says when it was printed; it is read from the stream that a person follows."""
-    count = scaled(LINES)
+    count = LINES
     command = f"for i in $(seq {count}); do date +%s.%N; sleep 0.05; done"
     job = f"/v1/jobs/{bench.platform.post('/v1/jobs', bench.job(command))['id']}"
     delays_s: list[float] = []
@@ -111,7 +111,7 @@ def _line_row(bench: Bench) -> Row:
 
 
 def _throughput_row(bench: Bench, server: Sshd) -> Row:
-    size = scaled(LOG_MIB) << 20
+    size = LOG_MIB << 20
     source = bench.running.home.parent / "source"
     subprocess.run(
         f"head -c {size * 3 // 4} /dev/urandom | base64 -w 120 | head -c {size} > {source}",

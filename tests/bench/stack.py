@@ -117,9 +117,9 @@ class Bench:
         }
 
 
-def scaled(count: int) -> int:
-    """So many, or the share of them that was asked for."""
-    return max(1, round(count * SCALE))
+def scaled(count: int, least: int = 1) -> int:
+    """So many, or the share of them that was asked for; `least` still says something."""
+    return max(min(count, least), round(count * SCALE))
 
 
 @contextmanager

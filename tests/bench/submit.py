@@ -16,12 +16,12 @@ P95_AIM_S = 0.1
 
 def rows() -> list[Row]:
     """What is submitted is placed, started and finished meanwhile, beside those that run."""
-    with simulated(scaled(MACHINES)) as machines, stack() as bench:
+    with simulated(MACHINES) as machines, stack() as bench:
         bench.join(machines.machines)
-        running = scaled(RUNNING)
+        running = scaled(RUNNING, least=50)
         asyncio.run(bench.submit([bench.job("sleep 100000")] * running))
         bench.until_jobs(running, "running")
-        bodies = [bench.job("true")] * scaled(SUBMITTED)
+        bodies = [bench.job("true")] * scaled(SUBMITTED, least=500)
         started = time.perf_counter()
         times_s = asyncio.run(bench.submit(bodies, AT_ONCE))
         rate = len(bodies) / (time.perf_counter() - started)

@@ -24,8 +24,8 @@ AIM = 0.7
 
 def rows() -> list[Row]:
     """On simulated machines with a slot for each job, all of them submitted at once."""
-    jobs = scaled(JOBS)
-    with simulated(scaled(MACHINES)) as machines, stack() as bench:
+    jobs = scaled(JOBS, least=100)
+    with simulated(MACHINES) as machines, stack() as bench:
         bench.join(machines.machines)
         started = time.perf_counter()
         asyncio.run(bench.submit([bench.job("true")] * jobs))
