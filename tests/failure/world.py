@@ -143,6 +143,7 @@ class FaultedWorld(World):
                     if parse_run_id(run_id)[0] == job_id:
                         run.state = RunState.EXITED
                         self.machines["nod-1"].runs.pop(run_id, None)
+            if asked.what in ("removed", "gone"):  # where it cannot be ended it leaves
                 self.held.pop(job_id)
         return node.JobsTold(job_ids=jobs)
 

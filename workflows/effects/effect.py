@@ -17,6 +17,9 @@ from workflows.contracts.node import NodeAddress
 HEARTBEAT_S = 10.0
 """How long a worker that was killed holds up what it did on a node."""
 
+_LEAVE = workflow.ActivityCancellationType.TRY_CANCEL
+_WAIT = workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+
 Asked = TypeVar("Asked", bound=Contract)
 Answered = TypeVar("Answered", bound=Contract)
 
@@ -32,7 +35,9 @@ class Effect(Generic[Asked, Answered]):
     """One side effect. Calling it in a workflow asks for it and waits for the answer.
 
     start_to_close_s: one attempt; schedule_to_close_s: all of them, None for no end;
-    heartbeat_s: longest silence of an attempt; queue: None for the site of `asked.node`.
+    heartbeat_s: longest silence of an attempt; queue: None for the site of `asked.node`;
+    is_waited_for: given up, it is left only when its attempt is over, so that nothing is left of it
+    by an attempt that comes after its undoing.
     """
 
     name: str
@@ -46,6 +51,7 @@ class Effect(Generic[Asked, Answered]):
     retry_most_s: float = 30
     never_retried: Sequence[str] = field(default=NEVER_RETRIED)
     attempts: int = 0
+    is_waited_for: bool = False
 
     async def __call__(self, command: Asked, *, summary: str | None = None) -> Answered:
         answer: Answered = await workflow.execute_activity(
@@ -90,6 +96,7 @@ class Effect(Generic[Asked, Answered]):
             "start_to_close_timeout": timedelta(seconds=self.start_to_close_s),
             "schedule_to_close_timeout": _seconds(self.schedule_to_close_s),
             "heartbeat_timeout": _seconds(self.heartbeat_s),
+            "cancellation_type": _WAIT if self.is_waited_for else _LEAVE,
             "retry_policy": RetryPolicy(
                 initial_interval=timedelta(seconds=self.retry_first_s),
                 maximum_interval=timedelta(seconds=self.retry_most_s),

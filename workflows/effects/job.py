@@ -85,7 +85,8 @@ class RemoveStored(Contract):
 
 
 find_placement = Effect("find_placement", FindPlacement, PlacementFound)
-seal_work_orders = Effect("seal_work_orders", SealWorkOrders, WorkOrdersSealed)
+seal_work_orders = Effect("seal_work_orders", SealWorkOrders, WorkOrdersSealed, is_waited_for=True)
+"""Secrets lie in what it writes: it is never still writing when they are discarded."""
 discard_work_orders = Effect("discard_work_orders", DiscardWorkOrders, Done)
 remove_stored = Effect("remove_stored", RemoveStored, Done, start_to_close_s=120)
 

@@ -132,7 +132,8 @@ class NodeStory(Story):
 
     def look(self) -> None:
         world = self.world
-        self.expect(world.live_runs() == [] or not self.asked, f"still run: {world.live_runs()}")
+        told_left = "node.runs-left" in world.events["nod-1"] or not self.asked
+        self.expect(world.live_runs() == [] or told_left, f"still run: {world.live_runs()}")
         self.expect(not world.held, f"still held: {sorted(world.held)}")
         self.expect(world.machines["nod-1"].boot <= 2, "it was restarted twice")
         if self.mode in HARMLESS:
