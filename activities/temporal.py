@@ -66,8 +66,11 @@ async def tell(
     Raises: RPCError, ApplicationError; both are for another try.
     """
     arguments = [] if argument is None else [argument]
-    named = request_id or str(uuid4())
-    call = signal_once(client(), workflow_id, signal, arguments, request_id=named)
+    if request_id:
+        call = signal_once(client(), workflow_id, signal, arguments, request_id=request_id)
+    else:
+        handle = client().get_workflow_handle(workflow_id)
+        call = handle.signal(signal, args=arguments, rpc_timeout=timedelta(seconds=CALL_LIMIT_S))
     try:
         await limited(call, f"{workflow_id}: signal {signal}")
     except RPCError as cause:
