@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import TimeoutError as OutOfTime
 
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
@@ -83,7 +84,8 @@ class Effect(Generic[Asked, Answered]):
                 ),
                 summary=summary,
             )
-        except (ActivityError, ApplicationError) as failure:
+        except (ActivityError, ApplicationError, OutOfTime) as failure:
+            # Out of time: an ActivityError when it happens, and the bare cause when it is replayed.
             if is_cancelled_exception(failure):
                 raise
             return await self(command, summary=summary)
