@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.database import (
     database_url,
@@ -38,18 +40,27 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     session.config.stash[_STATUS] = int(exitstatus)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole stacks first, for they wait the longest; each module stays in one process.
+    """Whole stacks first, for they wait the longest."""
+    items.sort(key=lambda item: not item.path.is_relative_to(_WHOLE_STACKS))
+
+
+class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Each module stays in one process, and what it has set up is set up once.
 
     Modules with a whole stack share two of them: to bring one up costs more than most of them.
+    By the path and not by marks: xdist 3.8 no longer sees its groups under pytest 9.
     """
-    items.sort(key=lambda item: not item.path.is_relative_to(_WHOLE_STACKS))
-    for item in items:
-        module = str(item.path.relative_to(_TESTS))
-        if item.path.is_relative_to(_WHOLE_STACKS):
-            module = "stack-killed" if item.path.stem in _KILLS else "stack"
-        item.add_marker(pytest.mark.xdist_group(module))
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = Path(nodeid.partition("::")[0])
+        if path.parent.name != _WHOLE_STACKS.name:
+            return str(path)
+        return "stack-killed" if path.stem in _KILLS else "stack"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleScheduling:
+    return ModuleScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)

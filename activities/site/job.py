@@ -56,7 +56,8 @@ async def clean_worker(command: CleanWorker) -> Done:
     Raises: NODE_REFUSED when the run is still there.
     """
     request = {"run_ids": [command.run_id]}
-    answer = await ask(command.node, "clean", request, limit_s=CLEAN_S)
+    async with beating():
+        answer = await ask(command.node, "clean", request, limit_s=CLEAN_S)
     if answer["kept"]:
         raise ApplicationError(
             f"{command.node.node_id}: {command.run_id} still runs, so its folder is kept",

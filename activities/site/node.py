@@ -68,7 +68,8 @@ async def reach_node(command: ReachNode) -> NodeReached:
 @activity.defn
 async def inspect_node(command: InspectNode) -> NodeInspected:
     """What the machine is made of, as its own kernel and drivers say."""
-    answer = await ask(command.node, "inspect", {}, limit_s=55)
+    async with beating():
+        answer = await ask(command.node, "inspect", {}, limit_s=55)
     return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.activities.agent_process import LocalAgent
 
-RUN = "job-w-0-1"
+RUN = "job-why-0-1"
 SECRET = "open-sesame-" + "7" * 200
 
 

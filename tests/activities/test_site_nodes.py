@@ -35,7 +35,7 @@ from workflows.effects.node import (
 )
 from workflows.effects.region import CheckSite
 
-STRAY, KEPT = "job-stray-0-1", "job-kept-1-2"
+STRAY, KEPT = "job-left-0-1", "job-kept-1-2"
 
 
 async def refused(site: Site) -> ApplicationError:

@@ -236,13 +236,13 @@ async def test_the_exit_of_a_job_that_is_gone_disturbs_nobody(site: Site) -> Non
 async def test_the_runs_of_another_control_plane_on_the_same_machine_are_left_alone(
     site: Site,
 ) -> None:
-    site.agent.run("job-theirs-0-1", "echo not for us", owner="SHA256:theirs")
-    site.agent.exit_of("job-theirs-0-1")
+    site.agent.run("job-foreign-0-1", "echo not for us", owner="SHA256:theirs")
+    site.agent.exit_of("job-foreign-0-1")
     async with watched(site):
         site.agent.run(RUN, NUMBERS, owner=platform_key_fingerprint())
         await wait_until(lambda: site.jobs.of("job/job-w"), "a signal")
     assert site.jobs.of("job/job-theirs") == []
-    assert stored(site, "job-theirs-0-1") == b""
+    assert stored(site, "job-foreign-0-1") == b""
     assert stored(site) == lines(3000)
 
 

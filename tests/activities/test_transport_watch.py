@@ -90,10 +90,10 @@ def node(connections: NodeConnections, endpoint: NodeEndpoint) -> Node:
 
 async def test_a_line_and_an_exit_arrive(node: Node) -> None:
     async with node.watched():
-        await node.run("job-a-0-1", "until [ -e go ]; do sleep 0.01; done; echo line; exit 4")
-        node.path("job-a-0-1", "work/go").touch()
-        await node.until_log("job-a-0-1", b"line\n")
-        assert (await node.until_exit("job-a-0-1"))["exit_code"] == 4
+        await node.run("job-tw-0-1", "until [ -e go ]; do sleep 0.01; done; echo line; exit 4")
+        node.path("job-tw-0-1", "work/go").touch()
+        await node.until_log("job-tw-0-1", b"line\n")
+        assert (await node.until_exit("job-tw-0-1"))["exit_code"] == 4
 
 
 async def test_the_watch_goes_on_at_the_byte_after_the_connection_was_cut(
@@ -102,15 +102,15 @@ async def test_the_watch_goes_on_at_the_byte_after_the_connection_was_cut(
     lines = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; touch half\n"
     wait = "until [ -e go ]; do sleep 0.01; done\n"
     async with node.watched():
-        await node.run("job-a-0-1", lines + wait + lines)
-        await wait_until(lambda: node.logs.get("job-a-0-1"), "the first bytes")
+        await node.run("job-tw-0-1", lines + wait + lines)
+        await wait_until(lambda: node.logs.get("job-tw-0-1"), "the first bytes")
         sshd.cut()
-    await wait_until(node.path("job-a-0-1", "work/half").exists, "the first half")
-    node.path("job-a-0-1", "work/go").touch()
+    await wait_until(node.path("job-tw-0-1", "work/half").exists, "the first half")
+    node.path("job-tw-0-1", "work/go").touch()
     async with node.watched():
-        await node.until_exit("job-a-0-1")
-    assert node.logs["job-a-0-1"] == node.path("job-a-0-1", "log").read_bytes()
-    assert node.logs["job-a-0-1"].count(b"\n") == 4000
+        await node.until_exit("job-tw-0-1")
+    assert node.logs["job-tw-0-1"] == node.path("job-tw-0-1", "log").read_bytes()
+    assert node.logs["job-tw-0-1"].count(b"\n") == 4000
 
 
 async def test_a_cut_connection_ends_the_stream_as_unknown(node: Node, sshd: Sshd) -> None:
@@ -127,20 +127,20 @@ async def _read_all(stream: NodeStream) -> bytes:
 
 
 async def test_binary_bytes_and_long_lines_arrive_as_they_are(node: Node) -> None:
-    await node.run("job-a-0-1", "head -c 3000000 /dev/urandom; head -c 10000000 /dev/zero")
+    await node.run("job-tw-0-1", "head -c 3000000 /dev/urandom; head -c 10000000 /dev/zero")
     async with node.watched():
-        await node.until_exit("job-a-0-1")
-    is_same = node.logs["job-a-0-1"] == node.path("job-a-0-1", "log").read_bytes()
+        await node.until_exit("job-tw-0-1")
+    is_same = node.logs["job-tw-0-1"] == node.path("job-tw-0-1", "log").read_bytes()
     assert is_same, "differs"
-    assert len(node.logs["job-a-0-1"]) == 13_000_000
+    assert len(node.logs["job-tw-0-1"]) == 13_000_000
 
 
 async def test_a_run_that_ended_long_before_is_told_with_all_of_its_log(node: Node) -> None:
-    await node.run("job-a-0-1", "echo early")
-    await wait_until(node.path("job-a-0-1", "exit.json").exists, "the end")
+    await node.run("job-tw-0-1", "echo early")
+    await wait_until(node.path("job-tw-0-1", "exit.json").exists, "the end")
     async with node.watched():
-        await node.until_exit("job-a-0-1")
-    assert node.logs["job-a-0-1"] == b"early\n"
+        await node.until_exit("job-tw-0-1")
+    assert node.logs["job-tw-0-1"] == b"early\n"
 
 
 async def test_a_flood_does_not_starve_a_quiet_run(node: Node) -> None:
@@ -154,28 +154,28 @@ async def test_a_flood_does_not_starve_a_quiet_run(node: Node) -> None:
 
 
 async def test_runs_can_be_added_and_forgotten_while_watching(node: Node) -> None:
-    await node.run("job-a-0-1", "echo one; until [ -e go ]; do sleep 0.01; done; echo two")
+    await node.run("job-tw-0-1", "echo one; until [ -e go ]; do sleep 0.01; done; echo two")
     async with node.watched() as stream:
-        await node.until_log("job-a-0-1", b"one\n")
-        await stream.send({"forget": ["job-a-0-1"]})
+        await node.until_log("job-tw-0-1", b"one\n")
+        await stream.send({"forget": ["job-tw-0-1"]})
         beats = node.beats
         await wait_until(lambda: node.beats > beats, "a beat after it")
-        node.path("job-a-0-1", "work/go").touch()
-        await wait_until(node.path("job-a-0-1", "exit.json").exists, "the end")
-        assert node.logs["job-a-0-1"] == b"one\n"
-        await stream.send({"watch": {"job-a-0-1": 4}})
-        await node.until_exit("job-a-0-1")
-    assert node.logs["job-a-0-1"] == b"one\ntwo\n"
+        node.path("job-tw-0-1", "work/go").touch()
+        await wait_until(node.path("job-tw-0-1", "exit.json").exists, "the end")
+        assert node.logs["job-tw-0-1"] == b"one\n"
+        await stream.send({"watch": {"job-tw-0-1": 4}})
+        await node.until_exit("job-tw-0-1")
+    assert node.logs["job-tw-0-1"] == b"one\ntwo\n"
 
 
 async def test_a_run_without_its_supervisor_is_told_as_lost(node: Node) -> None:
-    await node.run("job-a-0-1", "echo $PPID; sleep 600")
+    await node.run("job-tw-0-1", "echo $PPID; sleep 600")
     async with node.watched():
-        await node.until_log("job-a-0-1", b"\n")
-        os.kill(int(node.logs["job-a-0-1"]), 9)
-        await wait_until(lambda: "job-a-0-1" in node.lost, "the loss")
-        await node.end("job-a-0-1")
-        exited = await node.until_exit("job-a-0-1")
+        await node.until_log("job-tw-0-1", b"\n")
+        os.kill(int(node.logs["job-tw-0-1"]), 9)
+        await wait_until(lambda: "job-tw-0-1" in node.lost, "the loss")
+        await node.end("job-tw-0-1")
+        exited = await node.until_exit("job-tw-0-1")
     assert exited["reason"] == "ended-after-supervisor-loss"
 
 
@@ -200,8 +200,8 @@ def watchers_of(archive: Path) -> list[str]:
 
 
 async def test_a_log_is_read_in_parts(node: Node) -> None:
-    await node.run("job-a-0-1", "printf 0123456789")
-    await wait_until(node.path("job-a-0-1", "exit.json").exists, "the end")
-    request = {"run_id": "job-a-0-1", "offset": 3, "length": 4}
+    await node.run("job-tw-0-1", "printf 0123456789")
+    await wait_until(node.path("job-tw-0-1", "exit.json").exists, "the end")
+    request = {"run_id": "job-tw-0-1", "offset": 3, "length": 4}
     async with await node.connections.stream(node.endpoint, "read_log", request) as stream:
         assert await _read_all(stream) == b"3456"

@@ -22,6 +22,9 @@ BY_QUEUE: dict[str | None, list[Callable[..., Any]]] = {
     None: list(registry.SITE),
 }
 
+KILLED_WORKER_S = 30
+"""How long nobody may notice that the worker is gone that did something on a node."""
+
 
 def all_effects() -> list[Effect[Any, Any]]:
     found: list[Effect[Any, Any]] = []
@@ -51,6 +54,15 @@ def test_every_activity_is_an_effect() -> None:
     asked_for = {(effect.queue, effect.name) for effect in all_effects()}
     there = {(queue, name_of(each)) for queue, found in BY_QUEUE.items() for each in found}
     assert there == asked_for
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [one for one in all_effects() if one.queue is None and one.start_to_close_s > KILLED_WORKER_S],
+    ids=lambda effect: effect.name,
+)
+def test_a_killed_worker_does_not_hold_up_what_it_did_on_a_node(effect: Effect[Any, Any]) -> None:
+    assert effect.heartbeat_s is not None, f"{effect.name} is missed after its whole time only"
 
 
 def reached_from(module: str) -> set[str]:

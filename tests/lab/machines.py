@@ -14,6 +14,7 @@ killed test session leaves none.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ from tests.lab.machine import Kind, Machine
 from tests.lab.network import HOST_LINK, Network
 
 PREFIX = "baseload-lab-"
+SWEEP_LOCK = Path("/var/tmp/.baseload-lab-sweep.lock")
 
 
 class Lab:
@@ -98,7 +100,16 @@ def remove_cgroups(lab: str) -> None:
 
 
 def sweep() -> None:
-    """Remove what labs whose process was killed have left: folders, cgroups, the cable."""
+    """Remove what labs whose process was killed have left: folders, cgroups, the cable.
+
+    One at a time: test sessions that begin together would trip over each other's removals.
+    """
+    with SWEEP_LOCK.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _sweep()
+
+
+def _sweep() -> None:
     for folder in Path("/var/tmp").glob(f"{PREFIX}*"):
         try:
             owner = json.loads((folder / "owner.json").read_text())

@@ -49,13 +49,13 @@ async def test_a_run_outlives_its_connection_and_reports_its_exit(
     machine = boot_machine(kind)
     async with agent_on(lab, machine) as agent:
         gate = "until [ -e go ]; do sleep 0.05; done; exit 3"
-        begun = await agent.begin("job-a-0-1", gate, runtime)
+        begun = await agent.begin("job-lab-0-1", gate, runtime)
         assert begun["state"] == "running"
     machine.restart_sshd(drop_sessions=True)
     async with agent_on(lab, machine) as agent:
-        assert (await agent.look("job-a-0-1"))["state"] == "running"
+        assert (await agent.look("job-lab-0-1"))["state"] == "running"
         machine.run("touch", "/var/lib/baseload/runs/job-a-0-1/work/go")
-        ended = await agent.exited("job-a-0-1")
+        ended = await agent.exited("job-lab-0-1")
     assert (ended["exit_code"], ended["reason"]) == (3, "exited")
 
 
@@ -65,9 +65,9 @@ async def test_end_leaves_no_process_of_the_tree(
 ) -> None:
     machine = boot_machine(kind)
     async with agent_on(lab, machine) as agent:
-        await agent.begin("job-b-0-1", FAMILY, runtime)
+        await agent.begin("job-lab-0-2", FAMILY, runtime)
         wait_until(lambda: len(family(machine)) == 3, "the whole family is up")
-        ended = await agent.call("end", run_id="job-b-0-1", grace_s=1)
+        ended = await agent.call("end", run_id="job-lab-0-2", grace_s=1)
     assert ended["tree_gone"] is True
     assert ended["exit"]["reason"] == "ended"
     assert family(machine) == set()

@@ -155,5 +155,6 @@ clean_worker = Effect(
     queue=None,
     start_to_close_s=120,
     schedule_to_close_s=600,
+    heartbeat_s=HEARTBEAT_S,
     retry_most_s=15,
 )

@@ -169,6 +169,7 @@ inspect_node = Effect(
     queue=None,
     start_to_close_s=60,
     schedule_to_close_s=1800,
+    heartbeat_s=HEARTBEAT_S,
 )
 prepare_node = Effect(
     "prepare_node",
