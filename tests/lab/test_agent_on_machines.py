@@ -54,7 +54,7 @@ async def test_a_run_outlives_its_connection_and_reports_its_exit(
     machine.restart_sshd(drop_sessions=True)
     async with agent_on(lab, machine) as agent:
         assert (await agent.look("job-lab-0-1"))["state"] == "running"
-        machine.run("touch", "/var/lib/baseload/runs/job-a-0-1/work/go")
+        machine.run("touch", "/var/lib/baseload/runs/job-lab-0-1/work/go")
         ended = await agent.exited("job-lab-0-1")
     assert (ended["exit_code"], ended["reason"]) == (3, "exited")
 
