@@ -167,7 +167,7 @@ async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: S
     command = EndStrays(node=site.node, among=(STRAY, KEPT), live=(KEPT,))
     found = await site.do(end_strays, command)
     [seen] = found.runs
-    assert (seen.run_id, seen.job_id, seen.worker, seen.attempt) == (STRAY, "job-stray", 0, 1)
+    assert (seen.run_id, seen.job_id, seen.worker, seen.attempt) == (STRAY, "job-left", 0, 1)
     assert seen.elapsed_s > 0
     assert seen.started_at is not None
     assert processes_of(STRAY) == []
