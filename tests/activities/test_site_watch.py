@@ -241,7 +241,7 @@ async def test_the_runs_of_another_control_plane_on_the_same_machine_are_left_al
     async with watched(site):
         site.agent.run(RUN, NUMBERS, owner=platform_key_fingerprint())
         await wait_until(lambda: site.jobs.of("job/job-w"), "a signal")
-    assert site.jobs.of("job/job-theirs") == []
+    assert site.jobs.of("job/job-foreign") == []
     assert stored(site, "job-foreign-0-1") == b""
     assert stored(site) == lines(3000)
 
