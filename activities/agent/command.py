@@ -46,17 +46,17 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
     """Start the command with stdout and stderr straight into the log; its process id."""
     if spec.get("runtime") == "podman":
         arguments, variables = containers.prepare(run, spec, environment(run, spec))
-        user = None
+        user, folder = None, run.path  # podman is ours: it must find no file of the job's.
     else:
         arguments = ["/bin/sh", "-c", spec["command"]]
         variables = environment(run, spec)
-        user = spec.get("user")
+        user, folder = spec.get("user"), run.at("work")
     identity = _identity(user, variables)
     pid = os.fork()
     if pid:
         return pid
     try:
-        _become(run, log, identity)
+        _become(folder, log, identity)
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
         os.write(2, ("baseload: the command could not be started: %s\n" % error).encode())
@@ -80,7 +80,7 @@ def _identity(user: str | None, variables: dict[str, str]) -> tuple[str, int, in
     return user, entry.pw_uid, entry.pw_gid
 
 
-def _become(run: Run, log: int, identity: tuple[str, int, int] | None) -> None:
+def _become(folder: str, log: int, identity: tuple[str, int, int] | None) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -97,4 +97,4 @@ def _become(run: Run, log: int, identity: tuple[str, int, int] | None) -> None:
         os.setgid(gid)
         os.setuid(uid)
         prctl.forbid_new_privileges()
-    os.chdir(run.at("work"))
+    os.chdir(folder)

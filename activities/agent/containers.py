@@ -13,7 +13,9 @@ from .folders import VARIABLES, Run
 STOP_MARGIN_S = 15.0
 PULL_S = 3600.0
 INSIDE = "/baseload"
-OWN_TO_PODMAN = ("PATH", "HOME", "XDG_RUNTIME_DIR", "CONTAINERS_CONF", "TMPDIR")
+# podman reads the file of variables by lines of at most 64 KiB; a character has at most 4 bytes.
+PIECE_CHARACTERS = 15000
+ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))
 
 
 def podman(arguments: list[str], limit_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
@@ -40,8 +42,9 @@ def prepare(
 ) -> tuple[list[str], dict[str, str]]:
     """The podman command that runs the job, and podman's own environment.
 
-    Values reach the container by a file that only we can read, or by name through podman's
-    environment where a value has several lines; never on a command line.
+    Values reach the container by a file that only we can read; never on a command line, and never
+    through podman's own environment, where a job could say what podman, as our user, loads and
+    whose settings it follows.
     """
     inside = dict(variables)
     inside.update(
@@ -56,12 +59,11 @@ def prepare(
     own = dict(os.environ)
     # So that the client and its monitor are found when this run's supervisor is lost.
     own["BASELOAD_RUN_ID"] = run.run_id
-    by_name = [key for key, value in inside.items() if "\n" in value and key not in OWN_TO_PODMAN]
-    own.update({key: inside.pop(key) for key in by_name})
+    lines, prelude = _written(inside)
     env_file = run.at(VARIABLES)
     descriptor = os.open(env_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write("".join("%s=%s\n" % pair for pair in inside.items() if "\n" not in pair[1]))
+        file.write(lines)
     arguments = [
         "podman",
         "run",
@@ -81,12 +83,46 @@ def prepare(
         *_mounts(run),
         *_user(spec),
     ]
-    for key in by_name:
-        arguments += ["--env", key]
     for uuid in spec.get("gpu_uuids") or []:
         arguments += ["--device", "nvidia.com/gpu=" + uuid]
-    arguments += ["--entrypoint", "", spec["image"], "/bin/sh", "-c", spec["command"]]
-    return arguments, own
+    arguments += ["--entrypoint", "", spec["image"], "/bin/sh", "-c"]
+    if not prelude:
+        return [*arguments, spec["command"]], own
+    return [*arguments, prelude, "sh", spec["command"]], own
+
+
+def _written(variables: dict[str, str]) -> tuple[str, str]:
+    """The file of variables, and what a shell inside does first to have those that do not fit it.
+
+    A value of several lines, or of more bytes than a line may have, is written in pieces, its line
+    ends as escapes; the shell puts it together, then becomes the shell of the command.
+    """
+    lines: list[str] = []
+    prelude: list[str] = []
+    parts: list[str] = []
+    for key, value in variables.items():
+        pieces = _pieces(value)
+        if pieces == [value]:
+            lines.append("%s=%s\n" % (key, value))
+            continue
+        names = ["BASELOAD_PART_%d" % (len(parts) + place) for place in range(len(pieces))]
+        lines += ["%s=%s\n" % pair for pair in zip(names, pieces)]
+        parts += names
+        # The x keeps the line ends at the value's end, which $(...) would cut off.
+        printed = "$(printf '%%bx' \"%s\")" % "".join("$" + name for name in names)
+        prelude.append('%s=%s; export %s="${%s%%x}"' % (key, printed, key, key))
+    if prelude:
+        prelude += ["unset " + " ".join(parts), 'exec /bin/sh -c "$1"']
+    return "".join(lines), "; ".join(prelude)
+
+
+def _pieces(value: str) -> list[str]:
+    if len(value) <= PIECE_CHARACTERS and not {"\n", "\r"} & set(value):
+        return [value]
+    for raw, escape in ESCAPES:
+        value = value.replace(raw, escape)
+    starts = range(0, len(value), PIECE_CHARACTERS)
+    return [value[start : start + PIECE_CHARACTERS] for start in starts]
 
 
 def _limits(spec: dict[str, Any]) -> list[str]:

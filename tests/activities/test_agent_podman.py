@@ -148,6 +148,38 @@ def test_variables_of_a_container_are_on_no_command_line(podman_agent: LocalAgen
     assert living(secret) == []
 
 
+def test_no_variable_of_a_job_reaches_podman_itself(podman_agent: LocalAgent) -> None:
+    """podman runs as our user: what it loads, and whose settings it follows, is no job's to say."""
+    hostile = {
+        "LD_PRELOAD": "./evil.so:\n",
+        "CONTAINER_HOST": "tcp://127.0.0.1:9\n",
+        "CONTAINERS_STORAGE_CONF": "./storage.conf\n",
+        "REGISTRY_AUTH_FILE": "./auth.json\r",
+        "TMPDIR": "./\n",
+    }
+    run(podman_agent, "touch ready; sleep 6204", environment=hostile)
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    process = Path(f"/proc/{podman_agent.document(RUN, 'process.json')['pid']}")
+    assert (process / "comm").read_text() == "podman\n"
+    variables = (process / "environ").read_bytes()
+    assert [value for value in hostile.values() if value.encode() in variables] == []
+    assert (process / "cwd").resolve() == podman_agent.path(RUN)
+
+
+def test_values_that_fit_on_no_line_arrive_as_they_are(podman_agent: LocalAgent) -> None:
+    given = {
+        "LINES": "two\r\nlines\n\n",
+        "ESCAPES": "\\n\\\\ \\0101 \\c %s\n$HOME `id` 'x' \"y\" é\n",
+        "LONG": "é\\" * 40_000,
+    }
+    command = "".join(f'printf %s "${name}" > $BASELOAD_OUTPUT/{name}; ' for name in given)
+    run(podman_agent, command + "set | cat", environment=given)
+    assert podman_agent.exit_of(RUN)["exit_code"] == 0
+    found = {name: podman_agent.path(RUN, f"output/{name}").read_bytes() for name in given}
+    assert found == {name: value.encode() for name, value in given.items()}
+    assert "BASELOAD_PART" not in podman_agent.path(RUN, "log").read_text()
+
+
 def test_a_command_that_the_image_lacks_says_so(podman_agent: LocalAgent) -> None:
     run(podman_agent, "no-such-program")
     assert podman_agent.exit_of(RUN)["reason"] == "command-not-found"
