@@ -34,6 +34,7 @@ _STATUS = pytest.StashKey[int]()
 _TESTS = Path(__file__).parent
 _WHOLE_STACKS = _TESTS / "e2e"
 _KILLS = ("test_killed", "test_loss", "test_bad_jobs")
+_LONGEST = ("e2e/", "workers/test_demo", "failure/", "workflows/", "lab/", "workers/")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -41,8 +42,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole stacks first, for they wait the longest."""
-    items.sort(key=lambda item: not item.path.is_relative_to(_WHOLE_STACKS))
+    """The longest first, so that none of them is left to run alone at the end."""
+
+    def rank(item: pytest.Item) -> int:
+        path = str(item.path.relative_to(_TESTS))
+        ranks = (at for at, start in enumerate(_LONGEST) if path.startswith(start))
+        return next(ranks, len(_LONGEST))
+
+    items.sort(key=rank)
 
 
 class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
