@@ -104,9 +104,9 @@ class _Commands:
         self._waiting.add(ended)
         ended.add_done_callback(self._waiting.discard)
         stdin, stdout, stderr = ends
-        await session.redirect(
-            os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)
-        )
+        files = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)
+        # The end of one output must not end the channel, over which the other one goes as well.
+        await session.redirect(*files, send_eof=False)
         status = await asyncio.shield(ended)
         await session.stdout.drain()
         await session.stderr.drain()

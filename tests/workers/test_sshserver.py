@@ -66,6 +66,14 @@ async def test_a_command_gives_its_output_errors_and_status(
     assert (done.stdout, done.stderr, done.exit_status) == ("hello\n", "oops\n", 3)
 
 
+async def test_what_is_said_after_the_output_was_closed_is_heard(
+    machine: Machine, key: asyncssh.SSHKey
+) -> None:
+    async with await _connect(machine, key) as connection:
+        done = await connection.run("echo hello; exec >&-; sleep 0.2; echo oops >&2; exit 3")
+    assert (done.stdout, done.stderr, done.exit_status) == ("hello\n", "oops\n", 3)
+
+
 async def test_large_binary_output_arrives_whole(machine: Machine, key: asyncssh.SSHKey) -> None:
     async with await _connect(machine, key) as connection:
         done = await connection.run("head -c 5000000 /dev/zero", encoding=None)
