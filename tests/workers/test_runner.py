@@ -46,6 +46,20 @@ def test_a_killed_program_is_started_again_and_the_runner_says_so(running: Runni
     assert "sleeper ended by signal 9" in running.log()
 
 
+def test_a_program_that_cannot_be_noted_is_tried_again_until_it_can(running: Running) -> None:
+    running.up()
+    processes = len(strays(str(running.home)))
+    killed = running.record("sleeper")
+    record = running.home / "run" / "sleeper.json"
+    record.unlink()
+    record.mkdir()  # A write fails there, as it would on a full disk.
+    os.kill(killed.pid, signal.SIGKILL)
+    assert wait_until(lambda: running.log().count("it cannot be noted") >= 2, 60)
+    record.rmdir()
+    assert wait_until(lambda: read_record(running.home / "run", "sleeper") is not None, 60)
+    assert len(strays(str(running.home))) == processes
+
+
 def test_who_is_attached_is_told_what_the_runner_does(running: Running) -> None:
     running.up()
     with lifecycle.attached(running.home, running.said.append):

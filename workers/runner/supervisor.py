@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import shutil
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -74,12 +75,17 @@ class _Supervisor:
 
     async def _live(self, program: Program) -> str:
         """One life of the program; how it ended, in words."""
-        _discard_halves(program)
         try:
+            _discard_halves(program)
             process = await self._start(program)
         except OSError as error:
             return f"cannot be started ({program.command[0]}: {error.strerror})"
-        record = records.write_record(self._stack.run, program.name, process.pid)
+        try:
+            record = records.write_record(self._stack.run, program.name, process.pid)
+        except OSError as error:  # Nobody would find it, to end it.
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            return f"was ended, for it cannot be noted ({error.strerror}: {self._stack.run})"
         watch = asyncio.create_task(self._watch_ready(program))
         try:
             status = await process.wait()
@@ -87,7 +93,8 @@ class _Supervisor:
             watch.cancel()
         if record:  # What it started and left behind would hold its ports and files.
             await asyncio.to_thread(records.end, record, 1.0)
-        records.forget(self._stack.run, program.name)
+        with suppress(OSError):  # A record of a process that is gone misleads nobody.
+            records.forget(self._stack.run, program.name)
         return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
     async def _start(self, program: Program) -> asyncio.subprocess.Process:
