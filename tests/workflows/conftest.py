@@ -1,7 +1,7 @@
 """One Temporal server for all workflow tests; a world of its own for each."""
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -69,12 +69,22 @@ class Stage:
 async def served(client: Client) -> AsyncIterator[Stage]:
     """A world of its own, with workers for every queue; its workflows end with it."""
     world = World(client=client)
+    async with at_work(client, world):
+        yield Stage(client, world)
+        await _end_open_workflows(client)
+
+
+@asynccontextmanager
+async def at_work(
+    client: Client, world: World, workflows: Sequence[type[Any]] = WORKFLOWS
+) -> AsyncIterator[None]:
+    """Workers for every queue of that world; what is open when they stop stays open."""
     activities = world.activities()
     workers = [
         Worker(
             client,
             task_queue=queue,
-            workflows=WORKFLOWS if queue == queues.MAIN else [],
+            workflows=workflows if queue == queues.MAIN else [],
             activities=activities,
             workflow_runner=workflow_runner(),
             graceful_shutdown_timeout=timedelta(0),
@@ -82,8 +92,7 @@ async def served(client: Client) -> AsyncIterator[Stage]:
         for queue in (queues.MAIN, queues.PLANNING, queues.site(REGION))
     ]
     async with workers[0], workers[1], workers[2]:
-        yield Stage(client, world)
-        await _end_open_workflows(client)
+        yield
 
 
 @pytest_asyncio.fixture
