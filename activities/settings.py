@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -31,7 +32,8 @@ class Settings(BaseSettings):
     temporal_tls_key: Path | None = None
 
     sites: str = "*"
-    """Regions whose queue this worker polls: `*` for all, else ids with commas between."""
+    """Regions whose queue this worker polls, with commas between: ids, or `*`, from which `-ID`
+    leaves out one that has a worker in its own network."""
 
     cpu_core_hour_microcredits: int = 0
     """Usage fee for one CPU core and hour on own machines; 0: CPUs are free."""
@@ -39,15 +41,15 @@ class Settings(BaseSettings):
     upload_max_unpacked_bytes: int = 20 * 1024**3
     request_max_bytes: int = 1024**2
     announcements_per_minute: int = 60
-    node_connect_limit_s: int = 3600
     job_unreachable_limit_s: int = 3600
     job_end_grace_s: int = 10
     billing_period_s: int = 3600
     """Length of a billing period; an hour but in tests."""
-    log_level: str = "INFO"
-    log_json: bool = False
-    metrics_port: int = 0
-    """Where a worker shows its Prometheus metrics; 0: nowhere."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_json: bool | None = None
+    """Whether log lines are JSON; None: where they go to no terminal."""
+    metrics: str | None = None
+    """Where a worker shows its Prometheus metrics, host:port; None: nowhere."""
 
     @property
     def database(self) -> str:

@@ -8,6 +8,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from activities.settings import Settings
@@ -29,17 +30,22 @@ RETRY_INTERVAL_S = 1.0
 log = structlog.get_logger("temporal")
 
 
-async def connect(settings: Settings) -> Client:
+async def connect(settings: Settings, runtime: Runtime | None = None) -> Client:
     """Connect once. Raises: RuntimeError, when the server does not answer."""
-    return await _connect(settings, lazy=False)
+    return await _connect(settings, lazy=False, runtime=runtime)
 
 
-async def connect_until(settings: Settings, stop: asyncio.Event) -> Client | None:
-    """Connect, however long the server takes to come up; None when stopped before."""
+async def connect_until(
+    settings: Settings, stop: asyncio.Event, runtime: Runtime | None = None
+) -> Client | None:
+    """Connect, however long the server takes to come up; None when stopped before.
+
+    runtime: the SDK's threads and metrics; None: the usual one, which shows none.
+    """
     said = False
     while not stop.is_set():
         try:
-            return await connect(settings)
+            return await connect(settings, runtime)
         except (RuntimeError, OSError) as error:
             if not said:
                 log.warning("waits for temporal", address=settings.temporal_address, why=str(error))
@@ -69,7 +75,18 @@ async def ensure_search_attributes(client: Client) -> None:
             log.warning("search attributes were not registered", why=error.message)
 
 
-async def _connect(settings: Settings, *, lazy: bool) -> Client:
+def measured(settings: Settings) -> Runtime | None:
+    """What shows a worker's metrics where the settings say; None where they name no place.
+
+    Raises: ValueError, when the port is taken.
+    """
+    if settings.metrics is None:
+        return None
+    shown = PrometheusConfig(bind_address=settings.metrics)
+    return Runtime(telemetry=TelemetryConfig(metrics=shown))
+
+
+async def _connect(settings: Settings, *, lazy: bool, runtime: Runtime | None = None) -> Client:
     return await Client.connect(
         settings.temporal_address,
         namespace=settings.temporal_namespace,
@@ -77,6 +94,7 @@ async def _connect(settings: Settings, *, lazy: bool) -> Client:
         api_key=settings.temporal_api_key,
         tls=_tls(settings),
         lazy=lazy,
+        runtime=runtime,
     )
 
 

@@ -21,6 +21,8 @@ import structlog
 import uvicorn
 from uvicorn._types import ASGIApplication
 
+from activities.settings import Settings, settings
+
 SHUTDOWN_LIMIT_S = 10.0
 HTTP_DRAIN_LIMIT_S = 2
 EXIT_OVERRUN = 70
@@ -41,7 +43,7 @@ def run_process(
     shutdown took longer than `shutdown_limit_s`, counted from the signal and again from main's end.
     """
     if set_up_logging:
-        configure_logging()
+        configure_logging(settings())
     status = _Departure(shutdown_limit_s).run(main)
     leave(status)
 
@@ -94,7 +96,7 @@ async def serve_http(app: ASGIApplication, host: str, port: int, stop: asyncio.E
     return 0 if server.started else 1
 
 
-def configure_logging(level: int = logging.INFO) -> None:
+def configure_logging(chosen: Settings) -> None:
     """structlog and logging alike: a line per record on stderr, JSON where it is no terminal."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -114,18 +116,22 @@ def configure_logging(level: int = logging.INFO) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers()],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderers(chosen),
+            ],
         )
     )
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=chosen.log_level, handlers=[handler], force=True)
     for chatty in ("alembic", "asyncssh", "httpx", "httpcore"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     # What goes wrong in a request is logged by the API itself, with the request's name.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
-def _renderers() -> list[structlog.typing.Processor]:
-    if sys.stderr.isatty():
+def _renderers(chosen: Settings) -> list[structlog.typing.Processor]:
+    as_json = not sys.stderr.isatty() if chosen.log_json is None else chosen.log_json
+    if not as_json:
         return [structlog.dev.ConsoleRenderer()]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 

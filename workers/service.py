@@ -25,7 +25,7 @@ from activities.open_regions import open_region_ids
 from activities.settings import Settings, settings
 from activities.site.connections import close_connections
 from activities.temporal import set_client
-from workers.client import connect_until, ensure_search_attributes
+from workers.client import connect_until, ensure_search_attributes, measured
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.serving import GRACE_S, begin, run_worker
 from workflows.contracts import queues
@@ -48,7 +48,7 @@ log = structlog.get_logger("worker")
 
 async def serve_main(stop: asyncio.Event) -> int:
     """Serve the main queue and the sites until stopped; the exit status."""
-    client = await begin(stop)
+    client = await begin(stop, measured(settings()))
     if client is None:
         return 0
     with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
@@ -58,8 +58,14 @@ async def serve_main(stop: asyncio.Event) -> int:
 
 
 async def serve_sites(stop: asyncio.Event) -> int:
-    """Serve the queues of chosen regions from inside their network; no database is opened."""
-    client = await connect_until(settings(), stop)
+    """Serve the queues of chosen regions from inside their network; no database is opened.
+
+    To serve all regions it would have to ask the database which there are: that is refused.
+    """
+    if "*" in settings().sites:
+        log.error("name the regions: BASELOAD_SITES=reg-…,reg-…", sites=settings().sites)
+        return 1
+    client = await connect_until(settings(), stop, measured(settings()))
     if client is None:
         return 0
     set_client(client)
@@ -137,21 +143,24 @@ class Sites:
 
     def __init__(self, client: Client, chosen: Settings) -> None:
         self._client = client
-        self._chosen = None if chosen.sites == "*" else frozenset(chosen.sites.split(","))
+        names = frozenset(name for name in chosen.sites.split(",") if name)
+        self._all = "*" in names
+        self._left_out = frozenset(name[1:] for name in names if name.startswith("-"))
+        self._named = frozenset(name for name in names if name[0] not in "*-")
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
 
     async def serve(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            await self._follow(await self._wanted())
+            await self._follow(await self.wanted())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), SITES_INTERVAL_S)
         await self._end(tuple(self._workers))
 
-    async def _wanted(self) -> frozenset[str]:
+    async def wanted(self) -> frozenset[str]:
         """Regions to serve. A site in a customer's network is told them and asks no database."""
-        if self._chosen is not None:
-            return self._chosen
-        return await asyncio.to_thread(open_region_ids)
+        if not self._all:
+            return self._named
+        return await asyncio.to_thread(open_region_ids) - self._left_out
 
     async def _follow(self, wanted: frozenset[str]) -> None:
         for region_id in wanted - self._workers.keys():

@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from temporalio.client import Client
+from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
 from activities.db.migrate import migrate
@@ -19,12 +20,12 @@ GRACE_S = 3
 log = structlog.get_logger("worker")
 
 
-async def begin(stop: asyncio.Event) -> Client | None:
+async def begin(stop: asyncio.Event, runtime: Runtime | None = None) -> Client | None:
     """Rows and keys are there and Temporal answers; None when stopped before."""
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
     await asyncio.to_thread(first_start)
-    client = await connect_until(chosen, stop)
+    client = await connect_until(chosen, stop, runtime)
     if client is not None:
         set_client(client)
     return client

@@ -1,0 +1,63 @@
+"""What the settings of a worker do: where it shows metrics, how it logs, which sites it serves."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+import structlog
+from temporalio.client import Client
+
+from activities.settings import Settings
+from workers.client import connect, measured
+from workers.process import configure_logging
+from workers.runner.probes import free_port
+from workers.service import Sites, serve_sites
+
+
+async def test_a_worker_shows_its_metrics_where_it_is_told(temporal_server: Client) -> None:
+    place = f"127.0.0.1:{free_port()}"
+    address = temporal_server.service_client.config.target_host
+    chosen = Settings(metrics=place, temporal_address=address)
+    await connect(chosen, measured(chosen))
+    async with httpx.AsyncClient() as client:
+        shown = await client.get(f"http://{place}/metrics")
+    assert "temporal_request" in shown.text
+
+
+def test_nothing_is_shown_where_no_place_is_named() -> None:
+    assert measured(Settings()) is None
+
+
+def test_log_lines_have_the_form_and_the_level_that_were_chosen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logging(Settings(log_level="WARNING", log_json=True))
+    structlog.get_logger("quiet").info("not shown")
+    structlog.get_logger("loud").warning("shown", node="n-1")
+    line = json.loads(capsys.readouterr().err)
+    assert (line["event"], line["node"], line["level"]) == ("shown", "n-1", "warning")
+
+
+@pytest.mark.parametrize(
+    ("sites", "wanted"),
+    [
+        ("reg-a,reg-b", {"reg-a", "reg-b"}),
+        ("*", {"reg-a", "reg-b", "reg-c"}),
+        ("*,-reg-b", {"reg-a", "reg-c"}),
+        ("", set()),
+    ],
+)
+async def test_a_worker_serves_the_sites_that_were_chosen(
+    sites: str, wanted: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = frozenset({"reg-a", "reg-b", "reg-c"})
+    monkeypatch.setattr("workers.service.open_region_ids", lambda: there)
+    chosen = Settings(sites=sites)
+    assert await Sites(None, chosen).wanted() == wanted  # type: ignore[arg-type]
+
+
+async def test_a_worker_of_sites_alone_wants_them_named(home: Path) -> None:
+    assert await serve_sites(asyncio.Event()) == 1
+    assert not (home / "baseload.db").exists()
