@@ -8,8 +8,10 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from activities.db.session import database
+from activities.handover import hand_over_soon
+from activities.standing import ask_others_to_look, lock_standing, standing_of
 from activities.temporal import CALL_LIMIT_S, client, id_of_this_activity, limited, tell
-from activities.usage import is_over, payer_of_job, post_worker_usage, standing_of
+from activities.usage import is_over, open_meter, post_on_meter
 from workflows.contracts import queues
 from workflows.contracts.base import Done
 from workflows.contracts.billing import BillingRequest, UsagePosted
@@ -53,15 +55,26 @@ async def begin_billing(request: BillingRequest) -> Done:
 def post_usage(command: PostUsage) -> UsagePosted:
     """Post every whole and part period that is new; what was posted before is not again.
 
+    The bills of the payer's other jobs are asked to look again when its credits run low by this.
     Raises: Refused without a usage, since nobody is to pay; NotFound.
     """
     if not command.usages:
         raise ApplicationError("usage: asked to post nothing, for nobody", type=REFUSED)
     with database().write() as session:
-        payer_id = payer_of_job(session, command.usages[0].job_id)
-        posted = sum(post_worker_usage(session, usage) for usage in command.usages)
-        standing = standing_of(session, payer_id, posted)
-        return standing.model_copy(update={"over": is_over(session, command.usages[0])})
+        opened = [open_meter(session, usage) for usage in command.usages]
+        meters = [meter for meter, _ in opened]
+        added = sum(meter.microcredits_per_hour for meter, new in opened if new and meter.running)
+        posted = sum(
+            post_on_meter(session, meter, usage.through_s)
+            for meter, usage in zip(meters, command.usages, strict=True)
+        )
+        if added:
+            lock_standing(session, meters[0].payer_id)
+        standing = standing_of(session, meters, posted)
+        asked = ask_others_to_look(session, meters, standing, added)
+        over = is_over(session, command.usages[0])
+    hand_over_soon(asked)
+    return standing.model_copy(update={"over": over})
 
 
 @activity.defn

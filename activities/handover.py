@@ -7,6 +7,7 @@ fails or takes too long stays undelivered, and the `starts` workflow comes back 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +25,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.db.session import database
 from activities.db.tables import RequestRow
 from activities.lifecycle_requests import WorkflowStart, row_of, start_of, workflow_id_of
-from activities.temporal import signal_once
+from activities.temporal import client as connected_client
+from activities.temporal import client_loop, signal_once
 from workflows.contracts import queues
 from workflows.contracts.states import JobStatus
 
@@ -35,6 +37,7 @@ CHUNK = 64
 _FINAL = frozenset({"archived", JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED})
 
 log = structlog.get_logger("handover")
+_under_way: set[Future[None]] = set()
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
@@ -74,6 +77,28 @@ async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
         delivered += len(done)
         held_back |= {one.workflow_id for one in deliveries if one.request_id not in done}
     return delivered
+
+
+def hand_over_soon(request_ids: Sequence[str]) -> None:
+    """From any thread, after the commit. What does not arrive is left to the `starts` workflow."""
+    loop = client_loop()
+    if loop is None or not request_ids:
+        return
+    delivery = _hand_over_quietly(connected_client(), request_ids)
+    try:
+        under_way = asyncio.run_coroutine_threadsafe(delivery, loop)
+    except RuntimeError:  # the loop has ended meanwhile, the process with it
+        delivery.close()
+        return
+    _under_way.add(under_way)
+    under_way.add_done_callback(_under_way.discard)
+
+
+async def _hand_over_quietly(client: Client, request_ids: Sequence[str]) -> None:
+    try:
+        await hand_over(client, request_ids)
+    except Exception:  # The rows stay.
+        log.warning("requests wait to be handed over", count=len(request_ids), exc_info=True)
 
 
 def _prepare(request_ids: Sequence[str]) -> list[Delivery]:

@@ -2,15 +2,15 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, update
+from sqlalchemy import update
 from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
 from activities.accounts import credits_name, payer_of
 from activities.db.tables import Account, Job, Project, UsageMeter
-from activities.ledger import USAGE_FEES, Entry, balance_of, post
+from activities.ledger import USAGE_FEES, Entry, post
 from activities.settings import settings
-from workflows.contracts.billing import UsagePosted, UsageRates, WorkerUsage
+from workflows.contracts.billing import UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.states import JobStatus
 from workflows.rules.metering import Slice, slices
@@ -21,24 +21,29 @@ def post_worker_usage(session: Session, usage: WorkerUsage) -> int:
 
     The first call fixes the run's start, its rates and its payer. Raises: NotFound.
     """
-    meter = _meter(session, usage)
-    if usage.through_s <= meter.posted_s:
+    meter, _ = open_meter(session, usage)
+    return post_on_meter(session, meter, usage.through_s)
+
+
+def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> int:
+    """Post what a run has used up to `through_s` and was not posted; the new microcredits."""
+    if through_s <= meter.posted_s:
         return 0
     rates = UsageRates.model_validate(meter.rates)
     cut = slices(
         rates.microcredits_per_hour,
         posted_s=meter.posted_s,
-        through_s=usage.through_s,
+        through_s=through_s,
         period_s=settings().billing_period_s,
     )
     posted = sum(_post_slice(session, meter, piece) for piece in cut)
-    seconds = usage.through_s - meter.posted_s
-    meter.posted_s = usage.through_s
+    seconds = through_s - meter.posted_s
+    meter.posted_s = through_s
     meter.posted_microcredits += posted
     session.add(meter)
     session.execute(
         update(Job)
-        .where(col(Job.id) == usage.job_id)
+        .where(col(Job.id) == meter.job_id)
         .values(
             charged_microcredits=col(Job.charged_microcredits) + posted,
             gpu_seconds=col(Job.gpu_seconds) + seconds * rates.gpu_count,
@@ -51,20 +56,6 @@ def is_over(session: Session, usage: WorkerUsage) -> bool:
     """Whether the job of a run has written down that the run's attempt has ended."""
     job = session.get(Job, usage.job_id)
     return job is not None and not _runs(job, usage.attempt)
-
-
-def standing_of(session: Session, payer_id: str, posted_microcredits: int) -> UsagePosted:
-    """Where a payer stands: what is left, and what all running jobs cost together by the hour."""
-    burn = session.exec(
-        select(func.sum(UsageMeter.microcredits_per_hour)).where(
-            col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
-        )
-    ).one()
-    return UsagePosted(
-        posted_microcredits=posted_microcredits,
-        balance_microcredits=balance_of(session, credits_name(payer_id)),
-        burn_microcredits_per_hour=int(burn or 0),
-    )
 
 
 def payer_of_job(session: Session, job_id: str) -> str:
@@ -83,7 +74,11 @@ def payer_of_job(session: Session, job_id: str) -> str:
     return payer_of(owner)
 
 
-def _meter(session: Session, usage: WorkerUsage) -> UsageMeter:
+def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
+    """The meter of a run, and whether this call has made it.
+
+    Raises: NotFound.
+    """
     key = (usage.job_id, usage.worker, usage.attempt)
     job = session.exec(
         select(Job).where(col(Job.id) == usage.job_id).with_for_update()
@@ -92,7 +87,7 @@ def _meter(session: Session, usage: WorkerUsage) -> UsageMeter:
         raise _no_job(usage.job_id)
     meter = session.get(UsageMeter, key)
     if meter is not None:
-        return meter
+        return meter, False
     rates = UsageRates.model_validate((job.rates or {}).get(str(usage.worker)) or {})
     meter = UsageMeter(
         job_id=usage.job_id,
@@ -106,7 +101,7 @@ def _meter(session: Session, usage: WorkerUsage) -> UsageMeter:
     )
     session.add(meter)
     session.flush()
-    return meter
+    return meter, True
 
 
 def _runs(job: Job, attempt: int) -> bool:

@@ -26,13 +26,16 @@ from workflows.rules.ticks import next_tick_s
 from workflows.waiting import until
 
 SHORTEST_WAIT = timedelta(seconds=2)
+UNSURE_WAIT = timedelta(seconds=30)
+"""By the clock the credits are used up, by what other jobs have posted so far they are not."""
 TOLD_WAIT = timedelta(minutes=5)
 """Once the job has been told to end: storing what it leaves may take it hours."""
 
 
 @workflow.defn(name="JobBilling")
 class JobBilling:
-    """Wakes at each period of the job's own clock, and when its payer's balance must be near zero.
+    """Wakes at each period of the job's own clock, and when its payer's balance must be near zero;
+    told so, also when the payer's other jobs have brought that nearer.
 
     metering → settled. It posts what the nodes have measured and nothing else; what nobody could
     observe is posted when it is known. The job posts the remainder itself and ends this workflow.
@@ -43,17 +46,18 @@ class JobBilling:
         self._request = request
         self._done = False
         self._told = False
+        self._look_again = False
         self._posted_microcredits = request.carried_microcredits
 
     @workflow.run
     async def run(self, request: BillingRequest) -> BillingReport:
         standing = await post_usage(PostUsage(usages=self._nothing_yet()))
         while not (self._done or standing.over):
-            await until(lambda: self._done, self._until_next(standing), "next period")
+            await until(self._has_news, self._until_next(standing), "next period")
             if self._done:
                 break
-            standing = await self._meter()
-            self._told = standing.balance_microcredits <= 0 < standing.burn_microcredits_per_hour
+            standing = await (self._stand() if self._look_again else self._meter())
+            self._told = standing.is_used_up
             if self._told:
                 await self._out_of_credits(standing)
             # A `settled` that has come meanwhile would not come again to the next run.
@@ -61,6 +65,12 @@ class JobBilling:
                 carried = {"carried_microcredits": self._posted_microcredits}
                 workflow.continue_as_new(self._request.model_copy(update=carried))
         return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
+
+    async def _stand(self) -> UsagePosted:
+        """Where the payer stands now: the next look may have to be sooner, or at once."""
+        self._look_again = False
+        standing = await post_usage(PostUsage(usages=self._nothing_yet()))
+        return await self._meter() if standing.may_be_used_up else standing
 
     async def _meter(self) -> UsagePosted:
         """Post what each reachable node has measured by now."""
@@ -92,10 +102,19 @@ class JobBilling:
         wait_s = next_tick_s(
             elapsed_s,
             period_s=self._request.period_s,
-            balance_microcredits=standing.balance_microcredits,
-            burn_microcredits_per_hour=standing.burn_microcredits_per_hour,
+            balance_microcredits=standing.estimated_microcredits,
+            burn_microcredits_per_hour=standing.burn_microcredits_per_hour * standing.costs,
         )
-        return max(timedelta(seconds=wait_s), TOLD_WAIT if self._told else SHORTEST_WAIT)
+        return max(timedelta(seconds=wait_s), self._pause(standing))
+
+    def _pause(self, standing: UsagePosted) -> timedelta:
+        if self._told:
+            return TOLD_WAIT
+        unsure = standing.may_be_used_up and not standing.is_used_up
+        return UNSURE_WAIT if unsure else SHORTEST_WAIT
+
+    def _has_news(self) -> bool:
+        return self._done or self._look_again
 
     def _nothing_yet(self) -> tuple[WorkerUsage, ...]:
         return tuple(self._usage(worker, 0) for worker in self._request.workers)
@@ -112,6 +131,10 @@ class JobBilling:
     @workflow.signal(description="The job has posted its remainder.")
     def settled(self, done: BillingDone) -> None:
         self._done = self._done or done.attempt >= self._request.attempt
+
+    @workflow.signal(description="The payer's credits last less long than when it looked.")
+    def look_again(self) -> None:
+        self._look_again = True
 
     @workflow.signal(description="A node of the job is somewhere else now.")
     def moved(self, request: BillingRequest) -> None:

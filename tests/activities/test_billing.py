@@ -1,7 +1,7 @@
 """Bills: every measured second is posted once, however often and in whatever pieces it is told."""
 
 import itertools
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from activities.billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.db import tables
 from activities.db.session import Database
+from activities.handover import hand_over
 from activities.ledger import add_credits, balance_of
 from activities.record import record
 from activities.temporal import set_client
@@ -202,6 +203,78 @@ def test_the_burn_is_what_all_running_jobs_of_the_payer_cost_by_the_hour(
     assert bill(other, 60).burn_microcredits_per_hour == A100_HOUR
 
 
+def asked_to_look(database: Database) -> list[str]:
+    """Workflows that were asked to look again since the last call."""
+    with database.write() as session:
+        rows = session.exec(select(tables.RequestRow).order_by(col(tables.RequestRow.id))).all()
+        for row in rows:
+            session.delete(row)
+        assert {row.verb for row in rows} <= {"look_again"}
+        return [f"job/{row.resource_id}" for row in rows]
+
+
+def test_a_job_that_makes_the_credits_end_soon_has_the_bills_of_the_others_look_again(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    bill(job, 0)
+    bill(running_job(migrated, payer, gpus=0), 0)
+    assert asked_to_look(migrated) == []
+    greedy = running_job(migrated, payer, gpus=400)
+    standing = bill(greedy, 0)
+    assert standing.balance_microcredits == 25_000_000, "a quarter of an hour at 100 credits"
+    assert asked_to_look(migrated) == [f"job/{job.id}/billing"]
+    bill(greedy, 0)
+    assert asked_to_look(migrated) == [], "once for each time that it gets worse"
+
+
+def test_the_job_that_uses_up_the_credits_has_the_bills_of_the_others_look_again(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    greedy = running_job(migrated, payer, gpus=400)
+    bill(job, 0)
+    bill(greedy, 0)
+    asked_to_look(migrated)
+    standing = bill(greedy, 900)
+    assert standing.is_used_up
+    assert asked_to_look(migrated) == [f"job/{job.id}/billing"]
+    bill(greedy, 900)
+    bill(job, 60)
+    assert asked_to_look(migrated) == []
+
+
+def test_what_others_have_run_since_they_were_posted_counts_when_the_next_look_is_chosen(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=30)
+    greedy = running_job(migrated, payer, gpus=160)
+    bill(greedy, 0, started_at=began)
+    standing = bill(job, 60, started_at=began + timedelta(minutes=29))
+    half_an_hour_of_greedy = 160 * A100_HOUR // 2
+    assert standing.balance_microcredits == 25_000_000 - standing.posted_microcredits
+    assert standing.unposted_microcredits == pytest.approx(half_an_hour_of_greedy, rel=0.01)
+
+
+def test_a_job_that_costs_nothing_is_not_ended_by_an_empty_account(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    free = running_job(migrated, payer, gpus=0)
+    bill(job, 200 * 3600)
+    assert bill(job, 200 * 3600).is_used_up
+    standing = bill(free, 60)
+    assert standing.balance_microcredits < 0 < standing.burn_microcredits_per_hour
+    assert not standing.is_used_up
+
+
+def test_a_job_that_runs_is_posted_and_stands_with_who_paid_when_it_began(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    bill(job, 60)
+    with migrated.write() as session:
+        other = add_payer(session, "other")
+        session.get_one(tables.Account, payer.id).billing_account_id = other.id
+    assert bill(job, 3600).balance_microcredits == 25_000_000 - A100_HOUR
+
+
 def test_usage_of_an_unknown_job_is_refused_for_good(migrated: Database, job: tables.Job) -> None:
     stray = job.model_copy(update={"id": "job-none"})
     with pytest.raises(ApplicationError, match="no such job") as refused:
@@ -252,6 +325,25 @@ async def test_billing_of_a_new_attempt_waits_for_the_old_one_to_end(
     seen = await handle.describe()
     assert seen.status is WorkflowExecutionStatus.RUNNING
     assert await seen.memo_value("attempt") == 2
+
+
+async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_is_not_waited_for(
+    migrated: Database, job_id: str, temporal_server: Client
+) -> None:
+    await begin_billing(request_for(1, job_id))
+    asked = [
+        tables.RequestRow(
+            id=f"req-{name}",
+            resource_id=f"{name}/billing",
+            verb="look_again",
+            created_at=NOW,
+        )
+        for name in (job_id, "job-gone")
+    ]
+    with migrated.write() as session:
+        session.add_all(asked)
+    assert await hand_over(temporal_server, [row.id for row in asked]) == 2
+    assert await signals_of(temporal_server, f"job/{job_id}/billing") == ["look_again"]
 
 
 async def test_ending_what_is_not_there_is_silent(job_id: str) -> None:

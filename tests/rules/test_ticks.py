@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.rules.ticks import next_tick_s
+from workflows.rules.ticks import HALVINGS, next_tick_s, scarcity
 
 
 @pytest.mark.parametrize("hours", [0, 1, 7])
@@ -29,3 +29,16 @@ def test_a_balance_below_zero_ticks_at_once() -> None:
     assert (
         next_tick_s(10, period_s=3600, balance_microcredits=-5, burn_microcredits_per_hour=1) == 0
     )
+
+
+@pytest.mark.parametrize(
+    ("balance", "scarce"), [(7200, 0), (7199, 1), (3601, 1), (3599, 2), (1, HALVINGS), (0, 9)]
+)
+def test_credits_that_last_two_hours_are_not_scarce_and_more_so_with_each_halving(
+    balance: int, scarce: int
+) -> None:
+    assert scarcity(balance, burn_microcredits_per_hour=3600, period_s=3600) == scarce
+
+
+def test_no_credits_are_enough_where_nothing_costs() -> None:
+    assert scarcity(0, burn_microcredits_per_hour=0, period_s=3600) == 0

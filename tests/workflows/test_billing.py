@@ -173,6 +173,74 @@ async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the
         await handle.result()
 
 
+async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_own_hour() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"].append(tell)
+        world.burn_microcredits_per_hour = 1
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=6))
+        assert world.posted_s["job-a", 0, 1] == 0
+        world.balance_microcredits, world.burn_microcredits_per_hour = 0, 3600
+        await handle.signal(JobBilling.look_again)
+        await eventually(lambda: len(told) == 1, "the job is told at once")
+        assert 360 <= world.posted_s["job-a", 0, 1] < 3600, "it is metered before it is told"
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_end() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"].append(tell)
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=1))
+        world.balance_microcredits, world.burn_microcredits_per_hour = 600, 3600
+        await handle.signal(JobBilling.look_again)
+        await environment.sleep(timedelta(minutes=5))
+        assert world.posted_s["job-a", 0, 1] == 0, "there are credits for five more minutes"
+        await environment.sleep(timedelta(minutes=10))
+        await eventually(lambda: len(told) == 1, "the job is told when they must be used up")
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_credits() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"].append(tell)
+        world.free_jobs.add("job-a")
+        world.balance_microcredits, world.burn_microcredits_per_hour = 0, 3600
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await handle.signal(JobBilling.look_again)
+        await environment.sleep(timedelta(hours=2, minutes=1))
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+        assert world.posted_s["job-a", 0, 1] >= 7200
+        assert told == []
+
+
 async def test_a_bill_that_was_begun_after_its_job_had_ended_ends_by_itself() -> None:
     async with billing() as (environment, world, request):
         world.ended_jobs.add("job-a")

@@ -81,6 +81,7 @@ class World:
     ended_jobs: set[str] = field(default_factory=set)
     balance_microcredits: int = 10**9
     burn_microcredits_per_hour: int = 0
+    free_jobs: set[str] = field(default_factory=set)
     announcements: dict[str, Announcement] = field(default_factory=dict)
     dependents: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     checks: tuple[Check, ...] = (Check(name="platform-key", status="passed"),)
@@ -337,6 +338,7 @@ class World:
             posted_microcredits=posted,
             balance_microcredits=self.balance_microcredits,
             burn_microcredits_per_hour=self.burn_microcredits_per_hour,
+            costs=all(usage.job_id not in self.free_jobs for usage in asked.usages),
             over=any(usage.job_id in self.ended_jobs for usage in asked.usages),
         )
 

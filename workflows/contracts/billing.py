@@ -69,5 +69,25 @@ class UsagePosted(Contract):
     balance_microcredits: int
     burn_microcredits_per_hour: int
     """What all running jobs of the payer cost together."""
+    unposted_microcredits: int = 0
+    """What they must have used since by the clock: an estimate of when to look, never posted.
+    Counted only where the credits may not last, else 0."""
+    costs: bool = True
+    """The job that was asked about costs something itself."""
     over: bool = False
     """The attempt has ended and its job has posted all: nothing is left to be metered."""
+
+    @property
+    def estimated_microcredits(self) -> int:
+        """What is left of the balance by now, as far as anybody can tell without looking."""
+        return self.balance_microcredits - self.unposted_microcredits
+
+    @property
+    def may_be_used_up(self) -> bool:
+        """It is time to look: by the clock nothing is left for a job that costs."""
+        return self.costs and self.estimated_microcredits <= 0 < self.burn_microcredits_per_hour
+
+    @property
+    def is_used_up(self) -> bool:
+        """Nothing is left by what is posted: the job has to end."""
+        return self.costs and self.balance_microcredits <= 0 < self.burn_microcredits_per_hour

@@ -2,6 +2,9 @@
 
 import math
 
+HALVINGS = 8
+"""How often what is left may halve, from two periods on, before nobody is told any more."""
+
 
 def next_tick_s(
     elapsed_s: float,
@@ -20,3 +23,18 @@ def next_tick_s(
         return to_period_s
     to_zero_s = max(balance_microcredits, 0) * 3600 / burn_microcredits_per_hour
     return min(to_period_s, to_zero_s)
+
+
+def scarcity(balance_microcredits: int, burn_microcredits_per_hour: int, period_s: int) -> int:
+    """How near its end a balance is: 0 while it lasts for two periods, 1 more for each halving.
+
+    Whoever looked when it was less chose its next look by a burn or a balance that is no longer
+    so. Within two periods each job looks by itself at least once, and what it has not posted by
+    then is what one period costs at most.
+    """
+    if burn_microcredits_per_hour <= 0:
+        return 0
+    if balance_microcredits <= 0:
+        return HALVINGS + 1
+    lasts_s = balance_microcredits * 3600 / burn_microcredits_per_hour
+    return sum(lasts_s < 2 * period_s / 2**halving for halving in range(HALVINGS))
