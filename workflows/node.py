@@ -23,35 +23,25 @@ from workflows.contracts.provider import Removal
 from workflows.contracts.record import NodeChanges
 from workflows.contracts.states import NodeStatus
 from workflows.effects.node import (
-    BillStrays,
-    EndStrays,
     FindAnnouncement,
-    FindNodeRuns,
     FindPeers,
     InspectNode,
-    ListRuns,
     NodeReached,
-    NodeRunsFound,
     PrepareNode,
     ReachNode,
     RebootNode,
-    TellJobs,
     WatchNode,
-    bill_strays,
-    end_strays,
     find_announcement,
     find_node_again,
-    find_node_runs,
     find_peers,
     inspect_node,
-    list_runs,
     prepare_node,
     probe_node,
     reboot_node,
-    tell_jobs,
     try_node,
     watch_node,
 )
+from workflows.guests import Guests
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
 from workflows.rules.hardware import evaluate
 from workflows.rules.onboarding import first_status_of, missed_of, summary_of, unreached_of
@@ -60,10 +50,8 @@ from workflows.whereabouts import Whereabouts, refusal
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
-DRAIN_INTERVAL = timedelta(seconds=5)
-DRAIN_LIMIT = timedelta(minutes=30)
-TELL_AGAIN_INTERVAL = timedelta(minutes=1)
 REBOOT_LIMIT = timedelta(minutes=30)
+REBOOT_INTERVAL = timedelta(seconds=5)
 NEWS_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
 
@@ -90,6 +78,7 @@ class NodeLifecycle:
             carried.resume_status if carried else first_status_of(request.services)
         )
         self._at = Whereabouts(request)
+        self._guests = Guests(request, self._at, self._mention)
         self._inbox = Inbox()
         self._removal: Removal | None = None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
@@ -225,7 +214,7 @@ class NodeLifecycle:
         reason = cause_of(failure)[1] or seen
         self._status = NodeStatus.OFFLINE
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
-        await self._tell_jobs("lost", reason)
+        await self._guests.tell("lost", reason)
 
     async def _look_for_it(self) -> None:
         """It comes back by itself, where it was or where it says that it is; or it is removed."""
@@ -240,7 +229,7 @@ class NodeLifecycle:
     async def _online(self) -> bool:
         """End what no live job claims, then take the status up again. False: lost, or news."""
         try:
-            if not await self._unless_news(self._end_strays()):
+            if not await self._unless_news(self._guests.end_strays()):
                 return False
         except EFFECT_FAILED as failure:
             left = cause_of(failure)[1]
@@ -250,7 +239,7 @@ class NodeLifecycle:
         if self._status is NodeStatus.OFFLINE:
             self._status = self._resume_status
             await self._write(Event(type="node.back", message="can be reached again"))
-            await self._tell_jobs("back")
+            await self._guests.tell("back")
         return True
 
     async def _drain(self) -> None:
@@ -258,22 +247,8 @@ class NodeLifecycle:
         gone = self._status is NodeStatus.OFFLINE
         if self._status not in (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED):
             await self._close()
-        held = await self._held()
-        deadline = workflow.now() + DRAIN_LIMIT
-        while (left := await self._held()).job_ids and workflow.now() < deadline:
-            # Again and again: one may have been deaf, or started again by the sweep meanwhile.
-            reason = f"node {self._request.name} is being removed"
-            await self._tell_jobs("gone" if gone else "removed", reason)
-            await self._wait_for_their_end()
+        await self._guests.see_off(gone=gone)
         self._stop_watch()
-        if unseen := held.run_ids if gone else left.run_ids:
-            message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"
-            await self._mention("node.runs-left", message)
-
-    async def _wait_for_their_end(self) -> None:
-        again_at = workflow.now() + TELL_AGAIN_INTERVAL
-        while (await self._held()).job_ids and workflow.now() < again_at:
-            await workflow.sleep(DRAIN_INTERVAL, summary="jobs end")
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -325,10 +300,10 @@ class NodeLifecycle:
     async def _consider(self, removal: Removal) -> None:
         """A removal with jobs on the node needs force; the API says so first, this is the law."""
         before = self._status
-        jobs = (await self._held()).job_ids
+        jobs = (await self._guests.held()).job_ids
         if before is NodeStatus.ACTIVE and not jobs and not removal.force:
             await self._close()
-            jobs = (await self._held()).job_ids  # one may have been placed before it was closed
+            jobs = (await self._guests.held()).job_ids  # one may have come before it was closed
         if jobs and not removal.force:
             self._status = before
             message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
@@ -357,7 +332,7 @@ class NodeLifecycle:
         moved = Event(type="node.moved", message=f"now at {there.host}:{there.port}")
         await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
         if self._status is not NodeStatus.OFFLINE:
-            await self._tell_jobs("back")
+            await self._guests.tell("back")
 
     async def _reboot(self) -> None:
         await self._mention("node.rebooting", "a person restarts it")
@@ -376,7 +351,7 @@ class NodeLifecycle:
         await reboot_node(RebootNode(node=self._at.address(), boot_mark=ended))
         deadline = workflow.now() + REBOOT_LIMIT
         while self._at.boot_mark == ended and workflow.now() < deadline:
-            await workflow.sleep(DRAIN_INTERVAL, summary="restarts")
+            await workflow.sleep(REBOOT_INTERVAL, summary="restarts")
             self._at.boot_mark = (await try_node(ReachNode(node=self._at.address()))).boot_mark
         if self._at.boot_mark == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT} h")
@@ -400,32 +375,12 @@ class NodeLifecycle:
         news = partial(self._inbox.holds, Removal, Announcement)
         await until(news, REFUSED_KEY_INTERVAL, "before the next look")
 
-    async def _end_strays(self) -> None:
-        there = (await list_runs(ListRuns(node=self._at.address()))).run_ids
-        live = (await self._held()).run_ids
-        ended = await end_strays(EndStrays(node=self._at.address(), among=there, live=live))
-        if ended.runs:
-            await bill_strays(BillStrays(runs=ended.runs))
-            names = ", ".join(run.run_id for run in ended.runs)
-            await self._mention("node.strays-ended", f"no live job claimed {names}")
-
     async def _tidy(self) -> None:
         """End what jobs have left here although it could be reached; the watch goes on."""
         try:
-            await self._unless_news(self._end_strays())
+            await self._unless_news(self._guests.end_strays())
         except EFFECT_FAILED as failure:
             workflow.logger.warning("what nobody claims is left for later: %s", failure)
-
-    async def _held(self) -> NodeRunsFound:
-        return await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
-
-    async def _tell_jobs(self, what: str, reason: str = "") -> None:
-        """A job that cannot be told looks by itself: the others do not wait for it."""
-        command = TellJobs(node_id=self._request.node_id, what=what, reason=reason)
-        try:
-            await tell_jobs(command)
-        except EFFECT_FAILED as failure:
-            await self._mention("node.jobs-untold", cause_of(failure)[1])
 
     async def _fail(self, failure: BaseException) -> None:
         """Failed with the reasons, until the machine is announced again or removed."""

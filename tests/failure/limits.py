@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from tests.failure.cases import BY_KILLING, Mode
 from tests.failure.pairs import stubs
-from workflows import billing, job, losses, node, placement, provider, region, sweep
+from workflows import billing, guests, job, losses, node, placement, provider, region, sweep
 from workflows.effects.effect import Effect
 
 LOST_WORKER_S = 5.0
@@ -26,7 +26,8 @@ def install() -> None:
         (job, "STORE_LIMIT", 20),
         (losses, "LOST_LOOK_INTERVAL", 2),
         (node, "REFUSED_KEY_INTERVAL", 0.3),
-        (node, "DRAIN_INTERVAL", 0.2),
+        (node, "REBOOT_INTERVAL", 0.2),
+        (guests, "DRAIN_INTERVAL", 0.2),
         (region, "OFFLINE_INTERVAL", 0.3),
         (region, "REMOVAL_INTERVAL", 0.2),
         (provider, "REMOVAL_INTERVAL", 0.2),
