@@ -20,10 +20,11 @@ async def test_a_worker_shows_its_metrics_where_it_is_told(temporal_server: Clie
     place = f"127.0.0.1:{free_port()}"
     address = temporal_server.service_client.config.target_host
     chosen = Settings(metrics=place, temporal_address=address)
-    await connect(chosen, measured(chosen))
-    async with httpx.AsyncClient() as client:
-        shown = await client.get(f"http://{place}/metrics")
+    client = await connect(chosen, measured(chosen))  # it shows them for as long as it lives
+    async with httpx.AsyncClient() as reader:
+        shown = await reader.get(f"http://{place}/metrics")
     assert "temporal_request" in shown.text
+    assert await client.service_client.check_health()
 
 
 def test_nothing_is_shown_where_no_place_is_named() -> None:
