@@ -23,6 +23,9 @@ from workflows.waiting import until
 
 Picked = TypeVar("Picked", bound=Contract)
 
+UNSERVED = "Unserved"
+"""The kind of failure of what no worker has taken: nobody has looked, so nothing was found."""
+
 NODE_ID = SearchAttributeKey.for_keyword("NodeId")
 REGION_ID = SearchAttributeKey.for_keyword("RegionId")
 RESOURCE_STATUS = SearchAttributeKey.for_keyword("ResourceStatus")
@@ -121,6 +124,8 @@ def cause_of(failure: BaseException) -> tuple[str, str]:
         and bottom.cause is not None
     ):
         bottom = bottom.cause
+    if isinstance(bottom, OutOfTime) and bottom.type is TimeoutType.SCHEDULE_TO_START:
+        return UNSERVED, f"{asked}: no worker serves its queue, not taken within its limit"
     if isinstance(bottom, OutOfTime):
         silent = "sign of life" if bottom.type is TimeoutType.HEARTBEAT else "answer"
         return type(bottom).__name__, f"{asked}: no {silent} within its limit"

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
+from temporalio.exceptions import FailureError
 
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
@@ -42,7 +43,7 @@ from workflows.effects.node import (
     watch_node,
 )
 from workflows.guests import Guests
-from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
+from workflows.journal import EFFECT_FAILED, UNSERVED, Inbox, Journal, cause_of
 from workflows.rules.hardware import evaluate
 from workflows.rules.onboarding import first_status_of, missed_of, summary_of, unreached_of
 from workflows.waiting import Interrupted, unless, until
@@ -201,20 +202,32 @@ class NodeLifecycle:
             await self._probe(cause_of(failure)[1])
 
     async def _probe(self, seen: str) -> bool:
-        """Whether it can be reached after all; offline when not."""
+        """Whether it can be reached after all; offline when not. False also when news came."""
         try:
-            await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
+            return await self._unless_news(self._look())
         except EFFECT_FAILED as unreachable:
             await self._offline(unreachable, seen)
             return False
-        return True
 
     async def _offline(self, failure: BaseException, seen: str) -> None:
         """Its jobs are told, nothing is killed."""
-        reason = cause_of(failure)[1] or seen
+        kind, said = cause_of(failure)
+        reason = said or seen
+        if kind == UNSERVED:
+            reason = f"no worker serves the site of {self._request.region_id} ({said})"
         self._status = NodeStatus.OFFLINE
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
         await self._guests.tell("lost", reason)
+        if kind == UNSERVED:
+            await self._let_its_region_look()
+
+    async def _let_its_region_look(self) -> None:
+        """It would find out by itself, within the hour."""
+        region = workflow.get_external_workflow_handle(f"region/{self._request.region_id}")
+        try:
+            await region.signal("look")
+        except FailureError as failure:
+            workflow.logger.warning("%s was not told to look: %s", region.id, failure)
 
     async def _look_for_it(self) -> None:
         """It comes back by itself, where it was or where it says that it is; or it is removed."""
@@ -337,7 +350,7 @@ class NodeLifecycle:
     async def _reboot(self) -> None:
         await self._mention("node.rebooting", "a person restarts it")
         try:
-            await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
+            await self._look()
             await reboot_node(RebootNode(node=self._at.address(), boot_mark=self._at.boot_mark))
         except EFFECT_FAILED as failure:
             await self._mention("node.reboot-refused", cause_of(failure)[1])
@@ -360,6 +373,9 @@ class NodeLifecycle:
     async def _find_again(self) -> None:
         asked = ReachNode(node=self._at.address())
         await self._note_boot(await find_node_again(asked, summary="until it is back"))
+
+    async def _look(self) -> None:
+        await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
 
     async def _note_boot(self, reached: NodeReached) -> None:
         if self._at.boot_mark and reached.boot_mark != self._at.boot_mark:

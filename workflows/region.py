@@ -5,7 +5,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from workflows.contracts.events import Event
-from workflows.contracts.provider import RegionReport, RegionRequest, Removal
+from workflows.contracts.provider import Look, RegionReport, RegionRequest, Removal
 from workflows.contracts.record import RegionChanges
 from workflows.contracts.states import RegionStatus
 from workflows.effects.region import (
@@ -58,7 +58,7 @@ class RegionLifecycle:
         message = await self._inbox.wait(SITE_INTERVAL if healthy else OFFLINE_INTERVAL)
         if isinstance(message, Removal):
             await self._remove(message)
-        elif message is None:
+        else:
             await self._look()
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
             self._continue()
@@ -105,6 +105,11 @@ class RegionLifecycle:
     @workflow.signal(description="Remove the region; with nodes only when forced.")
     def remove(self, removal: Removal) -> None:
         self._inbox.put(removal)
+
+    @workflow.signal(description="A node of its could not be looked at: is its site served?")
+    def look(self) -> None:
+        if not self._inbox.holds(Look):  # all its nodes say so at once
+            self._inbox.put(Look())
 
     @workflow.query(description="Status and reason.")
     def status(self) -> RegionReport:

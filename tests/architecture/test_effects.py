@@ -65,6 +65,17 @@ def test_a_killed_worker_does_not_hold_up_what_it_did_on_a_node(effect: Effect[A
     assert effect.heartbeat_s is not None, f"{effect.name} is missed after its whole time only"
 
 
+@pytest.mark.parametrize(
+    "effect",
+    [one for one in all_effects() if one.queue is None],
+    ids=lambda effect: effect.name,
+)
+def test_nothing_asked_of_a_site_waits_for_ever_for_a_worker(effect: Effect[Any, Any]) -> None:
+    assert effect.schedule_to_close_s is not None, f"{effect.name} hangs when its site has none"
+    all_attempts_s = effect.attempts * effect.start_to_close_s
+    assert effect.schedule_to_close_s >= all_attempts_s, f"{effect.name}: no room for its attempts"
+
+
 def reached_from(module: str) -> set[str]:
     """Our own modules that importing this one imports, whether at once or inside a function."""
     by_name = {

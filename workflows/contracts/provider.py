@@ -47,6 +47,10 @@ class RegionReport(Contract):
     status_reason: str | None = None
 
 
+class Look(Contract):
+    """Signal `look`: see now whether a worker serves the region's site."""
+
+
 class Removal(Contract):
     """Signal `remove`: end the resource; `force` ends what still uses it first."""
 

@@ -36,6 +36,7 @@ class Effect(Generic[Asked, Answered]):
     """One side effect. Calling it in a workflow asks for it and waits for the answer.
 
     start_to_close_s: one attempt; schedule_to_close_s: all of them, None for no end;
+    schedule_to_start_s: until a worker takes it; None: as long as all of them may last;
     heartbeat_s: longest silence of an attempt; queue: None for the site of `asked.node`;
     is_waited_for: given up, it is left only when its attempt is over, so that nothing is left of it
     by an attempt that comes after its undoing.
@@ -47,6 +48,7 @@ class Effect(Generic[Asked, Answered]):
     queue: str | None = queues.MAIN
     start_to_close_s: float = 30
     schedule_to_close_s: float | None = None
+    schedule_to_start_s: float | None = None
     heartbeat_s: float | None = None
     retry_first_s: float = 1
     retry_most_s: float = 30
@@ -97,6 +99,7 @@ class Effect(Generic[Asked, Answered]):
             "task_queue": self.queue_of(command),
             "start_to_close_timeout": timedelta(seconds=self.start_to_close_s),
             "schedule_to_close_timeout": _seconds(self.schedule_to_close_s),
+            "schedule_to_start_timeout": _seconds(self.schedule_to_start_s),
             "heartbeat_timeout": _seconds(self.heartbeat_s),
             "cancellation_type": _WAIT if self.is_waited_for else _LEAVE,
             "retry_policy": RetryPolicy(

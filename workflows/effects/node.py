@@ -145,11 +145,12 @@ find_node_again = Effect(
     NodeReached,
     queue=None,
     start_to_close_s=20,
+    schedule_to_close_s=3600,
     retry_first_s=1,
     retry_most_s=15,
     never_retried=(HOST_KEY_MISMATCH,),
 )
-"""For a node that was there before: for ever. Another key is told at once, and looked at again."""
+"""For a node that was there before: an hour, and again. Another key is told at once."""
 
 probe_node = Effect(
     "reach_node",
@@ -157,6 +158,7 @@ probe_node = Effect(
     NodeReached,
     queue=None,
     start_to_close_s=20,
+    schedule_to_close_s=60,
     retry_first_s=1,
     attempts=2,
 )
@@ -194,6 +196,7 @@ list_runs = Effect(
     RunsListed,
     queue=None,
     start_to_close_s=20,
+    schedule_to_close_s=90,
     attempts=3,
 )
 end_strays = Effect(
@@ -211,6 +214,8 @@ watch_node = Effect(
     WatchEnded,
     queue=None,
     start_to_close_s=24 * 3600,
+    schedule_to_close_s=25 * 3600,
+    schedule_to_start_s=60,
     heartbeat_s=HEARTBEAT_S,
     attempts=1,
 )
