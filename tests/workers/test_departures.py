@@ -21,7 +21,7 @@ import pytest
 from tests.temporal_server import CHECKOUT, TemporalServer
 from workers.runner.probes import free_port
 
-DEPARTURES = int(os.environ.get("BASELOAD_DEPARTURES", "4"))
+DEPARTURES = int(os.environ.get("BASELOAD_DEPARTURES", "3"))
 AT_ONCE = 2
 START_LIMIT_S = 180.0
 STOP_LIMIT_S = 15.0
