@@ -1,11 +1,15 @@
 """Rows of accounts: what a new one consists of, who pays for it, and what is left to pay with."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
-from sqlmodel import Session
+from sqlalchemy import func, literal
+from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
+
+_AT_ONCE = 500
 
 
 def add_account(
@@ -56,3 +60,22 @@ def balance_microcredits(session: Session, account: tables.Account) -> int:
     """What the payer of an account has left; below zero, what it owes."""
     row = session.get(tables.LedgerAccount, credits_name(payer_of(account)))
     return row.balance_microcredits if row is not None else 0
+
+
+def able_to_pay(session: Session, account_ids: Iterable[str]) -> set[str]:
+    """Those of the accounts whose payer has something left."""
+    wanted = sorted(account_ids)
+    able: set[str] = set()
+    for start in range(0, len(wanted), _AT_ONCE):
+        payer_id = func.coalesce(tables.Account.billing_account_id, tables.Account.id)
+        name = literal("account/") + payer_id + literal("/credits")
+        query = (
+            select(tables.Account.id)
+            .join(tables.LedgerAccount, col(tables.LedgerAccount.name) == name)
+            .where(
+                col(tables.Account.id).in_(wanted[start : start + _AT_ONCE]),
+                col(tables.LedgerAccount.balance_microcredits) > 0,
+            )
+        )
+        able.update(session.exec(query))
+    return able

@@ -1,4 +1,4 @@
-"""What placement looks at, read from the rows: waiting jobs, nodes with what is free, what is held.
+"""What placement looks at, read from the rows: nodes with what is free, what is held.
 
 A handful of queries whatever the number of jobs and nodes. What inspection found on a node changes
 only with the node's own steps, so each process remembers it by the node's sequence.
@@ -9,35 +9,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import structlog
-from sqlalchemy import and_, func
+from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from activities.db.tables import Allocation, GpuAllocation, Job, Node, Project, Region
+from activities.db.tables import Allocation, GpuAllocation, Job, Node, Region
 from activities.settings import settings
 from workflows.contracts.node import Hardware, Preparation
-from workflows.contracts.placement import GpuSlot, NodeOffer, PendingJob
-from workflows.contracts.states import JobStatus, NodeStatus, RegionStatus
-from workflows.contracts.submission import JobSubmission
+from workflows.contracts.placement import GpuSlot, NodeOffer
+from workflows.contracts.states import NodeStatus, RegionStatus
 from workflows.rules.gpus import gpu_type_of_driver_name
 from workflows.rules.inventory import GB, Inventory
-from workflows.rules.job_resources import resources_of
 from workflows.rules.placement import weight
 from workflows.rules.pricing import usage_rates
 
-log = structlog.get_logger("inventory")
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
 """Nodes that a job may wait for. Others have not been inspected, or will not come back."""
 _REMEMBERED_NODES = 20_000
 _AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingJob:
-    """A job that waits, with what is only needed when its row is written."""
-
-    pending: PendingJob
-    refusals: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,76 +77,6 @@ _facts: dict[tuple[str, int], NodeFacts] = {}
 _offers: dict[str, tuple[_Standing, NodeOffer | None]] = {}
 _seen: tuple[_Sight | None, Sequence[NodeOffer]] = (None, ())
 _inventory: tuple[Sequence[NodeOffer], Inventory] = ((), Inventory(()))
-
-
-def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list[WaitingJob]:
-    """Jobs that wait for a place, each project's first ones first, at most `limit`.
-
-    gpu_types: those of the platform's nodes. A job whose attempt has ever been given a place is
-    not among them: its workflow has been told, or will be.
-    """
-    turn = func.row_number().over(
-        partition_by=col(Job.project_id),
-        order_by=(col(Job.priority), col(Job.created_at), col(Job.id)),
-    )
-    placed = and_(col(Allocation.job_id) == Job.id, col(Allocation.attempt) == Job.attempt)
-    queue = (
-        select(col(Job.id).label("id"), turn.label("turn"))
-        .where(
-            Job.status == JobStatus.WAITING_FOR_RESOURCES,
-            ~select(Allocation.id).where(placed).exists(),
-        )
-        .subquery()
-    )
-    rows = session.execute(
-        select(  # type: ignore[call-overload]
-            Job.id,
-            Job.account_id,
-            Job.project_id,
-            Job.priority,
-            Job.created_at,
-            Job.attempt,
-            Job.spec,
-            Job.placement_refusals,
-            Project.use_only_owned_resources,
-        )
-        .join(queue, queue.c.id == Job.id)
-        .join(Project, col(Project.id) == Job.project_id)
-        .order_by(col(Job.priority), queue.c.turn, col(Job.id))
-        .limit(limit)
-    ).all()
-    known = set(gpu_types)
-    return [job for row in rows if (job := _waiting_of(row, known)) is not None]
-
-
-def _waiting_of(row: Any, known_gpu_types: set[str]) -> WaitingJob | None:
-    """None: it cannot be read. It waits for a person, the others do not wait for it."""
-    try:
-        return _waiting(row, known_gpu_types)
-    except (ValueError, LookupError, TypeError) as cause:
-        log.warning("not placed", job=row.id, why=str(cause))
-        return None
-
-
-def _waiting(row: Any, known_gpu_types: set[str]) -> WaitingJob:
-    submission = JobSubmission.model_validate(row.spec)
-    placement = submission.placement
-    pending = PendingJob(
-        job_id=row.id,
-        account_id=row.account_id,
-        project_id=row.project_id,
-        priority=row.priority,
-        created_at=row.created_at,
-        attempt=row.attempt,
-        worker_count=len(submission.workers),
-        resources=resources_of(submission, known_gpu_types),
-        region_id=placement.region_id,
-        providers=placement.providers or (),
-        only_owned=bool(row.use_only_owned_resources or placement.only_owned),
-        needs_image=submission.environment.image is not None,
-        port=submission.port,
-    )
-    return WaitingJob(pending, row.placement_refusals)
 
 
 def node_offers(session: Session, at: datetime, known: Held | None = None) -> Sequence[NodeOffer]:

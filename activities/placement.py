@@ -19,14 +19,7 @@ from temporalio.service import RPCError
 from activities.db.release import release_job
 from activities.db.session import database
 from activities.db.tables import Allocation, Node, Region
-from activities.inventory import (
-    NodeFacts,
-    WaitingJob,
-    facts_of,
-    held,
-    node_offers,
-    waiting_jobs,
-)
+from activities.inventory import NodeFacts, facts_of, held, node_offers
 from activities.lifecycle_requests import workflow_id_of
 from activities.reservations import (
     ContendedError,
@@ -37,6 +30,7 @@ from activities.reservations import (
     write_refusals,
 )
 from activities.temporal import tell
+from activities.waiting_jobs import WaitingJob, waiting_jobs
 from activities.wake import wake_placement
 from workflows.contracts.job import Placement, WorkerAssignment
 from workflows.contracts.node import NodeAddress

@@ -15,8 +15,8 @@ from sqlmodel import Session, col, select
 
 from activities.db.ids import new_id
 from activities.db.tables import Allocation, GpuAllocation, Job, Node
-from activities.inventory import WaitingJob
 from activities.settings import settings
+from activities.waiting_jobs import WaitingJob
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, Refusal, WorkerSlot
 from workflows.contracts.states import JobStatus, NodeStatus
 from workflows.rules.inventory import reserved_cpus

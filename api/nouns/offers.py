@@ -33,7 +33,7 @@ def offers_for(session: Session, caller: Caller, wanted: Wanted, now: datetime) 
         job_id="job-offer",
         account_id=caller.account_id,
         project_id="prj-offer",
-        created_at=now,
+        waiting_since=now,
         attempt=1,
         worker_count=wanted.workers,
         resources=resources_of(submission, known),

@@ -8,6 +8,7 @@ from sqlmodel import col, select
 
 from activities.db import tables
 from activities.db.session import database
+from activities.wake import wake_placement
 from api.authorization import Caller, Needs
 from api.changing import Change, changing
 from api.models.accounts import (
@@ -58,9 +59,11 @@ async def change_account(account_id: str, asked: AccountChange, change: Administ
 @router.post("/v1/accounts/{account_id}/credits", status_code=201, operation_id="grant_credits")
 async def grant_credits(account_id: str, asked: CreditGrant, change: Administration) -> Transaction:
     """Give an account credits."""
-    return await change.apply(
+    granted = await change.apply(
         Transaction, lambda step: money.grant_credits(step, account_id, asked)
     )
+    wake_placement()  # jobs that cost may have waited for them
+    return granted
 
 
 @router.get("/v1/account", operation_id="get_own_account")

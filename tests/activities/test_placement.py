@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event
+from sqlmodel import Session
 
+from activities.accounts import credits_name
 from activities.db import tables
 from activities.db.release import release_job
 from activities.db.session import Database
-from activities.inventory import held, node_offers, waiting_jobs
+from activities.inventory import held, node_offers
+from activities.ledger import Entry, add_credits, post
 from activities.placement import find_placement, plan_placements
 from activities.reservations import ContendedError, placed_of, reserve
+from activities.waiting_jobs import waiting_jobs
 from tests.activities.placing import (
     add_gpu_node,
     add_waiting_job,
@@ -25,7 +29,7 @@ from tests.activities.placing import (
 )
 from tests.activities.rows import GIB, NOW, add_payer, add_region
 from workflows.contracts.placement import PendingJob, PlanningRound, Resources
-from workflows.contracts.submission import SubmittedPlacement
+from workflows.contracts.submission import SubmittedPlacement, SubmittedSafety
 from workflows.effects.job import FindPlacement
 from workflows.effects.placement import PlanPlacements
 from workflows.rules.inventory import Demand
@@ -36,9 +40,10 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.fixture
 def place(migrated: Database) -> tuple[tables.Account, tables.Region]:
-    """An account with a region that has no nodes yet."""
+    """An account with credits and a region that has no nodes yet."""
     with migrated.write() as session:
         account = add_payer(session)
+        add_credits(session, account, 1, "first", NOW)
         return account, add_region(session, account)
 
 
@@ -100,6 +105,78 @@ def test_a_job_that_does_not_fit_holds_nothing_and_is_told_why(
     assert refusals(migrated, job) == [
         ("workers", "node n1: asked 3 workers of 1×A100, 2 fit here and too few elsewhere")
     ]
+
+
+def test_a_job_that_costs_waits_for_credits_and_one_that_does_not_is_placed(
+    migrated: Database, place: tuple[tables.Account, tables.Region]
+) -> None:
+    account, region = place
+    with migrated.write() as session:
+        add_gpu_node(session, region, "n1", gpus=2)
+        _spend_all(session, account)
+        job = add_waiting_job(session, account, gpus=2)
+        free = add_waiting_job(session, account, gpus=0)
+    assert round_of() == PlanningRound(placed=1, waiting=1, more=False)
+    with migrated.read() as session:
+        assert [held.job_id for held in live(session)] == [free.id]
+    detail = "node n1: the job costs 0.5 credits an hour, and who pays has none left: add some"
+    assert refusals(migrated, job) == [("credits", detail)]
+    with migrated.write() as session:
+        add_credits(session, account, 1, "second", NOW)
+    assert round_of().placed == 1
+
+
+def test_the_credits_that_count_are_those_of_the_account_that_pays(
+    migrated: Database, place: tuple[tables.Account, tables.Region]
+) -> None:
+    account, region = place
+    with migrated.write() as session:
+        add_gpu_node(session, region)
+        payer = add_payer(session, "payer")
+        session.get_one(tables.Account, account.id).billing_account_id = payer.id
+        job = add_waiting_job(session, account)
+    assert round_of().placed == 0
+    assert [code for code, _ in refusals(migrated, job)] == ["credits"]
+    with migrated.write() as session:
+        add_credits(session, payer, 1, "payer", NOW)
+    assert round_of().placed == 1
+
+
+def test_a_job_is_placed_where_all_its_workers_cost_no_more_than_its_cap(
+    migrated: Database, place: tuple[tables.Account, tables.Region]
+) -> None:
+    account, region = place
+    with migrated.write() as session:
+        add_gpu_node(session, region, "n1", gpus=4)
+        capped = SubmittedSafety(price_cap_microcredits_per_hour=499_999)
+        dear = add_waiting_job(session, account, gpus=1, workers=2, safety=capped)
+        add_waiting_job(session, account, gpus=1, safety=capped)
+    assert round_of().placed == 1
+    detail = "node n1: the job costs 0.5 credits an hour, asked at most 0.499999"
+    assert refusals(migrated, dear) == [("price", detail)]
+
+
+def test_a_service_that_is_started_again_queues_behind_those_who_waited_when_it_was(
+    migrated: Database, place: tuple[tables.Account, tables.Region]
+) -> None:
+    account, region = place
+    with migrated.write() as session:
+        add_gpu_node(session, region, gpus=1)
+        service = add_waiting_job(session, account, created_at=NOW - timedelta(days=1))
+        service.attempt, service.updated_at = 2, NOW + timedelta(minutes=1)
+        first = add_waiting_job(session, account)
+    with migrated.read() as session:
+        queue = {job.pending.job_id: job.pending for job in waiting_jobs(session, [], 10)}
+    assert queue[service.id].waiting_since == NOW + timedelta(minutes=1)
+    assert queue[first.id].waiting_since == NOW
+    assert round_of().placed == 1
+    with migrated.read() as session:
+        assert [held.job_id for held in live(session)] == [first.id]
+
+
+def _spend_all(session: Session, account: tables.Account) -> None:
+    legs = {credits_name(account.id): -1, "platform/usage-fees": 1}
+    post(session, Entry("spent", "usage-fee", account.id, legs, NOW, "all"))
 
 
 def test_the_reasons_are_gone_once_the_job_is_placed(
@@ -206,6 +283,7 @@ def test_a_project_with_many_jobs_does_not_hide_those_of_another(
         for _ in range(9):
             add_waiting_job(session, account, gpus=1, workers=2)
         other = add_payer(session, "other")
+        add_credits(session, other, 1, "other", NOW)
         late = add_waiting_job(session, other, created_at=NOW + timedelta(hours=1))
     with migrated.read() as session:
         looked_at = [job.pending.job_id for job in waiting_jobs(session, [], 2)]
@@ -327,7 +405,7 @@ def test_offers_rank_the_node_that_placement_would_take_and_refuse_with_reasons(
         job_id="job-offer",
         account_id=account.id,
         project_id="prj-offer",
-        created_at=NOW,
+        waiting_since=NOW,
         attempt=1,
         resources=asked,
     )

@@ -12,10 +12,11 @@ from temporalio.exceptions import ApplicationError
 from activities import temporal
 from activities.db import tables
 from activities.db.session import Database
+from activities.ledger import add_credits
 from activities.placement import announce_placements, find_placement, plan_placements
 from activities.temporal import set_client, tell
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree, live
-from tests.activities.rows import add_payer, add_region
+from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.job import Placement
 from workflows.effects.job import FindPlacement
 from workflows.effects.placement import AnnouncePlacements, PlacementsAnnounced, PlanPlacements
@@ -32,6 +33,7 @@ def placed_job(migrated: Database, workers: int = 1) -> str:
     """The id of a job that has a place and has not been told."""
     with migrated.write() as session:
         account = add_payer(session)
+        add_credits(session, account, 1, "first", NOW)
         region = add_region(session, account)
         region.node_root = "/srv/baseload"
         add_gpu_node(session, region)
@@ -101,6 +103,7 @@ async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_f
 ) -> None:
     with migrated.write() as session:
         account = add_payer(session)
+        add_credits(session, account, 1, "first", NOW)
         add_gpu_node(session, add_region(session, account))
         deaf_id, job_id = (add_waiting_job(session, account).id for _ in range(2))
     assert plan_placements(PlanPlacements()).placed == 2

@@ -5,10 +5,15 @@ import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from activities import ledger
 from activities.accounts import credits_name
+from activities.temporal import set_client
+from activities.wake import WORKFLOW_ID
 from tests.api.site import Person, Site
+from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -48,6 +53,24 @@ async def test_credits_that_are_granted_are_a_balanced_transaction_and_a_balance
     assert (await ada.get("/v1/transactions")).json()["items"] == [first.json()]
     await admin.made(path, body)
     assert (await ada.get("/v1/account")).json()["balance_microcredits"] == 50_000_000
+
+
+async def test_credits_that_are_granted_wake_placement_for_the_jobs_that_wait_for_them(
+    ada: Person, admin: Person, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    await admin.made(f"/v1/accounts/{ada.account_id}/credits", {"amount_microcredits": 1})
+    placement = temporal_server.get_workflow_handle(WORKFLOW_ID)
+
+    async def is_awake() -> bool:
+        try:
+            described = await placement.describe()
+        except RPCError:
+            return False
+        return described.status is WorkflowExecutionStatus.RUNNING
+
+    await eventually(is_awake, "placement is woken")
+    await placement.terminate()
 
 
 @pytest.mark.parametrize("amount", [0, -1, 1.5, "many", None])

@@ -46,7 +46,7 @@ def job(job_id: str = "job-1", gpus: int = 0, age_s: float = 0, **changes: Any) 
         "job_id": job_id,
         "account_id": OWNER,
         "project_id": "prj-1",
-        "created_at": NOW - timedelta(seconds=age_s),
+        "waiting_since": NOW - timedelta(seconds=age_s),
         "attempt": 1,
         "resources": Resources(**asked),
     }

@@ -126,6 +126,8 @@ def test_the_documented_job_is_sound() -> None:
         ({"placement": {"providers": ["aws"]}}, "placement.providers.0"),
         ({"placement": {"providers": []}}, "placement.providers"),
         ({"safety": {"idle_timeout_s": 1}}, "safety.idle_timeout_s"),
+        ({"safety": {"idle_timeout_s": 600}}, "safety.idle_timeout_s"),
+        ({"safety": {"auto_terminate": False}}, "safety.auto_terminate"),
         ({"surprise": 1}, "surprise"),
         ({"resources": {"cpu_count": 2, "gpus_per_node": 1}}, "resources.gpus_per_node"),
         ({"type": "batch"}, "type"),

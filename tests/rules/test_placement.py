@@ -60,6 +60,24 @@ def test_a_job_gets_the_lowest_free_gpus() -> None:
             "price",
             False,
         ),
+        (
+            job(gpus=2, worker_count=2, price_cap_microcredits_per_hour=7),
+            offer(gpus=4, microcredits_per_gpu_hour=2),
+            "price",
+            False,
+        ),
+        (
+            job(cpu_count=2, price_cap_microcredits_per_hour=5),
+            offer(microcredits_per_cpu_core_hour=3),
+            "price",
+            False,
+        ),
+        (
+            job(gpus=1, has_credits=False),
+            offer(gpus=1, microcredits_per_gpu_hour=2),
+            "credits",
+            False,
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_code(
@@ -67,6 +85,19 @@ def test_what_does_not_fit_is_refused_with_its_code(
 ) -> None:
     found = refusal(asked, node)
     assert (found.offer_id, found.code, found.ever) == ("n1", code, ever)
+
+
+def test_a_job_within_its_cap_and_one_without_credits_that_costs_nothing_are_placed() -> None:
+    capped = job("job-1", gpus=2, worker_count=2, price_cap_microcredits_per_hour=8)
+    free = job("job-2", has_credits=False, price_cap_microcredits_per_hour=0)
+    made = planned([capped, free], [offer(gpus=4, microcredits_per_gpu_hour=2)])
+    assert placed(made) == {"job-1": ["n1", "n1"], "job-2": ["n1"]}
+
+
+def test_no_node_is_kept_free_for_a_job_that_its_payer_cannot_pay() -> None:
+    node = offer(gpus=2, free=1, microcredits_per_gpu_hour=2)
+    waits = job("job-1", gpus=2, age_s=OVERDUE_S, has_credits=False)
+    assert placed(planned([waits, job("job-2", gpus=1)], [node])) == {"job-2": ["n1"]}
 
 
 def test_a_refusal_carries_the_numbers() -> None:

@@ -128,7 +128,7 @@ def test_the_order_of_jobs_and_offers_makes_no_difference(
 def test_a_second_round_over_what_is_left_places_nothing_more(
     jobs: list[PendingJob], offers: list[NodeOffer]
 ) -> None:
-    young = [j.model_copy(update={"created_at": NOW}) for j in jobs]
+    young = [j.model_copy(update={"waiting_since": NOW}) for j in jobs]
     first = plan(young, offers, Situation(now=NOW))
     left = {r.job_id for r in first.refused}
     by_job = {j.job_id: j for j in young}

@@ -26,7 +26,8 @@ class PendingJob(Contract):
     project_id: str
     priority: int = 3
     """1 first, 5 last."""
-    created_at: datetime
+    waiting_since: datetime
+    """When it was submitted, or started again: its place in the queue."""
     attempt: int
     worker_count: int = 1
     resources: Resources
@@ -35,6 +36,10 @@ class PendingJob(Contract):
     only_owned: bool = False
     needs_image: bool = False
     port: int | None = None
+    price_cap_microcredits_per_hour: int | None = None
+    """What all workers together may cost at most; None: anything."""
+    has_credits: bool = True
+    """Whose payer has none left starts nothing that costs."""
 
 
 class GpuSlot(Contract):
@@ -91,7 +96,7 @@ class Refusal(Contract):
     region_id: str | None = None
     code: str
     """`inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`, `disk`,
-    `price`, `image`, `port`, `provider`, `workers`, `no-offers`."""
+    `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `no-offers`."""
     detail: str
     ever: bool = True
     """False: no freed capacity will change it (the node is too small, the type is not there)."""

@@ -94,6 +94,7 @@ class SubmittedPlacement(Submitted):
 
 class SubmittedSafety(Submitted):
     price_cap_microcredits_per_hour: int | None = None
+    """What all workers together may cost at most."""
     auto_terminate: bool = True
     idle_timeout_s: int = 1800
     end_all_on_failure: bool = True

@@ -30,6 +30,8 @@ class Demand:
     only_owned: bool = False
     needs_image: bool = False
     port: int | None = None
+    price_cap_microcredits_per_hour: int | None = None
+    has_credits: bool = True
 
     @classmethod
     def of(cls, job: PendingJob) -> "Demand":
@@ -48,6 +50,8 @@ class Demand:
             only_owned=job.only_owned,
             needs_image=job.needs_image,
             port=job.port,
+            price_cap_microcredits_per_hour=job.price_cap_microcredits_per_hour,
+            has_credits=job.has_credits,
         )
 
 
@@ -110,7 +114,22 @@ class Machine:
             return False
         if self.trusted_only and self.owner_id != demand.account_id:
             return False
-        return not demand.gpu_count or self.price <= demand.max_price_microcredits_per_gpu_hour
+        if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
+            return False
+        if demand.has_credits and demand.price_cap_microcredits_per_hour is None:
+            return True  # asked by the hundred thousand: what it costs is not worked out
+        return not self.is_too_dear(demand) and not self.lacks_credits(demand)
+
+    def is_too_dear(self, demand: Demand) -> bool:
+        """Whether a GPU costs more than was said, or all workers together more than the cap."""
+        if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
+            return True
+        cap = demand.price_cap_microcredits_per_hour
+        return cap is not None and self.cost_per_hour(demand) * demand.workers > cap
+
+    def lacks_credits(self, demand: Demand) -> bool:
+        """Whether a worker costs something here and who pays has nothing left."""
+        return not demand.has_credits and self.cost_per_hour(demand) > 0
 
     def room(self, demand: Demand) -> int:
         """How many of the job's workers fit now, at most as many as it has."""

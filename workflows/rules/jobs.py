@@ -11,12 +11,13 @@ from pydantic import JsonValue, ValidationError
 
 from workflows.contracts.base import Contract
 from workflows.contracts.states import JobType, ProviderKind
-from workflows.contracts.submission import JobSubmission, Mistake
+from workflows.contracts.submission import JobSubmission, Mistake, SubmittedSafety
 from workflows.rules import job_formats as formats
 from workflows.rules.job_resources import Mistakes, amounts, gpu_names, gpus_asked, mistake
 
 MAX_WORKERS = 256
 MAX_PRICE = 10**12
+STANDARD = SubmittedSafety()
 
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
 """For required fields that could not be read, so that the rest can be looked at as well."""
@@ -224,6 +225,11 @@ def _safety(job: JobSubmission) -> Mistakes:
         yield mistake("safety.price_cap_microcredits_per_hour", rule, cap)
     if not 60 <= idle <= 30 * 86_400:
         yield mistake("safety.idle_timeout_s", "is 60 to 2592000", idle)
+    elif idle != STANDARD.idle_timeout_s:
+        rule = f"is {STANDARD.idle_timeout_s}; others are not available yet"
+        yield mistake("safety.idle_timeout_s", rule, idle)
+    if not job.safety.auto_terminate:
+        yield mistake("safety.auto_terminate", "is true; false is not available yet", False)
 
 
 _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (

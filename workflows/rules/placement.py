@@ -69,7 +69,7 @@ def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Sit
         # Nothing becomes free within a round: what did not fit once does not fit later.
         hopeless.add(demand)
         waiting.append(job)
-        overdue = situation.now - job.created_at >= PATIENCE
+        overdue = situation.now - job.waiting_since >= PATIENCE
         if overdue and job.project_id not in helped and _keep_free(job, demand, inventory):
             helped.add(job.project_id)
     return Plan(assignments=tuple(assignments), refused=tuple(_refused(waiting, inventory)))
@@ -125,11 +125,11 @@ class _Turns:
 
     def _head(self, project: str) -> tuple[int, int, datetime, str, str]:
         job = self._waiting[project][-1]
-        return job.priority, self._held.get(project, 0), job.created_at, job.job_id, project
+        return job.priority, self._held.get(project, 0), job.waiting_since, job.job_id, project
 
 
 def _within_project(job: PendingJob) -> tuple[int, datetime, str]:
-    return job.priority, job.created_at, job.job_id
+    return job.priority, job.waiting_since, job.job_id
 
 
 def _choose(demand: Demand, inventory: Inventory) -> list[Machine] | None:

@@ -126,7 +126,7 @@ def _inadmissible(machine: Machine, demand: Demand) -> str:
         return "image"
     if machine.trusted_only and machine.owner_id != demand.account_id:
         return "not-owned"
-    return "price"
+    return "price" if machine.is_too_dear(demand) else "credits"
 
 
 def _refusal(finding: Finding, machine: Machine, demand: Demand) -> Refusal:
@@ -196,8 +196,18 @@ def _disk(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
 
 
 def _price(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
-    most = demand.max_price_microcredits_per_gpu_hour / MICROCREDITS
-    return f"costs {machine.price / MICROCREDITS:.2f} credits a GPU-hour, asked at most {most:.2f}"
+    most = demand.max_price_microcredits_per_gpu_hour
+    if demand.gpu_count and machine.price > most:
+        price = machine.price / MICROCREDITS
+        return f"costs {price:g} credits a GPU-hour, asked at most {most / MICROCREDITS:g}"
+    cost = machine.cost_per_hour(demand) * demand.workers / MICROCREDITS
+    cap = (demand.price_cap_microcredits_per_hour or 0) / MICROCREDITS
+    return f"the job costs {cost:g} credits an hour, asked at most {cap:g}"
+
+
+def _credits(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    cost = machine.cost_per_hour(demand) * demand.workers / MICROCREDITS
+    return f"the job costs {cost:g} credits an hour, and who pays has none left: add some"
 
 
 def _not_owned(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
@@ -239,6 +249,7 @@ def _workers(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG0
 
 _WORDS: dict[str, Callable[[Machine, Demand, bool], str]] = {
     "cpu": _cpu,
+    "credits": _credits,
     "disk": _disk,
     "gpu-count": _gpu_count,
     "gpu-type": _gpu_type,
