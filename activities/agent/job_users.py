@@ -19,6 +19,7 @@ from .errors import RefusedError
 from .folders import JOB_USER, Folders, take_lock
 
 ALREADY_THERE = 9
+BUILD_USER = "baseload-build"
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
 
 
@@ -78,7 +79,7 @@ def forget_ipc(user: str | None) -> None:
 
 def _idle_uid(user: str | None) -> int | None:
     """None: it is no numbered account, or a process of it lives."""
-    if not user or not user.startswith(JOB_USER + "-"):
+    if not user or not user.startswith((JOB_USER + "-", BUILD_USER + "-")):
         return None
     try:
         uid = pwd.getpwnam(user).pw_uid
@@ -126,7 +127,9 @@ def _holders(folder: str) -> dict[int, str]:
 
 
 def _useradd(name: str) -> None:
-    group = ["--user-group"] if name == JOB_USER else ["--gid", JOB_USER]
+    """A job's account is in the group of all jobs and in those of GPUs, any other in its own."""
+    is_of_job = name.startswith(JOB_USER)
+    group = ["--gid", JOB_USER] if is_of_job and name != JOB_USER else ["--user-group"]
     arguments = [
         "useradd",
         "--system",
@@ -136,7 +139,7 @@ def _useradd(name: str) -> None:
         "--shell",
         "/usr/sbin/nologin",
         *group,
-        *_gpu_groups(),
+        *(_gpu_groups() if is_of_job else []),
         name,
     ]
     try:

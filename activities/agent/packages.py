@@ -2,7 +2,8 @@
 
 A set's folder is used only when its marker is there, and it is built under a lock, so two jobs
 build it once and a build that was cut off is begun anew. It is built where it will stay, because
-the scripts in a virtual environment name their own path.
+the scripts in a virtual environment name their own path. Who runs what a package brings to be
+built: `build_users.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Any
 
+from . import build_users
 from .errors import RefusedError
 from .folders import Folders, take_lock
 
@@ -26,10 +29,11 @@ ERROR_CHARACTERS = 2000
 
 
 def run_step(
-    words: str, arguments: list[str], limit_s: float, variables: dict[str, str] | None = None
+    words: str, arguments: list[str], limit_s: float, options: dict[str, Any] | None = None
 ) -> tuple[int, str]:
     """Run one long command, saying on stderr every few seconds that it still runs.
 
+    options: further ones of Popen.
     Returns its exit status and its output; one that passes its limit is killed: status -9.
     """
     deadline = time.monotonic() + limit_s
@@ -39,7 +43,7 @@ def run_step(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=variables,
+            **(options or {}),
         )
         while True:
             sys.stderr.write(words + "\n")
@@ -63,17 +67,25 @@ def environment(folders: Folders, python_packages: list[str]) -> str:
     wanted = sorted(set(python_packages))
     text = "\n".join([python, _version(python), *wanted])
     path = os.path.join(folders.packages, hashlib.sha256(text.encode()).hexdigest()[:32])
-    if os.path.exists(os.path.join(path, MARKER)):
+    if _is_whole(path):
         os.utime(os.path.join(path, MARKER))
         return path
     lock = _lock_with_progress(path + ".lock")
     try:
-        if not os.path.exists(os.path.join(path, MARKER)):
-            shutil.rmtree(path, ignore_errors=True)
+        if not _is_whole(path):
             _build(python, path, wanted)
     finally:
         os.close(lock)
     return path
+
+
+def _is_whole(path: str) -> bool:
+    """Whether we have marked it: what was built could bring a mark as well."""
+    try:
+        found = os.lstat(os.path.join(path, MARKER))
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def base_python() -> str:
@@ -115,30 +127,42 @@ def _lock_with_progress(path: str) -> int:
 
 
 def _build(python: str, path: str, wanted: list[str]) -> None:
-    _step("making the Python environment", [python, "-m", "venv", "--without-pip", path])
-    if wanted:
-        _install(python, path, wanted)
-    with open(os.path.join(path, MARKER), "w") as file:
+    with build_users.building(path) as options:
+        words = "making the Python environment"
+        _step(words, [python, "-m", "venv", "--without-pip", path], options)
+        if wanted:
+            _install(python, path, wanted, options)
+    _mark(os.path.join(path, MARKER), wanted)
+
+
+def _mark(marker: str, wanted: list[str]) -> None:
+    """Never through what a package may have put there."""
+    if os.path.isdir(marker) and not os.path.islink(marker):
+        shutil.rmtree(marker)
+    elif os.path.lexists(marker):
+        os.unlink(marker)
+    with open(marker, "x") as file:
         file.write("\n".join(wanted))
 
 
-def _install(python: str, path: str, wanted: list[str]) -> None:
+def _install(python: str, path: str, wanted: list[str], options: dict[str, Any]) -> None:
     inside = os.path.join(path, "bin", "python")
-    options = ["install", "--no-input", "--disable-pip-version-check", "--", *wanted]
+    install = ["install", "--no-input", "--disable-pip-version-check", "--", *wanted]
     words = "installing %d packages" % len(wanted)
-    if _pip_version(python) >= (22, 3):
-        _step(words, [python, "-m", "pip", "--python", inside, *options])
+    if _pip_version(python, options) >= (22, 3):
+        _step(words, [python, "-m", "pip", "--python", inside, *install], options)
         return
-    _step("installing pip", [inside, "-m", "ensurepip", "--upgrade"])
-    _step(words, [inside, "-m", "pip", *options])
+    _step("installing pip", [inside, "-m", "ensurepip", "--upgrade"], options)
+    _step(words, [inside, "-m", "pip", *install], options)
 
 
-def _pip_version(python: str) -> tuple[int, int]:
+def _pip_version(python: str, options: dict[str, Any]) -> tuple[int, int]:
     done = subprocess.run(
         [python, "-m", "pip", "--version"],
         check=False,
         capture_output=True,
         stdin=subprocess.DEVNULL,
+        **options,
     )
     words = done.stdout.decode().split()
     if done.returncode != 0 or len(words) < 2:
@@ -147,8 +171,8 @@ def _pip_version(python: str) -> tuple[int, int]:
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
 
 
-def _step(words: str, arguments: list[str]) -> None:
-    code, output = run_step(words, arguments, PIP_S)
+def _step(words: str, arguments: list[str], options: dict[str, Any]) -> None:
+    code, output = run_step(words, arguments, PIP_S, options)
     if code != 0:
         raise RefusedError(
             "packages", "%s: exit %d: %s" % (words, code, output[-ERROR_CHARACTERS:].strip())
@@ -186,14 +210,14 @@ def _is_installed(name: str) -> bool:
 
 
 def _apt(missing: list[str]) -> None:
-    variables: dict[str, Any] = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    options = {"env": dict(os.environ, DEBIAN_FRONTEND="noninteractive")}
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "--", *missing]
     words = "installing %s" % ", ".join(missing)
     try:
-        code, output = run_step(words, install, PIP_S, variables)
+        code, output = run_step(words, install, PIP_S, options)
         if code != 0:
-            run_step("refreshing apt's lists", ["apt-get", "update", "-q"], PIP_S, variables)
-            code, output = run_step(words, install, PIP_S, variables)
+            run_step("refreshing apt's lists", ["apt-get", "update", "-q"], PIP_S, options)
+            code, output = run_step(words, install, PIP_S, options)
     except OSError as error:
         raise RefusedError("apt", "apt packages: this node has no apt-get (%s)" % error) from error
     if code != 0:

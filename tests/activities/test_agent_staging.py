@@ -1,7 +1,12 @@
 """What is put in place before a run: code that was checked, packages built once, room on disk."""
 
+import contextlib
 import hashlib
+import io
+import json
 import os
+import pwd
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -141,9 +146,9 @@ def test_too_little_disk_is_said_before_anything_is_done(agent: LocalAgent) -> N
 
 
 @pytest.fixture
-def wheels(agent: LocalAgent, tmp_path: Path) -> Path:
+def wheels(agent: LocalAgent) -> Path:
     """A folder with one tiny package, the only place that the node's pip looks at."""
-    folder = tmp_path / "wheels"
+    folder = agent.root.parent / "wheels"
     folder.mkdir()
     with zipfile.ZipFile(folder / "tinything-1.0-py3-none-any.whl", "w") as wheel:
         info = "tinything-1.0.dist-info"
@@ -153,12 +158,116 @@ def wheels(agent: LocalAgent, tmp_path: Path) -> Path:
         wheel.writestr(f"{info}/WHEEL", kind)
         wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\ntiny = tinything:main\n")
         wheel.writestr(f"{info}/RECORD", "")
-    home = tmp_path / "home"
+    home = agent.root.parent / "home"
     (home / ".config/pip").mkdir(parents=True)
+    home.chmod(0o700)
     conf = f"[global]\nno-index = true\nfind-links = {folder}\n"
     (home / ".config/pip/pip.conf").write_text(conf)
-    agent.environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    agent.environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TOKEN": "the node's own"}
     return folder
+
+
+# A build backend within its own package: what pip runs of a package that it has to build.
+BACKEND = """
+import json, os, subprocess, zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    subprocess.Popen(["sh", "-c", "sleep 6300 & exec sleep 6301"],
+                     start_new_session=True, stdout=-3, stderr=-3)
+    found = {"ids": os.getresuid() + os.getresgid(), "groups": os.getgroups(),
+             "variables": dict(os.environ)}
+    wheel = zipfile.ZipFile(os.path.join(folder, "builtthing-1.0-py3-none-any.whl"), "w")
+    info = "builtthing-1.0.dist-info"
+    wheel.writestr("found.json", json.dumps(found))
+    wheel.writestr("builtthing-1.0.data/data/baseload-complete", "not ours")
+    wheel.writestr(info + "/METADATA", "Metadata-Version: 2.1\\nName: builtthing\\nVersion: 1.0\\n")
+    wheel.writestr(info + "/WHEEL",
+                   "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+    wheel.writestr(info + "/RECORD", "")
+    wheel.close()
+    if os.path.exists("fail"):
+        raise SystemExit("as asked")
+    return "builtthing-1.0-py3-none-any.whl"
+"""
+
+
+def write_source(folder: Path, *more: str) -> None:
+    """A package that has to be built, by itself."""
+    project = b"[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+    members = {"pyproject.toml": project, "backend.py": BACKEND.encode()}
+    members.update((name, b"") for name in more)
+    members["PKG-INFO"] = b"Metadata-Version: 2.1\nName: builtthing\nVersion: 1.0\n"
+    with tarfile.open(folder / "builtthing-1.0.tar.gz", "w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"builtthing-1.0/{name}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
+def test_what_a_package_runs_to_be_built_is_not_root_and_leaves_nothing_of_its_own(
+    agent: LocalAgent, wheels: Path
+) -> None:
+    write_source(wheels)
+    agent.call("stage", run_id=RUN, python_packages=["builtthing"], spec=spec("true"))
+    (environment,) = [path for path in (agent.root / "packages").iterdir() if path.is_dir()]
+    (told,) = environment.glob("lib/python*/site-packages/found.json")
+    found = json.loads(told.read_text())
+    account = pwd.getpwuid(found["ids"][0])
+    assert re.fullmatch(r"baseload-build-\d+", account.pw_name)
+    assert found["ids"] == [account.pw_uid] * 3 + [account.pw_gid] * 3
+    assert found["groups"] in ([], [account.pw_gid])
+    assert "TOKEN" not in found["variables"]
+    assert found["variables"]["HOME"] != str(wheels.parent / "home")
+    assert not Path(found["variables"]["HOME"]).exists()
+    assert command_lines("sleep 630") == []
+    for path in (environment, *environment.rglob("*")):
+        status = path.lstat()
+        assert (status.st_uid, status.st_gid) == (0, 0), path
+        assert path.is_symlink() or not status.st_mode & 0o022, path
+    assert (environment / "baseload-complete").read_text() == "builtthing"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
+def test_a_build_that_fails_leaves_no_process_and_no_set_that_says_it_is_whole(
+    agent: LocalAgent, wheels: Path
+) -> None:
+    write_source(wheels, "fail")
+    for _ in range(2):
+        with pytest.raises(Refused, match="as asked") as caught:
+            agent.call("stage", run_id=RUN, python_packages=["builtthing"], spec=spec("true"))
+        assert caught.value.code == "packages"
+        assert command_lines("sleep 630") == []
+        assert [path for path in (agent.root / "packages").iterdir() if path.is_dir()] == []
+
+
+def test_a_mark_that_is_not_ours_makes_no_set_whole(agent: LocalAgent, wheels: Path) -> None:
+    agent.call("stage", run_id="job-one-0-1", python_packages=["tinything"], spec=spec("tiny"))
+    (environment,) = [path for path in (agent.root / "packages").iterdir() if path.is_dir()]
+    (environment / "baseload-complete").unlink()
+    (environment / "baseload-complete").symlink_to(environment / "pyvenv.cfg")
+    (environment / "bin" / "tiny").unlink()
+    agent.call("stage", run_id=RUN, python_packages=["tinything"], spec=spec("tiny"))
+    assert (environment / "bin" / "tiny").exists()
+    assert (environment / "baseload-complete").read_text() == "tinything"
+    assert "tinything" not in (environment / "pyvenv.cfg").read_text()
+
+
+def test_an_agent_that_is_not_root_builds_as_its_own_user(agent: LocalAgent, wheels: Path) -> None:
+    agent.become_ordinary()
+    for path in (wheels.parent, *wheels.parent.rglob("*")):
+        os.chown(path, agent.user or -1, -1)
+    agent.call("stage", run_id=RUN, python_packages=["tinything"], spec=spec("tiny"))
+    agent.call("start", run_id=RUN)
+    assert agent.exit_of(RUN)["exit_code"] == 0
+
+
+def command_lines(word: str) -> list[str]:
+    """Those of living processes that contain a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in found if word in line]
 
 
 def test_packages_are_built_once_for_two_runs_at_once(agent: LocalAgent, wheels: Path) -> None:
