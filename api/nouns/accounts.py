@@ -8,6 +8,7 @@ from sqlmodel import Session, col, select
 from activities import accounts
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.db.session import take_turn
 from api.authorization import SCOPES, Caller, hash_of
 from api.changing import Step
 from api.models import accounts as shapes
@@ -94,12 +95,22 @@ def _check_email(session: Session, email: str | None) -> None:
 def _check_billing(session: Session, payer_id: str | None, account_id: str | None) -> None:
     if payer_id is None:
         return
+    take_turn(session, "billing-accounts")  # two changes at once could make a chain
     payer = session.get(tables.Account, payer_id)
     if payer is None or payer_id == account_id:
         raise invalid(mistake("billing_account_id", "is the id of another account", payer_id))
     if payer.billing_account_id is not None:
         rule = f"pays for itself; {payer_id} is paid for by {payer.billing_account_id}"
         raise invalid(mistake("billing_account_id", rule, payer_id))
+    paid = select(tables.Account.name).where(tables.Account.billing_account_id == account_id)
+    names = session.exec(paid.order_by(tables.Account.name)).all() if account_id else []
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        raise Problem(
+            "conflict",
+            f"account {account_id}: pays for {', '.join(names[:5])}{more}; who pays for others "
+            "pays for itself",
+        )
 
 
 def create_user(step: Step, asked: shapes.UserCreation) -> shapes.User:

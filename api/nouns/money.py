@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
+from sqlalchemy import literal
 from sqlmodel import Session, col, func, select
 
 from activities import accounts, ledger
@@ -56,8 +57,9 @@ def shown_transaction(session: Session, row: tables.LedgerTransaction) -> shapes
 
 
 def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
-    """What a job has cost so far, posting by posting."""
-    name = credits_of_payer(session, job.account_id)
+    """What a job has cost so far, posting by posting, whoever paid at that time."""
+    payer_id = col(tables.LedgerTransaction.account_id)
+    name = literal("account/") + payer_id + literal("/credits")
     rows = session.exec(
         select(tables.LedgerTransaction, tables.LedgerPosting)
         .join(
@@ -66,7 +68,7 @@ def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
         )
         .where(
             tables.LedgerTransaction.job_id == job.id,
-            tables.LedgerPosting.ledger_account == name,
+            col(tables.LedgerPosting.ledger_account) == name,
         )
         .order_by(col(tables.LedgerTransaction.id))
     )
@@ -87,12 +89,6 @@ def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
             for row, leg in rows
         ],
     )
-
-
-def credits_of_payer(session: Session, account_id: str) -> str:
-    """The ledger account that pays for an account."""
-    account = session.get(tables.Account, account_id)
-    return accounts.credits_name(accounts.payer_of(account) if account else account_id)
 
 
 def statement(

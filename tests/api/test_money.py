@@ -96,6 +96,35 @@ async def test_an_account_that_another_pays_for_has_the_others_balance(
     assert (await bob.get("/v1/account")).json()["balance_microcredits"] == 1_000
 
 
+async def test_an_account_that_pays_for_others_pays_for_itself(
+    ada: Person, bob: Person, admin: Person
+) -> None:
+    async def pays(payer: Person, other: Person) -> int:
+        body = {"billing_account_id": payer.account_id}
+        path = f"/v1/accounts/{other.account_id}"
+        return (await admin.call("PATCH", path, json=body)).status_code
+
+    assert await pays(ada, bob) == 200
+    assert await pays(admin, ada) == 409
+    assert await pays(bob, admin) == 422
+    shown = (await admin.get(f"/v1/accounts/{ada.account_id}")).json()
+    assert shown["billing_account_id"] is None
+    await admin.call("PATCH", f"/v1/accounts/{bob.account_id}", json={"billing_account_id": None})
+    assert await pays(admin, ada) == 200
+
+
+async def test_charges_of_a_job_stay_when_somebody_else_pays_from_then_on(
+    site: Site, ada: Person, bob: Person, admin: Person
+) -> None:
+    job_id = await ada.job()
+    _use(site, ada, job_id, 500, NOON)
+    body = {"billing_account_id": bob.account_id}
+    await admin.call("PATCH", f"/v1/accounts/{ada.account_id}", json=body)
+    _use(site, bob, job_id, 501, NOON + HOUR)
+    found = (await ada.get(f"/v1/jobs/{job_id}/charges")).json()
+    assert [charge["amount_microcredits"] for charge in found["charges"]] == [500, 501]
+
+
 async def test_charges_of_a_job_are_its_postings(site: Site, ada: Person) -> None:
     job_id, other = await ada.job(), await ada.job()
     for hour in range(2):
