@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
+from workflows.contact import make_contact
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event
@@ -39,7 +40,6 @@ from workflows.effects.node import (
     prepare_node,
     probe_node,
     reboot_node,
-    try_node,
     watch_node,
 )
 from workflows.guests import Guests
@@ -127,16 +127,20 @@ class NodeLifecycle:
                 self._removal = message
             elif isinstance(message, Announcement):
                 self._at.take(message)
-        await self._write(
-            Event(type="node.found", message=f"at {self._at.host}:{self._at.port}"),
-            changes=self._at.changes(),
-        )
-        self._at.boot_mark = (await try_node(ReachNode(node=self._at.address()))).boot_mark
+        there = self._at.address()
+        found = Event(type="node.found", message=f"at {there.host}:{there.port}")
+        await self._write(found, changes=self._at.changes())
+        await make_contact(self._at, self._inbox, self._say_why_not)
+
+    async def _say_why_not(self, kind: str, message: str) -> None:
+        event = Event(type="node.not-reached", message=message, details={"cause": kind})
+        await self._write(event, reason=message)
 
     async def _inspect(self) -> None:
         """What the machine is, against what the region asks."""
         self._status = NodeStatus.INSPECTING
-        await self._write(Event(type="node.connected", message="its key is the one expected"))
+        connected = Event(type="node.connected", message="its key is the one expected")
+        await self._write(connected, changes=self._at.changes())
         hardware = (await inspect_node(InspectNode(node=self._at.address()))).hardware
         self._hardware = hardware
         requirements = evaluate(
@@ -365,7 +369,8 @@ class NodeLifecycle:
         deadline = workflow.now() + REBOOT_LIMIT
         while self._at.boot_mark == ended and workflow.now() < deadline:
             await workflow.sleep(REBOOT_INTERVAL, summary="restarts")
-            self._at.boot_mark = (await try_node(ReachNode(node=self._at.address()))).boot_mark
+            again = await find_node_again(ReachNode(node=self._at.address()))
+            self._at.boot_mark = again.boot_mark
         if self._at.boot_mark == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT} h")
         await self._write(Event(type="node.restarted", message="is back"))
@@ -411,7 +416,7 @@ class NodeLifecycle:
             if isinstance(news, Removal):
                 self._removal = news
             elif isinstance(news, Announcement):
-                self._at.take(news)
+                self._at.suppose(news)
                 return
 
     async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:

@@ -18,6 +18,8 @@ class Whereabouts:
         self.port = carried.port if carried else request.port
         self.user = carried.user if carried else request.user
         self.boot_mark = carried.boot_mark if carried else ""
+        self._told: Announcement | None = None
+        self._looks_where_told = False
 
     @property
     def are_known(self) -> bool:
@@ -29,16 +31,50 @@ class Whereabouts:
             self.host, self.port = announcement.host, announcement.port
             self.user = announcement.user
 
+    def suppose(self, announcement: Announcement) -> None:
+        """It may be there: anybody may announce. Where it was is kept, to fall back on."""
+        place = (announcement.host, announcement.port, announcement.user)
+        self._looks_where_told = place != (self.host, self.port, self.user)
+        if self._looks_where_told:
+            self._told = announcement
+
+    def confirm(self, boot_mark: str) -> None:
+        """It is where it was looked for last."""
+        self.boot_mark = boot_mark
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._looks_where_told:
+            self.take(self._told)
+        self._told, self._looks_where_told = None, False
+
+    def turn(self, *, is_another: bool) -> bool:
+        """Look where else it may be next. False: there is nowhere else.
+
+        is_another: another machine is where it was looked for, so it is not there.
+        """
+        if self._told is None:
+            return False
+        self._looks_where_told = not self._looks_where_told
+        if is_another:
+            self._settle()
+        return True
+
     def address(self) -> NodeAddress:
-        """Raises: ApplicationError `Refused`, while they are not known."""
+        """Where to look for it. Raises: ApplicationError `Refused`, while that is not known."""
+        if self._looks_where_told and self._told is not None:
+            return self._address(self._told.host, self._told.port, self._told.user)
         if self.host is None:
             raise refusal(self._request, "has no address")
+        return self._address(self.host, self.port, self.user)
+
+    def _address(self, host: str, port: int, user: str) -> NodeAddress:
         return NodeAddress(
             node_id=self._request.node_id,
             region_id=self._request.region_id,
-            host=self.host,
-            port=self.port,
-            user=self.user,
+            host=host,
+            port=port,
+            user=user,
             minion_id=self._request.minion_id,
             root=self._request.root,
         )

@@ -70,6 +70,8 @@ class World:
     events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     told: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """The last message of each kind of event, by resource."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Where the rows of nodes say that they are."""
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     held: dict[str, Placement] = field(default_factory=dict)
     orders: set[tuple[str, int]] = field(default_factory=set)
@@ -153,6 +155,8 @@ class World:
             self.statuses[step.resource_id][-1] != step.status
         ):
             self.statuses[step.resource_id].append(step.status)
+        if isinstance(step.changes, NodeChanges) and step.changes.host is not None:
+            self.hosts[step.resource_id] = step.changes.host
         if isinstance(step.changes, JobChanges) and step.changes.release:
             self.held.pop(step.resource_id, None)
         return Recorded(applied=True)

@@ -133,11 +133,11 @@ try_node = Effect(
     NodeReached,
     queue=None,
     start_to_close_s=20,
-    schedule_to_close_s=3600,
+    schedule_to_close_s=60,
     retry_first_s=2,
-    retry_most_s=15,
+    attempts=2,
 )
-"""First contact: within an hour, or the node's addition has failed."""
+"""First contact: two looks, and again; in between people are told what is in the way."""
 
 find_node_again = Effect(
     "reach_node",
