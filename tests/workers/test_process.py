@@ -21,7 +21,7 @@ from workers.runner.records import wait_until
 from workers.runner.settings import CHECKOUT, RunnerSettings
 from workers.runner.stack import Probe
 
-STARTS_AND_STOPS = 8
+STARTS_AND_STOPS = 4
 
 
 class Process:
