@@ -50,8 +50,7 @@ def shown_region(row: tables.Region) -> shapes.Region:
 
 
 def enable_provider(step: Step, asked: shapes.ProviderCreation) -> shapes.Provider:
-    if asked.waive_usage_fee and not step.caller.is_administrator:
-        raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
+    _check_preference(step, asked)
     row = tables.Provider(
         id=new_id("prv"),
         account_id=step.caller.account_id,
@@ -66,6 +65,20 @@ def enable_provider(step: Step, asked: shapes.ProviderCreation) -> shapes.Provid
     )
     add_lifecycle(step, row, "provider")
     return shown_provider(row)
+
+
+def _check_preference(step: Step, asked: shapes.ProviderCreation) -> None:
+    """Being used first until an amount is spent, and costing nothing until then, are for machines
+    that are rented: nothing is spent on one's own."""
+    if asked.waive_usage_fee and not step.caller.is_administrator:
+        raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
+    unavailable = [
+        mistake(name, f"is not available yet for {asked.kind}", value)
+        for name in ("preferred_credits_microcredits", "waive_usage_fee")
+        if (value := getattr(asked, name))
+    ]
+    if unavailable:
+        raise invalid(*unavailable)
 
 
 def recheck_provider(step: Step, provider_id: str) -> shapes.Provider:

@@ -39,10 +39,26 @@ async def test_other_kinds_of_providers_are_refused_by_rule(ada: Person) -> None
     assert "not yet available" in told["payment_mode"]["rule"]
 
 
-async def test_only_an_administrator_waives_a_fee(ada: Person, admin: Person) -> None:
+async def test_only_an_administrator_waives_a_fee(ada: Person) -> None:
     body = {"kind": "physical", "waive_usage_fee": True}
     assert (await ada.post("/v1/providers", body)).status_code == 403
-    assert (await admin.made("/v1/providers", body))["fee_waived"] is True
+
+
+async def test_what_is_for_rented_machines_alone_is_refused_for_own_ones(admin: Person) -> None:
+    wanted = {"waive_usage_fee": True, "preferred_credits_microcredits": 25_000_000}
+    response = await admin.post("/v1/providers", {"kind": "physical"} | wanted)
+    assert response.status_code == 422
+    told = {error["field"]: error["rule"] for error in response.json()["errors"]}
+    assert told == dict.fromkeys(wanted, "is not available yet for physical")
+    assert (await admin.get("/v1/providers")).json()["items"] == []
+
+
+async def test_a_node_that_is_to_mine_is_refused(ada: Person) -> None:
+    body = {"region_id": await ada.region(), "name": "n1", "minion_id": host_key()[1]}
+    response = await ada.post("/v1/nodes", body | {"mining": True})
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert (error["field"], error["rule"]) == ("mining", "is not available yet")
 
 
 async def test_a_region_needs_a_provider_that_is_ready(site: Site, ada: Person) -> None:
