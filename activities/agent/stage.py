@@ -53,10 +53,14 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     _make_work(folders, run, request.get("code_sha256"))
     for name in ("input", "output", "state"):
         os.makedirs(run.at(name), exist_ok=True)
-    if owner is not None:
+    if owner is None:
+        os.chmod(run.at("input"), 0o755)
+    else:
         for name in ("work", "output", "state"):
             _give(run.at(name), owner)
             os.chmod(run.at(name), 0o700)
+        os.chown(run.at("input"), owner[0], owner[1])
+        os.chmod(run.at("input"), 0o500)
     run.write("spec.json", spec)
 
 

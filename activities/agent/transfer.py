@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import shutil
+import stat
 import tarfile
 import tempfile
 from typing import IO, Any
@@ -50,7 +51,8 @@ def pack_state(request: dict[str, Any]) -> None:
 def put_input(request: dict[str, Any]) -> None:
     """Unpack the tar that follows on stdin into a folder of the run, `input` or `state`.
 
-    It replaces what was put there before.
+    It replaces what was put there before. Before the run is staged, whose it will be is not known
+    and it is closed to all; afterwards it stays whose the folder was.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
     into = request.get("into") or "input"
@@ -67,23 +69,24 @@ def put_input(request: dict[str, Any]) -> None:
         with open(archive, "wb") as file, open(0, "rb", buffering=0, closefd=False) as sent:
             shutil.copyfileobj(sent, file, CHUNK_BYTES)
         unpacked = os.path.join(part, "unpacked")
-        os.mkdir(unpacked, 0o755)
+        os.mkdir(unpacked, 0o700)
         code_archive.unpack(archive, unpacked, limits)
-        owner = os.stat(run.at(into)) if run.has(into) else None
-        if owner is not None:
+        if run.has(into):
+            _give_as(unpacked, os.stat(run.at(into)), whole=into == "state")
             shutil.rmtree(run.at(into))
         os.rename(unpacked, run.at(into))
-        if owner is not None and into == "state":
-            _give_back(run.at(into), owner)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _give_back(path: str, owner: os.stat_result) -> None:
-    os.lchown(path, owner.st_uid, owner.st_gid)
-    for folder, folders, names in os.walk(path):
-        for name in folders + names:
-            os.lchown(os.path.join(folder, name), owner.st_uid, owner.st_gid)
+def _give_as(path: str, before: os.stat_result, whole: bool) -> None:
+    """Owner and mode as they were; of all that is in it as well where the command may write."""
+    if whole:
+        for folder, folders, names in os.walk(path):
+            for name in folders + names:
+                os.lchown(os.path.join(folder, name), before.st_uid, before.st_gid)
+    os.chown(path, before.st_uid, before.st_gid)
+    os.chmod(path, stat.S_IMODE(before.st_mode))
 
 
 def _pack(run: Run, folder: str) -> None:

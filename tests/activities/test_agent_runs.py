@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from activities.agent import clean, end, folders, processes
 from activities.agent.errors import RefusedError
 from tests.activities.agent_process import LocalAgent, Refused, processes_of, spec
+from tests.activities.archives import Change, archive, file
 from tests.activities.waiting import wait_for
 
 RUN = "job-r-0-1"
@@ -31,6 +33,15 @@ def start_family(agent: LocalAgent) -> list[int]:
     agent.run(RUN, FAMILY)
     wait_for(agent.path(RUN, "work/ready").exists, "the family")
     return wait_for(lambda: _all_of(6), "six processes")
+
+
+def put_input(agent: LocalAgent, run_id: str, *changes: Change, **more: object) -> None:
+    """Send an archive to a run, as its staging does."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, _ = archive(Path(folder), *changes)
+        asked = json.dumps({"root": str(agent.root), "run_id": run_id, **more}).encode() + b"\n"
+        sent = asked + path.read_bytes()
+    subprocess.run(agent.command("put_input"), input=sent, check=True, capture_output=True)
 
 
 def alive(family: list[int]) -> list[int]:
@@ -286,12 +297,16 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
 ) -> None:
     prepared = agent.call("prepare", exclusive=False, authorized_key="", peers=[])
     assert prepared["job_user"] == "baseload-job"
-    hidden = "echo hidden > work; sleep 600"
+    put_input(agent, "job-other-0-1", file("given", b"hidden"))
+    assert agent.path("job-other-0-1", "input").stat().st_mode & 0o077 == 0
+    hidden = "cat $BASELOAD_INPUT/given > work; sleep 600"
     other = agent.run("job-other-0-1", hidden, user="baseload-job", environment={"TOKEN": "x"})
-    wait_for(agent.path("job-other-0-1", "work/work").exists, "the other's file")
+    copied = agent.path("job-other-0-1", "work/work")
+    wait_for(lambda: copied.exists() and copied.read_bytes() == b"hidden", "what it was given")
     files = [
         agent.path("job-other-0-1", "spec.json"),
-        agent.path("job-other-0-1", "work/work"),
+        copied,
+        agent.path("job-other-0-1", "input/given"),
         Path(f"/proc/{other['pid']}/environ"),
         agent.path(RUN, "spec.json"),
     ]
@@ -304,9 +319,24 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
     agent.exit_of(RUN)
     text = agent.path(RUN, "log").read_text()
     assert text.startswith("baseload-job-2\n")
-    assert text.count("Permission denied") == 5
+    assert text.count("Permission denied") == 6
     assert "NoNewPrivs:\t1" in text
     assert agent.path(RUN, "output/mine").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
+@pytest.mark.parametrize("into", ["input", "state"])
+def test_what_is_put_into_a_staged_run_stays_its_own(agent: LocalAgent, into: str) -> None:
+    agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+    agent.stage(RUN, f"cat ../{into}/given", user="baseload-job")
+    before = agent.path(RUN, into).stat()
+    put_input(agent, RUN, file("given", b"late"), into=into)
+    after = agent.path(RUN, into).stat()
+    assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
+    assert after.st_mode & 0o077 == 0
+    agent.call("start", run_id=RUN)
+    assert agent.exit_of(RUN)["exit_code"] == 0
+    assert agent.path(RUN, "log").read_bytes() == b"late"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
