@@ -1,4 +1,4 @@
-"""The first contact with a machine: it is where somebody says that it is, or soon will be."""
+"""Reaching a machine: the first time, again, and through a restart."""
 
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -9,49 +9,103 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NEVER_RETRIED
-from workflows.contracts.node import Announcement
-from workflows.effects.node import ReachNode, try_node
+from workflows.contracts.node import Announcement, NodeAddress, NodeRequest
+from workflows.effects.node import (
+    NodeReached,
+    ReachNode,
+    RebootNode,
+    find_node_again,
+    probe_node,
+    reboot_node,
+    try_node,
+)
 from workflows.journal import EFFECT_FAILED, Inbox, cause_of
 from workflows.waiting import until
-from workflows.whereabouts import Whereabouts
+from workflows.whereabouts import Whereabouts, refusal
 
-LIMIT = timedelta(hours=1)
-INTERVAL = timedelta(seconds=15)
+FIRST_LIMIT = timedelta(hours=1)
+FIRST_INTERVAL = timedelta(seconds=15)
+REBOOT_LIMIT = timedelta(minutes=30)
+REBOOT_INTERVAL = timedelta(seconds=5)
 
 Say = Callable[[str, str], Coroutine[Any, Any, None]]
 
 
-async def make_contact(at: Whereabouts, inbox: Inbox, say: Say) -> None:
-    """Within an hour it answers with its key. Until then `say` is told each cause once.
+class Contact:
+    """mention: writes an event that leaves the node's status as it is."""
 
-    Whoever announces it meanwhile is heard between two tries; that may be anybody, so the places
-    take turns until it has answered at one. Raises: the failure of the last try.
-    """
-    deadline = workflow.now() + LIMIT
-    told: set[str] = set()
-    while True:
-        while (news := inbox.pick(Announcement)) is not None:
-            at.suppose(news)
-        try:
-            reached = await try_node(ReachNode(node=at.address()))
-        except EFFECT_FAILED as failure:
-            if is_cancelled_exception(failure) or workflow.now() >= deadline:
-                raise
-            kind, message = cause_of(failure)
-            if not _turn(at, kind):
-                raise
-            if message not in told:
-                told.add(message)
-                await say(kind, message)
-            await until(partial(inbox.holds, Announcement), INTERVAL, "before the next try")
-        else:
-            at.confirm(reached.boot_mark)
-            return
+    def __init__(self, request: NodeRequest, at: Whereabouts, mention: Say) -> None:
+        self._request = request
+        self._at = at
+        self._mention = mention
 
+    async def make(self, inbox: Inbox, say: Say) -> None:
+        """Within an hour it answers with its key. Until then `say` is told each cause once.
 
-def _turn(at: Whereabouts, kind: str) -> bool:
-    """To where it is tried next. False: the machine itself says no, or is not there at all."""
-    if kind == HOST_KEY_MISMATCH:
-        return at.turn(is_another=True)
-    at.turn(is_another=False)
-    return kind not in NEVER_RETRIED
+        Whoever announces it meanwhile is heard between two tries; that may be anybody, so the
+        places take turns until it has answered at one. Raises: the failure of the last try.
+        """
+        deadline = workflow.now() + FIRST_LIMIT
+        told: set[str] = set()
+        while True:
+            while (news := inbox.pick(Announcement)) is not None:
+                self._at.suppose(news)
+            try:
+                reached = await try_node(ReachNode(node=self._at.address()))
+            except EFFECT_FAILED as failure:
+                if is_cancelled_exception(failure) or workflow.now() >= deadline:
+                    raise
+                kind, message = cause_of(failure)
+                if not self._turn(kind):
+                    raise
+                if message not in told:
+                    told.add(message)
+                    await say(kind, message)
+                await until(partial(inbox.holds, Announcement), FIRST_INTERVAL, "to try again")
+            else:
+                self._at.confirm(reached.boot_mark)
+                return
+
+    def _turn(self, kind: str) -> bool:
+        """To where it is tried next. False: the machine itself says no, or is not there at all."""
+        if kind == HOST_KEY_MISMATCH:
+            return self._at.turn(is_another=True)
+        self._at.turn(is_another=False)
+        return kind not in NEVER_RETRIED
+
+    async def look(self) -> None:
+        """Two tries. Raises: the failure of the last one."""
+        await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
+
+    async def find_again(self) -> None:
+        """Within an hour. Raises: the failure of the last try; at once, when its key is another."""
+        asked = ReachNode(node=self._at.address())
+        await self._note_boot(await find_node_again(asked, summary="until it is back"))
+
+    async def prove(self, there: NodeAddress) -> None:
+        """It answers at another address. Raises: the failure of the last of two tries."""
+        await probe_node(ReachNode(node=there))
+
+    async def reboot(self) -> None:
+        """A boot that we have not seen is left alone. Raises: the failure of the last try."""
+        await self.look()
+        await reboot_node(RebootNode(node=self._at.address(), boot_mark=self._at.boot_mark))
+
+    async def restart(self) -> None:
+        """Restart the machine, and wait until it is back."""
+        ended = self._at.boot_mark
+        await self._mention("node.restarting", "the machine asks for a restart")
+        await reboot_node(RebootNode(node=self._at.address(), boot_mark=ended))
+        deadline = workflow.now() + REBOOT_LIMIT
+        while self._at.boot_mark == ended and workflow.now() < deadline:
+            await workflow.sleep(REBOOT_INTERVAL, summary="restarts")
+            again = await find_node_again(ReachNode(node=self._at.address()))
+            self._at.boot_mark = again.boot_mark
+        if self._at.boot_mark == ended:
+            raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
+        await self._mention("node.restarted", "is back")
+
+    async def _note_boot(self, reached: NodeReached) -> None:
+        if self._at.boot_mark and reached.boot_mark != self._at.boot_mark:
+            await self._mention("node.restarted", "the machine has restarted")
+        self._at.boot_mark = reached.boot_mark

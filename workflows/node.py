@@ -8,7 +8,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-from workflows.contact import make_contact
+from workflows.contact import Contact
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event
@@ -28,18 +28,12 @@ from workflows.effects.node import (
     FindAnnouncement,
     FindPeers,
     InspectNode,
-    NodeReached,
     PrepareNode,
-    ReachNode,
-    RebootNode,
     WatchNode,
     find_announcement,
-    find_node_again,
     find_peers,
     inspect_node,
     prepare_node,
-    probe_node,
-    reboot_node,
     watch_node,
 )
 from workflows.guests import Guests
@@ -51,8 +45,6 @@ from workflows.whereabouts import Whereabouts, refusal
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
-REBOOT_LIMIT = timedelta(minutes=30)
-REBOOT_INTERVAL = timedelta(seconds=5)
 NEWS_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
 
@@ -79,6 +71,7 @@ class NodeLifecycle:
             carried.resume_status if carried else first_status_of(request.services)
         )
         self._at = Whereabouts(request)
+        self._contact = Contact(request, self._at, self._mention)
         self._guests = Guests(request, self._at, self._mention)
         self._inbox = Inbox()
         self._removal: Removal | None = None
@@ -130,7 +123,7 @@ class NodeLifecycle:
         there = self._at.address()
         found = Event(type="node.found", message=f"at {there.host}:{there.port}")
         await self._write(found, changes=self._at.changes())
-        await make_contact(self._at, self._inbox, self._say_why_not)
+        await self._contact.make(self._inbox, self._say_why_not)
 
     async def _say_why_not(self, kind: str, message: str) -> None:
         event = Event(type="node.not-reached", message=message, details={"cause": kind})
@@ -161,7 +154,7 @@ class NodeLifecycle:
         self._status = NodeStatus.PREPARING
         await self._write(Event(type="node.preparing", message="is prepared"))
         if self._hardware.reboot_required and self._request.exclusive:
-            await self._restart()
+            await self._contact.restart()
         peers = FindPeers(node_id=self._request.node_id, region_id=self._request.region_id)
         command = PrepareNode(
             node=self._at.address(),
@@ -208,7 +201,7 @@ class NodeLifecycle:
     async def _probe(self, seen: str) -> bool:
         """Whether it can be reached after all; offline when not. False also when news came."""
         try:
-            return await self._unless_news(self._look())
+            return await self._unless_news(self._contact.look())
         except EFFECT_FAILED as unreachable:
             await self._offline(unreachable, seen)
             return False
@@ -237,7 +230,7 @@ class NodeLifecycle:
         """It comes back by itself, where it was or where it says that it is; or it is removed."""
         while self._removal is None:
             try:
-                if await self._unless_news(self._find_again()):
+                if await self._unless_news(self._contact.find_again()):
                     return
             except EFFECT_FAILED as again:
                 await self._refused_again(again)
@@ -341,7 +334,7 @@ class NodeLifecycle:
         if there == self._at.address():
             return
         try:
-            await probe_node(ReachNode(node=there))
+            await self._contact.prove(there)
         except EFFECT_FAILED as failure:
             await self._mention("node.move-refused", cause_of(failure)[1])
             return
@@ -354,38 +347,11 @@ class NodeLifecycle:
     async def _reboot(self) -> None:
         await self._mention("node.rebooting", "a person restarts it")
         try:
-            await self._look()
-            await reboot_node(RebootNode(node=self._at.address(), boot_mark=self._at.boot_mark))
+            await self._unless_news(self._contact.reboot())
         except EFFECT_FAILED as failure:
             await self._mention("node.reboot-refused", cause_of(failure)[1])
 
     # ── pieces ──────────────────────────────────────────────────────────────────────────────
-
-    async def _restart(self) -> None:
-        """Restart the machine in the middle of preparing it, and wait until it is back."""
-        ended = self._at.boot_mark
-        await self._write(Event(type="node.restarting", message="the machine asks for a restart"))
-        await reboot_node(RebootNode(node=self._at.address(), boot_mark=ended))
-        deadline = workflow.now() + REBOOT_LIMIT
-        while self._at.boot_mark == ended and workflow.now() < deadline:
-            await workflow.sleep(REBOOT_INTERVAL, summary="restarts")
-            again = await find_node_again(ReachNode(node=self._at.address()))
-            self._at.boot_mark = again.boot_mark
-        if self._at.boot_mark == ended:
-            raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT} h")
-        await self._write(Event(type="node.restarted", message="is back"))
-
-    async def _find_again(self) -> None:
-        asked = ReachNode(node=self._at.address())
-        await self._note_boot(await find_node_again(asked, summary="until it is back"))
-
-    async def _look(self) -> None:
-        await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
-
-    async def _note_boot(self, reached: NodeReached) -> None:
-        if self._at.boot_mark and reached.boot_mark != self._at.boot_mark:
-            await self._mention("node.restarted", "the machine has restarted")
-        self._at.boot_mark = reached.boot_mark
 
     async def _refused_again(self, failure: BaseException) -> None:
         """Something else answers at its address: tell, wait, look again; jobs are not touched."""

@@ -10,7 +10,18 @@ from temporalio import workflow
 
 from tests.failure.cases import BY_KILLING, Mode
 from tests.failure.pairs import stubs
-from workflows import billing, contact, guests, job, losses, node, placement, provider, region, sweep
+from workflows import (
+    billing,
+    contact,
+    guests,
+    job,
+    losses,
+    node,
+    placement,
+    provider,
+    region,
+    sweep,
+)
 from workflows.effects.effect import Effect
 
 LOST_WORKER_S = 5.0
@@ -25,9 +36,9 @@ def install() -> None:
         (job, "WAIT_INTERVAL", 0.2),
         (job, "STORE_LIMIT", 20),
         (losses, "LOST_LOOK_INTERVAL", 2),
-        (contact, "INTERVAL", 0.3),
+        (contact, "FIRST_INTERVAL", 0.3),
         (node, "REFUSED_KEY_INTERVAL", 0.3),
-        (node, "REBOOT_INTERVAL", 0.2),
+        (contact, "REBOOT_INTERVAL", 0.2),
         (guests, "DRAIN_INTERVAL", 0.2),
         (region, "OFFLINE_INTERVAL", 0.3),
         (region, "REMOVAL_INTERVAL", 0.2),

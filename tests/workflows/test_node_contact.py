@@ -25,12 +25,12 @@ def reason(stage: Stage) -> str:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is tried again by itself: what is heard meanwhile is what counts."""
-    monkeypatch.setattr("workflows.contact.INTERVAL", timedelta(minutes=30))
+    monkeypatch.setattr("workflows.contact.FIRST_INTERVAL", timedelta(minutes=30))
 
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.contact.INTERVAL", timedelta(milliseconds=200))
+    monkeypatch.setattr("workflows.contact.FIRST_INTERVAL", timedelta(milliseconds=200))
 
 
 @pytest.mark.usefixtures("slowly")

@@ -25,7 +25,7 @@ DARK = "reg-dark"
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same limits, shorter."""
     for place, effect in (
-        ("workflows.node.probe_node", probe_node),
+        ("workflows.contact.probe_node", probe_node),
         ("workflows.guests.list_runs", list_runs),
         ("workflows.region.check_site", check_site),
     ):
@@ -71,7 +71,9 @@ async def test_its_forced_removal_does_not_wait_for_a_worker(stage: Stage) -> No
 async def test_its_removal_is_read_while_it_is_still_looked_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.node.probe_node", replace(probe_node, schedule_to_close_s=600))
+    monkeypatch.setattr(
+        "workflows.contact.probe_node", replace(probe_node, schedule_to_close_s=600)
+    )
     handle = await active(stage)
     await handle.signal(NodeLifecycle.remove, Removal())
     assert (await asyncio.wait_for(handle.result(), 30)).status == "archived"
