@@ -34,7 +34,7 @@ _STATUS = pytest.StashKey[int]()
 _TESTS = Path(__file__).parent
 _WHOLE_STACKS = _TESTS / "e2e"
 _KILLS = ("test_killed", "test_loss", "test_bad_jobs")
-_LONGEST = ("e2e/", "room/test_room", "workers/test_demo", "failure/", "workflows/", "lab/", "workers/")
+_LONGEST = ("e2e/", "room/test_room", "workers/test_demo", "failure/", "workflows/", "lab/")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
