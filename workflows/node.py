@@ -27,19 +27,17 @@ from workflows.contracts.states import NodeStatus
 from workflows.effects.node import (
     FindAnnouncement,
     FindPeers,
-    InspectNode,
     PrepareNode,
     WatchNode,
     find_announcement,
     find_peers,
-    inspect_node,
     prepare_node,
     watch_node,
 )
 from workflows.guests import Guests
+from workflows.inspection import Inspection
 from workflows.journal import EFFECT_FAILED, UNSERVED, Inbox, Journal, cause_of
-from workflows.rules.hardware import evaluate
-from workflows.rules.onboarding import first_status_of, missed_of, summary_of, unreached_of
+from workflows.rules.onboarding import first_status_of, unreached_of
 from workflows.waiting import Interrupted, unless, until
 from workflows.whereabouts import Whereabouts, refusal
 
@@ -72,9 +70,11 @@ class NodeLifecycle:
         )
         self._at = Whereabouts(request)
         self._contact = Contact(request, self._at, self._mention)
+        self._inspection = Inspection(request, self._at, self._note)
         self._guests = Guests(request, self._at, self._mention)
         self._inbox = Inbox()
         self._removal: Removal | None = None
+        self._withheld: str | None = None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
 
     @workflow.run
@@ -134,26 +134,14 @@ class NodeLifecycle:
         self._status = NodeStatus.INSPECTING
         connected = Event(type="node.connected", message="its key is the one expected")
         await self._write(connected, changes=self._at.changes())
-        hardware = (await inspect_node(InspectNode(node=self._at.address()))).hardware
-        self._hardware = hardware
-        requirements = evaluate(
-            hardware,
-            public=self._request.public,
-            central_storage=self._request.central_storage,
-            relaxed=self._request.relaxed_requirements,
-        )
-        await self._write(
-            Event(type="node.inspected", message=summary_of(hardware)),
-            changes=NodeChanges(hardware=hardware, requirements=requirements),
-        )
-        if missed := missed_of(requirements):
+        if missed := await self._inspection.first():
             raise refusal(self._request, missed)
 
     async def _prepare(self) -> None:
         """Runtime, folders, keys, neighbours. The machine may restart meanwhile."""
         self._status = NodeStatus.PREPARING
         await self._write(Event(type="node.preparing", message="is prepared"))
-        if self._hardware.reboot_required and self._request.exclusive:
+        if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._contact.restart()
         peers = FindPeers(node_id=self._request.node_id, region_id=self._request.region_id)
         command = PrepareNode(
@@ -246,10 +234,26 @@ class NodeLifecycle:
             if not await self._probe(left):
                 return False
             await self._mention("node.strays-left", left)  # no reason to lose the others
+        if self._at.has_restarted and not await self._is_inspected_again():
+            return False
         if self._status is NodeStatus.OFFLINE:
             self._status = self._resume_status
-            await self._write(Event(type="node.back", message="can be reached again"))
+            back = Event(type="node.back", message="can be reached again")
+            await self._write(back, reason=self._withheld)
             await self._guests.tell("back")
+        return True
+
+    async def _is_inspected_again(self) -> bool:
+        """Restarted, it is offered as it is now; not at all when nobody knows. False: lost, or
+        news."""
+        try:
+            return await self._unless_news(self._inspect_again())
+        except EFFECT_FAILED as failure:
+            unknown = cause_of(failure)[1]
+        if not await self._probe(unknown):
+            return False
+        await self._mention("node.not-inspected", unknown)
+        await self._withhold(f"cannot be inspected: {unknown}")
         return True
 
     async def _drain(self) -> None:
@@ -305,7 +309,16 @@ class NodeLifecycle:
 
     async def _turn(self, status: NodeStatus, message: str) -> None:
         self._status = self._resume_status = status
+        self._withheld = None
         await self._write(Event(type=f"node.{status}", message=message))
+
+    async def _withhold(self, reason: str) -> None:
+        """It takes no jobs until a person has seen why, and activates it."""
+        if self._resume_status is NodeStatus.ACTIVE:
+            self._resume_status, self._withheld = NodeStatus.MAINTENANCE, reason
+            if self._status is NodeStatus.ACTIVE:
+                self._status = NodeStatus.MAINTENANCE
+            await self._write(Event(type="node.maintenance", message=reason), reason=reason)
 
     async def _consider(self, removal: Removal) -> None:
         """A removal with jobs on the node needs force; the API says so first, this is the law."""
@@ -363,11 +376,20 @@ class NodeLifecycle:
         await until(news, REFUSED_KEY_INTERVAL, "before the next look")
 
     async def _tidy(self) -> None:
-        """End what jobs have left here although it could be reached; the watch goes on."""
+        """End what jobs have left here although it could be reached; the watch goes on.
+
+        What it has to give is seen anew while nobody uses any of it.
+        """
         try:
             await self._unless_news(self._guests.end_strays())
+            if not (await self._guests.held()).run_ids:
+                await self._unless_news(self._inspect_again())
         except EFFECT_FAILED as failure:
             workflow.logger.warning("what nobody claims is left for later: %s", failure)
+
+    async def _inspect_again(self) -> None:
+        if missed := await self._inspection.again():
+            await self._withhold(missed)
 
     async def _fail(self, failure: BaseException) -> None:
         """Failed with the reasons, until the machine is announced again or removed."""
@@ -420,6 +442,9 @@ class NodeLifecycle:
         self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
     ) -> None:
         await self._journal.write(self._status, changes or NodeChanges(), *events, reason=reason)
+
+    async def _note(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
+        await self._write(*events, changes=changes, reason=self._journal.reason)
 
     async def _mention(self, kind: str, message: str) -> None:
         """An event that leaves status and reason as they are."""

@@ -1,4 +1,4 @@
-"""Where a node is, as whom it is reached, and which of its boots was seen last."""
+"""Where a node is, as whom it is reached, which of its boots was seen last, which inspected."""
 
 from temporalio.exceptions import ApplicationError
 
@@ -18,12 +18,18 @@ class Whereabouts:
         self.port = carried.port if carried else request.port
         self.user = carried.user if carried else request.user
         self.boot_mark = carried.boot_mark if carried else ""
+        self.inspected_boot = carried.inspected_boot if carried else ""
         self._told: Announcement | None = None
         self._looks_where_told = False
 
     @property
     def are_known(self) -> bool:
         return self.host is not None
+
+    @property
+    def has_restarted(self) -> bool:
+        """It may be another machine than the one that was inspected."""
+        return self.inspected_boot != self.boot_mark
 
     def take(self, announcement: Announcement | None) -> None:
         """It is where the machine says that it is."""
@@ -94,6 +100,7 @@ class Whereabouts:
             user=address.user,
             root=address.root,
             boot_mark=self.boot_mark,
+            inspected_boot=self.inspected_boot,
         )
 
 

@@ -72,6 +72,8 @@ class World:
     """The last message of each kind of event, by resource."""
     hosts: dict[str, str] = field(default_factory=dict)
     """Where the rows of nodes say that they are."""
+    hardware: dict[str, Hardware] = field(default_factory=dict)
+    """What the rows of nodes say that they are."""
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     held: dict[str, Placement] = field(default_factory=dict)
     orders: set[tuple[str, int]] = field(default_factory=set)
@@ -155,6 +157,8 @@ class World:
             self.statuses[step.resource_id][-1] != step.status
         ):
             self.statuses[step.resource_id].append(step.status)
+        if isinstance(step.changes, NodeChanges) and step.changes.hardware is not None:
+            self.hardware[step.resource_id] = step.changes.hardware
         if isinstance(step.changes, NodeChanges) and step.changes.host is not None:
             self.hosts[step.resource_id] = step.changes.host
         if isinstance(step.changes, JobChanges) and step.changes.release:

@@ -119,6 +119,7 @@ class NodeCarry(Contract):
     user: str
     root: str | None
     boot_mark: str = ""
+    inspected_boot: str = ""
 
 
 class NodeReport(Contract):

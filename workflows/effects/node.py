@@ -173,6 +173,18 @@ inspect_node = Effect(
     schedule_to_close_s=1800,
     heartbeat_s=HEARTBEAT_S,
 )
+inspect_again = Effect(
+    "inspect_node",
+    InspectNode,
+    NodeInspected,
+    queue=None,
+    start_to_close_s=60,
+    schedule_to_close_s=180,
+    heartbeat_s=HEARTBEAT_S,
+    attempts=3,
+)
+"""What it is now, of a node that is in use: meanwhile nobody watches it."""
+
 prepare_node = Effect(
     "prepare_node",
     PrepareNode,
