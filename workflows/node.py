@@ -282,10 +282,10 @@ class NodeLifecycle:
     def maintain(self) -> None:
         self._inbox.put(Maintain())
 
-    @workflow.signal(description="Restart the machine.")
-    def reboot(self) -> None:
-        if not self._inbox.holds(Reboot):  # told twice, or by two people: it restarts once
-            self._inbox.put(Reboot())
+    @workflow.signal(description="Restart the machine; with jobs on it only when forced.")
+    def reboot(self, asked: Reboot | None = None) -> None:
+        waits = self._inbox.pick(Reboot)  # told twice, or by two people: it restarts once
+        self._inbox.put(Reboot(force=any(one.force for one in (asked, waits) if one)))
 
     @workflow.signal(description="Remove the node; with jobs on it only when forced.")
     def remove(self, removal: Removal) -> None:
@@ -301,7 +301,7 @@ class NodeLifecycle:
         elif isinstance(message, Maintain) and self._status is NodeStatus.ACTIVE:
             await self._turn(NodeStatus.MAINTENANCE, "takes no new jobs")
         elif isinstance(message, Reboot):
-            await self._reboot()
+            await self._reboot(message)
         elif isinstance(message, Removal):
             await self._consider(message)
         elif isinstance(message, Announcement):
@@ -357,7 +357,12 @@ class NodeLifecycle:
         if self._status is not NodeStatus.OFFLINE:
             await self._guests.tell("back")
 
-    async def _reboot(self) -> None:
+    async def _reboot(self, asked: Reboot) -> None:
+        """With jobs on the node it needs force; the API says so first, this is the law."""
+        if (jobs := (await self._guests.held()).job_ids) and not asked.force:
+            message = f"asked to restart, holds {', '.join(jobs)}: runs on (force ends them)"
+            await self._mention("node.reboot-refused", message)
+            return
         await self._mention("node.rebooting", "a person restarts it")
         try:
             await self._unless_news(self._contact.reboot())

@@ -14,7 +14,7 @@ from tests.workflows.test_node import Handle, last, onboarded, reaches
 from tests.workflows.world import Run
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.node import Announcement, NodeCarry, NodeRequest
+from workflows.contracts.node import Announcement, NodeCarry, NodeRequest, Reboot
 from workflows.contracts.provider import Removal
 from workflows.contracts.states import JobStatus, NodeStatus, RunState
 from workflows.node import NodeLifecycle
@@ -185,6 +185,18 @@ async def test_a_person_can_restart_a_node_that_has_restarted_by_itself(stage: S
     await handle.signal(NodeLifecycle.reboot)
     await eventually(lambda: machine.boot == 6, "it is restarted")
     assert "node.restarted" in stage.world.events["nod-1"]
+
+
+async def test_a_restart_of_a_node_with_a_job_is_refused_unless_forced(stage: Stage) -> None:
+    handle, job = await busy(stage)
+    machine = stage.world.machines["nod-1"]
+    await handle.signal(NodeLifecycle.reboot, Reboot())
+    await eventually(lambda: "node.reboot-refused" in stage.world.events["nod-1"], "it is refused")
+    assert job_id_of(job) in stage.world.told["nod-1"]["node.reboot-refused"]
+    assert machine.boot == 1
+
+    await handle.signal(NodeLifecycle.reboot, Reboot(force=True))
+    await eventually(lambda: machine.boot == 2, "it is restarted")
 
 
 async def test_what_is_asked_of_an_offline_node_is_done_when_it_is_back(stage: Stage) -> None:

@@ -146,7 +146,9 @@ class Maintain(Contract):
 
 
 class Reboot(Contract):
-    """A person restarts the machine."""
+    """A person restarts the machine; with jobs on it only when forced: they end with it."""
+
+    force: bool = False
 
 
 class RunSeen(Contract):
