@@ -84,6 +84,10 @@ class Region(Lifecycle):
     exclusive_nodes: bool
     node_root: str | None
     relaxed_requirements: list[str]
+    trusted_only: bool
+    """Jobs cannot be kept apart from each other on one of its nodes, or more."""
+    trusted_only_reason: str | None
+    """The nodes, and why not."""
     warnings: list[str]
     """Such as a name that DNS would not take."""
 

@@ -15,9 +15,9 @@ from api.authorization import Caller
 from api.changing import Step
 from api.models import nodes as shapes
 from api.nouns.ownership import lifecycle, own, own_locked
-from api.nouns.places import GONE, add_lifecycle, remove, wrong_state
+from api.nouns.places import GONE, add_lifecycle, must_be_free, remove, wrong_state
 from api.problems import Problem, invalid, mistake
-from workflows.contracts.node import Announcement, Hardware, Preparation, Requirement
+from workflows.contracts.node import Announcement, Hardware, Preparation, Reboot, Requirement
 from workflows.contracts.states import NodeStatus, RegionStatus
 
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
@@ -111,12 +111,24 @@ def _check_node(step: Step, asked: shapes.NodeCreation, region: tables.Region) -
 
 
 def change_node(step: Step, node_id: str, deed: str) -> shapes.Node:
-    """Ask for `activate`, `maintain` or `reboot`; what is so already stays so."""
+    """Ask for `activate` or `maintain`; what is so already stays so."""
     row = own(step.session, tables.Node, node_id, step.caller)
     if row.status not in _CONNECTED:
         raise wrong_state("node", row, f"in maintenance or active to {deed}")
     step.tell(row.id, deed)
     return shown_node(step.session, row)
+
+
+def reboot_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:
+    """Its jobs end with it, so that it needs force while there are any."""
+    row = own_locked(step.session, tables.Node, node_id, step.caller)
+    if row.status not in _CONNECTED:
+        raise wrong_state("node", row, "in maintenance or active to reboot")
+    shown = shown_node(step.session, row)
+    if not force:
+        must_be_free(row, ("jobs", shown.job_ids))
+    step.tell(row.id, "reboot", Reboot(force=force))
+    return shown
 
 
 def remove_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:

@@ -1,6 +1,8 @@
 """Providers and regions: how they are shown, and how they are changed."""
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from sqlmodel import Session, SQLModel, col, select
@@ -32,7 +34,28 @@ def shown_provider(row: tables.Provider) -> shapes.Provider:
     )
 
 
-def shown_region(row: tables.Region) -> shapes.Region:
+def shown_regions(session: Session, rows: Sequence[tables.Region]) -> list[shapes.Region]:
+    """Regions, each with why jobs cannot be kept apart there, where they cannot."""
+    nodes = session.exec(
+        select(tables.Node)
+        .where(
+            col(tables.Node.region_id).in_([row.id for row in rows]),
+            tables.Node.status != NodeStatus.ARCHIVED,
+        )
+        .order_by(col(tables.Node.name))
+    )
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        if node.preparation and (reason := node.preparation.get("trusted_only_reason")):
+            reasons[node.region_id].append(f"{node.name}: {reason}")
+    return [_shown_region(row, reasons[row.id]) for row in rows]
+
+
+def shown_region(session: Session, row: tables.Region) -> shapes.Region:
+    return shown_regions(session, [row])[0]
+
+
+def _shown_region(row: tables.Region, sharing: Sequence[str]) -> shapes.Region:
     warnings = []
     if not _DNS_LABEL.fullmatch(row.name):
         warnings.append(f"name: {row.name} is no DNS label (a-z, 0-9, - inside, at most 63)")
@@ -45,6 +68,8 @@ def shown_region(row: tables.Region) -> shapes.Region:
         exclusive_nodes=row.exclusive_nodes,
         node_root=row.node_root,
         relaxed_requirements=row.relaxed_requirements,
+        trusted_only=bool(sharing),
+        trusted_only_reason="; ".join(sharing) or None,
         warnings=warnings,
     )
 
@@ -125,14 +150,14 @@ def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
         updated_at=step.now,
     )
     add_lifecycle(step, row, "region")
-    return shown_region(row)
+    return shown_region(step.session, row)
 
 
 def remove_region(step: Step, region_id: str, *, force: bool) -> shapes.Region:
     row = own_locked(step.session, tables.Region, region_id, step.caller)
     of_it = (tables.Node.region_id == row.id, tables.Node.status != NodeStatus.ARCHIVED)
     remove(step, row, force=force, holds=("nodes", _names(step.session, tables.Node, of_it)))
-    return shown_region(row)
+    return shown_region(step.session, row)
 
 
 def add_lifecycle(step: Step, row: tables.LifecycleRow, noun: str) -> None:
@@ -153,15 +178,21 @@ def remove(
     """
     if row.status in GONE:
         return
+    if not force:
+        must_be_free(row, holds)
+    step.tell(row.id, "remove", Removal(force=force, requested_by=step.caller.user_id))
+
+
+def must_be_free(row: tables.LifecycleRow, holds: tuple[str, list[str]]) -> None:
+    """Raises: Problem `conflict`, naming what uses it."""
     what, names = holds
-    if names and not force:
+    if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         noun = type(row).__name__.lower()
         raise Problem(
             "conflict",
             f"{noun} {row.name}: has {what} {', '.join(names[:5])}{more}; force ends them",
         )
-    step.tell(row.id, "remove", Removal(force=force, requested_by=step.caller.user_id))
 
 
 def wrong_state(noun: str, row: tables.LifecycleRow, asked: str) -> Problem:

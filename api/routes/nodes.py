@@ -60,9 +60,9 @@ async def maintain_node(node_id: str, change: Writer) -> Node:
 
 
 @router.post("/{node_id}/reboot", status_code=202, operation_id="reboot_node")
-async def reboot_node(node_id: str, change: Writer) -> Node:
-    """Restart the machine."""
-    return await change.apply(Node, lambda step: nodes.change_node(step, node_id, "reboot"))
+async def reboot_node(node_id: str, change: Writer, force: bool = False) -> Node:
+    """Restart the machine; with jobs on it only when forced: they end with it."""
+    return await change.apply(Node, lambda step: nodes.reboot_node(step, node_id, force=force))
 
 
 @router.delete("/{node_id}", status_code=202, operation_id="remove_node")

@@ -12,7 +12,7 @@ from api.changing import Change, changing
 from api.models.places import Region, RegionCreation, RegionPage
 from api.nouns import places
 from api.nouns.ownership import own
-from api.pages import Paging, each, page
+from api.pages import Paging, page
 
 router = APIRouter(prefix="/v1/regions", tags=["regions"])
 Reader = Annotated[Caller, Depends(Needs("regions:read"))]
@@ -27,7 +27,7 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
         col(tables.Region.status) == status if status else col(tables.Region.status) != "archived",
     )
     with database().read() as session:
-        view = (col(tables.Region.id), each(places.shown_region))
+        view = (col(tables.Region.id), lambda rows: places.shown_regions(session, rows))
         return page(session, RegionPage, rows, paging, view)
 
 
@@ -40,7 +40,7 @@ async def create_region(asked: RegionCreation, change: Writer) -> Region:
 @router.get("/{region_id}", operation_id="get_region")
 def get_region(region_id: str, caller: Reader) -> Region:
     with database().read() as session:
-        return places.shown_region(own(session, tables.Region, region_id, caller))
+        return places.shown_region(session, own(session, tables.Region, region_id, caller))
 
 
 @router.delete("/{region_id}", status_code=202, operation_id="remove_region")

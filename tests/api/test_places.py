@@ -107,6 +107,25 @@ async def test_unknown_fields_and_wrong_ones_are_told_together(ada: Person) -> N
     }  # fmt: skip
 
 
+async def test_a_region_is_trusted_only_while_jobs_share_an_account_on_a_node(
+    site: Site, ada: Person
+) -> None:
+    region_id = await ada.region("home")
+    alone, shared = ({"trusted_only_reason": why} for why in (None, "the log-in user is not root"))
+    await ada.node(region_id, "n1", preparation=alone)
+    path = f"/v1/regions/{region_id}"
+    assert (await ada.get(path)).json()["trusted_only"] is False
+
+    node_id = await ada.node(region_id, "n2", preparation=shared)
+    (region,) = (await ada.get("/v1/regions")).json()["items"]
+    assert region["trusted_only"] is True
+    assert region["trusted_only_reason"] == "n2: the log-in user is not root"
+
+    site.set(tables.Node, node_id, status="archived")
+    found = (await ada.get(path)).json()
+    assert (found["trusted_only"], found["trusted_only_reason"]) == (False, None)
+
+
 async def test_what_holds_something_is_removed_only_when_forced(site: Site, ada: Person) -> None:
     region_id = await ada.region("home")
     node_id = await ada.node(region_id, "n1")
@@ -155,7 +174,7 @@ async def test_a_node_shows_its_hardware_and_which_job_holds_which_gpu(
 
 @pytest.mark.parametrize(
     ("path", "signal"),
-    [("activate", "activate"), ("maintenance", "maintain"), ("reboot", "reboot")],
+    [("activate", "activate"), ("maintenance", "maintain")],
 )
 async def test_what_a_person_asks_of_a_node_becomes_a_signal(
     site: Site, ada: Person, path: str, signal: str
@@ -163,6 +182,17 @@ async def test_what_a_person_asks_of_a_node_becomes_a_signal(
     node_id = await ada.node(await ada.region())
     assert (await ada.post(f"/v1/nodes/{node_id}/{path}")).status_code == 202
     assert site.asked_of(node_id)[-1] == (signal, None)
+
+
+async def test_a_node_with_jobs_is_restarted_only_when_forced(site: Site, ada: Person) -> None:
+    node_id, job_id = await ada.node(await ada.region()), await ada.job()
+    _hold(site, node_id, job_id, gpu_indices=[])
+    refused = await ada.post(f"/v1/nodes/{node_id}/reboot")
+    assert refused.status_code == 409
+    assert job_id in refused.json()["detail"]
+    assert "reboot" not in [verb for verb, _ in site.asked_of(node_id)]
+    assert (await ada.post(f"/v1/nodes/{node_id}/reboot?force=true")).status_code == 202
+    assert site.asked_of(node_id)[-1] == ("reboot", {"force": True})
 
 
 async def test_a_node_that_is_not_connected_takes_no_orders(site: Site, ada: Person) -> None:

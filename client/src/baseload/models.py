@@ -537,6 +537,8 @@ class Region(BaseModel):
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")]
     node_root: Annotated[str | None, Field(title="Node Root")]
     relaxed_requirements: Annotated[list[str], Field(title="Relaxed Requirements")]
+    trusted_only: Annotated[bool, Field(title="Trusted Only")]
+    trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
     warnings: Annotated[list[str], Field(title="Warnings")]
 
 

@@ -251,9 +251,12 @@ class AsyncOperations:
             models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/maintenance")
         )
 
-    async def reboot_node(self, node_id: str) -> models.Node:
-        """Restart the machine."""
-        return await self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/reboot"))
+    async def reboot_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
+        """Restart the machine; with jobs on it only when forced: they end with it."""
+        return await self._ask(
+            models.Node,
+            Call("POST", f"/v1/nodes/{segment(node_id)}/reboot", query={"force": force}),
+        )
 
     async def announce_machine(
         self, body: models.AnnouncementCreation

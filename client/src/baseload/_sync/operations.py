@@ -243,9 +243,12 @@ class Operations:
         """Take no new jobs; those that run go on."""
         return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/maintenance"))
 
-    def reboot_node(self, node_id: str) -> models.Node:
-        """Restart the machine."""
-        return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/reboot"))
+    def reboot_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
+        """Restart the machine; with jobs on it only when forced: they end with it."""
+        return self._ask(
+            models.Node,
+            Call("POST", f"/v1/nodes/{segment(node_id)}/reboot", query={"force": force}),
+        )
 
     def announce_machine(self, body: models.AnnouncementCreation) -> models.AnnouncementReceipt:
         """Say where a machine is; its host key proves at every connection that it is that

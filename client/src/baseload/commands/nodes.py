@@ -132,9 +132,14 @@ def maintenance(
 
 
 @command(app)
-def reboot(session: Session, node: Reference) -> None:
+def reboot(
+    session: Session,
+    node: Reference,
+    force: Annotated[bool, typer.Option("--force", help="also while jobs run there")] = False,
+) -> None:
     """Restart the machine."""
-    _told(session, session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/reboot"))
+    path = f"/v1/nodes/{find_id(session, 'nodes', node)}/reboot"
+    _told(session, session.post(path, force=force or None))
 
 
 @command(app)

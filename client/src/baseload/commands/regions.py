@@ -87,6 +87,7 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             ("public", found.get("public")),
             ("nodes are ours alone", found.get("exclusive_nodes")),
             ("relaxed", found.get("relaxed_requirements") or None),
+            ("trusted jobs only", found.get("trusted_only_reason")),
             ("created", moment_text(found.get("created_at"))),
         ]
     )

@@ -62,8 +62,8 @@ class Session:
     def get(self, path: str, **query: Any) -> Document:
         return self._document(_call("GET", path, query=query))
 
-    def post(self, path: str, body: Any = None) -> Document:
-        return self._document(_call("POST", path, body=body))
+    def post(self, path: str, body: Any = None, **query: Any) -> Document:
+        return self._document(_call("POST", path, body=body, query=query))
 
     def delete(self, path: str, **query: Any) -> Document:
         return self._document(_call("DELETE", path, query=query))
