@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 import time
 from typing import Any
 
@@ -13,14 +14,19 @@ from .errors import RefusedError
 from .folders import Folders, Run
 from .packages import MARKER
 
+REMOVED = ".removed-"
+
 
 def clean(request: dict[str, Any]) -> dict[str, Any]:
     """Remove the folders of runs, and what they left elsewhere.
 
     Those that still run are kept and named.
+    Raises: RefusedError `not-removed`, once all were tried, when one is still there.
     """
     folders = Folders(request.get("root", ""))
-    removed, kept = [], []
+    removed: list[str] = []
+    kept: list[str] = []
+    left: list[str] = []
     for run_id in request.get("run_ids", []):
         run = folders.run(run_id)
         if look.state_of(run)["state"] in ("running", "lost"):
@@ -28,16 +34,52 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
             continue
         # Before the folder goes: without it the run's account may be given to another.
         job_users.forget_files((run.read("spec.json") or {}).get("user"))
-        shutil.rmtree(run.path, ignore_errors=True)
-        removed.append(run_id)
+        (removed if _remove(run) else left).append(run_id)
+    if left:
+        raise RefusedError("not-removed", "not all of it could be removed: %s" % ", ".join(left))
     return {"removed": removed, "kept": kept}
+
+
+def _remove(run: Run) -> bool:
+    """Whether nothing of the run is left, of an earlier try neither.
+
+    It goes out of the way first, all at once: nobody finds half of it, or writes into it.
+    """
+    runs = run.folders.runs
+    prefix = REMOVED + run.run_id + "."
+    if os.path.lexists(run.path):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(run.path, os.path.join(tempfile.mkdtemp("", prefix, runs), run.run_id))
+    _remove_all(runs, prefix)
+    left = [name for name in _names(runs) if name.startswith(prefix)]
+    return not left and not os.path.lexists(run.path)
+
+
+def _remove_all(folder: str, prefix: str) -> None:
+    for name in _names(folder):
+        if name.startswith(prefix):
+            _open_folders(os.path.join(folder, name))
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def _open_folders(top: str) -> None:
+    """Where the command ran as the user that we are, it may have closed some to that user."""
+    if os.geteuid() == 0:
+        return
+    for folder, folders, _ in os.walk(top):
+        for name in folders:
+            with contextlib.suppress(OSError):
+                path = os.path.join(folder, name)
+                if not os.path.islink(path):
+                    os.chmod(path, 0o700)
 
 
 def strays(request: dict[str, Any]) -> dict[str, Any]:
     """End the runs among those named that are not in `live`; what had run, with its seconds.
 
     among: runs that were here before `live` was asked for; a newer one is not judged by it. One
-    that was staged and never started is ended like the others, so that it never starts.
+    that was staged, in part or whole, and never started is ended like the others, so that it never
+    starts.
 
     One that has ended is told again until it is cleaned, so that a lost answer loses no seconds;
     `told_before_s` says how long ago it was told first, 0 for the first time.
@@ -53,10 +95,10 @@ def strays(request: dict[str, Any]) -> dict[str, Any]:
     for run_id in folders.run_ids():
         run = folders.run(run_id)
         state = look.state_of(run)["state"]
-        theirs = (run.read("spec.json") or {}).get("owner", owner) != owner
+        theirs = (run.owner() or owner) != owner
         if theirs or run_id in live or run_id not in among:
             continue
-        if state == "unknown":
+        if state == "unknown" and run.owner() is None:
             continue
         try:
             end.end_run(run, float(request.get("grace_s") or 0))
@@ -85,6 +127,7 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     keep_code: hashes to keep whatever their age.
     """
     folders = Folders(request.get("root", ""))
+    _remove_all(folders.runs, REMOVED)  # Of a removal that was cut off.
     oldest = time.time() - float(request["max_age_s"])
     keep = set(request.get("keep_code", []))
     in_use = _packages_in_use(folders)

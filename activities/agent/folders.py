@@ -2,8 +2,9 @@
 
 <root>/code/<sha256>/      unpacked uploads
 <root>/packages/<key>/     one virtual environment per package set
-<root>/runs/<run_id>/      spec.json lock process.json beat.json exit.json log
+<root>/runs/<run_id>/      owner.json spec.json lock process.json beat.json exit.json log
                            work/ input/ output/ state/
+<root>/runs/.removed-*/    runs that are being removed
 """
 
 from __future__ import annotations
@@ -93,11 +94,22 @@ class Run:
         """Whether that file or folder is there."""
         return os.path.lexists(self.at(name))
 
-    def make(self) -> None:
-        """Make the run's folder; others may pass through it, not list it."""
+    def make(self, owner: str | None = None) -> None:
+        """Make the run's folder; others may pass through it, not list it.
+
+        owner: the control plane that asks for it, by which a run is known that is never staged.
+        """
         self.folders.make()
         os.makedirs(self.path, exist_ok=True)
         os.chmod(self.path, 0o711)
+        if owner is not None and not self.has("owner.json"):
+            self.write("owner.json", {"owner": owner}, durable=False)
+
+    def owner(self) -> str | None:
+        """Whose run it is, None when nobody has said."""
+        document = self.read("spec.json") or self.read("owner.json") or {}
+        owner: str | None = document.get("owner")
+        return owner
 
     def read(self, name: str) -> dict[str, Any] | None:
         """The JSON document of that name, or None when there is none."""

@@ -22,7 +22,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     """
     folders = Folders(request.get("root", ""))
     run = folders.run(request["run_id"])
-    run.make()
+    run.make(request["spec"].get("owner"))
     lock = take_lock(run.at("stage.lock"), wait=True)
     try:
         if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):

@@ -58,7 +58,7 @@ def put_input(request: dict[str, Any]) -> None:
     into = request.get("into") or "input"
     if into not in ("input", "state"):
         raise RefusedError("bad-folder", "folder %r: want input or state" % into)
-    run.make()
+    run.make(request.get("owner"))
     limits = (
         request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,
         request.get("max_files") or code_archive.MAX_FILES,

@@ -138,7 +138,9 @@ async def end_strays(command: EndStrays) -> StraysEnded:
                     await bring_log(command.node, run.run_id)
         old = [run_id for run_id, state in ended.items() if _is_old(state)]
         if old:
-            await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
+            # What is left is told again the next time; what was told now is to be billed.
+            with contextlib.suppress(ApplicationError):
+                await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
     return StraysEnded(runs=runs)
 
 

@@ -109,6 +109,7 @@ async def _bring_code(node: NodeAddress, sha256: str) -> None:
 async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
     request = {
         "run_id": run_id,
+        "owner": platform_key_fingerprint(),
         "into": "input",
         "max_bytes": settings().upload_max_unpacked_bytes,
     }

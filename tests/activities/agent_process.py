@@ -84,6 +84,17 @@ class LocalAgent:
         self.stage(run_id, command, **more)
         return self.call("start", run_id=run_id)
 
+    def put_input(self, run_id: str, content: bytes, **more: Any) -> None:
+        """Send an archive to a run, as its staging does."""
+        asked = json.dumps({"root": str(self.root), "run_id": run_id, **more}).encode() + b"\n"
+        subprocess.run(
+            self.command("put_input"),
+            input=asked + content,
+            capture_output=True,
+            check=True,
+            user=self.user,
+        )
+
     def look(self, run_id: str) -> dict[str, Any]:
         """The state of one run."""
         state: dict[str, Any] = self.call("look", run_ids=[run_id])["runs"][run_id]

@@ -9,13 +9,18 @@ from pathlib import Path
 Change = Callable[[tarfile.TarFile], None]
 
 
-def archive(folder: Path, *changes: Change) -> tuple[Path, str]:
-    """A tar.gz with these members, as a file in `folder`, and its sha256."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+def packed(*changes: Change) -> bytes:
+    """A tar.gz with these members."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
         for change in changes:
             change(tar)
-    content = packed.getvalue()
+    return content.getvalue()
+
+
+def archive(folder: Path, *changes: Change) -> tuple[Path, str]:
+    """A tar.gz with these members, as a file in `folder`, and its sha256."""
+    content = packed(*changes)
     sha256 = hashlib.sha256(content).hexdigest()
     path = folder / f"{sha256}.part"
     path.write_bytes(content)

@@ -5,16 +5,14 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from activities.agent import clean, end, folders, processes
-from activities.agent.errors import RefusedError
+from activities.agent import processes
 from tests.activities.agent_process import LocalAgent, Refused, processes_of, spec
-from tests.activities.archives import Change, archive, file
+from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
 RUN = "job-r-0-1"
@@ -33,15 +31,6 @@ def start_family(agent: LocalAgent) -> list[int]:
     agent.run(RUN, FAMILY)
     wait_for(agent.path(RUN, "work/ready").exists, "the family")
     return wait_for(lambda: _all_of(6), "six processes")
-
-
-def put_input(agent: LocalAgent, run_id: str, *changes: Change, **more: object) -> None:
-    """Send an archive to a run, as its staging does."""
-    with tempfile.TemporaryDirectory() as folder:
-        path, _ = archive(Path(folder), *changes)
-        asked = json.dumps({"root": str(agent.root), "run_id": run_id, **more}).encode() + b"\n"
-        sent = asked + path.read_bytes()
-    subprocess.run(agent.command("put_input"), input=sent, check=True, capture_output=True)
 
 
 def alive(family: list[int]) -> list[int]:
@@ -297,7 +286,7 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
 ) -> None:
     prepared = agent.call("prepare", exclusive=False, authorized_key="", peers=[])
     assert prepared["job_user"] == "baseload-job"
-    put_input(agent, "job-other-0-1", file("given", b"hidden"))
+    agent.put_input("job-other-0-1", packed(file("given", b"hidden")))
     assert agent.path("job-other-0-1", "input").stat().st_mode & 0o077 == 0
     hidden = "cat $BASELOAD_INPUT/given > work; sleep 600"
     other = agent.run("job-other-0-1", hidden, user="baseload-job", environment={"TOKEN": "x"})
@@ -330,7 +319,7 @@ def test_what_is_put_into_a_staged_run_stays_its_own(agent: LocalAgent, into: st
     agent.call("prepare", exclusive=False, authorized_key="", peers=[])
     agent.stage(RUN, f"cat ../{into}/given", user="baseload-job")
     before = agent.path(RUN, into).stat()
-    put_input(agent, RUN, file("given", b"late"), into=into)
+    agent.put_input(RUN, packed(file("given", b"late")), into=into)
     after = agent.path(RUN, into).stat()
     assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
     assert after.st_mode & 0o077 == 0
@@ -383,67 +372,3 @@ def test_a_job_that_fills_the_nodes_disk_is_ended_for_that_with_its_log_kept(
     finally:
         agent.end_all()
         subprocess.run(["umount", str(runs)], check=True)
-
-
-def test_strays_are_ended_and_the_others_left_alone(agent: LocalAgent) -> None:
-    agent.run("job-stray-0-1", "sleep 600")
-    agent.run("job-kept-0-1", "sleep 600")
-    ended = agent.call("strays", live=["job-kept-0-1"], among=["job-stray-0-1", "job-kept-0-1"])[
-        "ended"
-    ]
-    assert list(ended) == ["job-stray-0-1"]
-    assert ended["job-stray-0-1"]["elapsed_s"] > 0
-    assert agent.look("job-kept-0-1")["state"] == "running"
-
-
-def test_strays_of_another_control_plane_on_the_same_machine_are_left_alone(
-    agent: LocalAgent,
-) -> None:
-    agent.run("job-ours-0-1", "sleep 600", owner="SHA256:ours")
-    agent.run("job-theirs-0-1", "sleep 600", owner="SHA256:theirs")
-    both = ["job-ours-0-1", "job-theirs-0-1"]
-    ended = agent.call("strays", live=[], among=both, owner="SHA256:ours")["ended"]
-    assert list(ended) == ["job-ours-0-1"]
-    assert agent.look("job-theirs-0-1")["state"] == "running"
-
-
-def test_a_run_that_came_after_the_list_of_what_is_live_is_left_alone(agent: LocalAgent) -> None:
-    agent.run("job-new-0-1", "sleep 600")
-    assert agent.call("strays", live=[], among=["job-old-0-1"])["ended"] == {}
-    assert agent.look("job-new-0-1")["state"] == "running"
-
-
-def test_a_run_that_was_staged_too_late_can_never_start(agent: LocalAgent) -> None:
-    agent.call("stage", run_id="job-late-0-1", spec=spec("sleep 600"))
-    ended = agent.call("strays", live=[], among=["job-late-0-1"])["ended"]
-    assert ended["job-late-0-1"]["elapsed_s"] == 0
-    assert agent.call("start", run_id="job-late-0-1")["state"] == "exited"
-
-
-def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
-    agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent.run("job-b-0-1", "sleep 600")
-    agent.run("job-a-0-1", "sleep 600")
-    end_run = end.end_run
-
-    def refuse_first(run: folders.Run, grace_s: float) -> None:
-        if run.run_id == "job-a-0-1":
-            raise RefusedError("tree-alive", "still alive: [7]")
-        end_run(run, grace_s)
-
-    monkeypatch.setattr(end, "end_run", refuse_first)
-    both = ["job-a-0-1", "job-b-0-1"]
-    with pytest.raises(RefusedError, match="still alive"):
-        clean.strays({"root": str(agent.root), "live": [], "among": both})
-    assert agent.look("job-b-0-1")["state"] == "exited"
-
-
-def test_cleaning_removes_ended_runs_and_keeps_living_ones(agent: LocalAgent) -> None:
-    agent.run("job-done-0-1", "true")
-    agent.exit_of("job-done-0-1")
-    agent.run("job-live-0-1", "sleep 600")
-    answer = agent.call("clean", run_ids=["job-done-0-1", "job-live-0-1", "job-none-0-1"])
-    assert answer["removed"] == ["job-done-0-1", "job-none-0-1"]
-    assert answer["kept"] == ["job-live-0-1"]
-    assert agent.look("job-done-0-1")["state"] == "unknown"

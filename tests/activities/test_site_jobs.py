@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from activities.sealed_orders import WorkOrder, seal_order
 from activities.site import staging
 from activities.site.job import clean_worker, end_worker, look_at_run, start_worker
+from activities.site.node import end_strays
 from activities.site.staging import stage_worker
 from activities.site.stored import collect_log, store_output
 from activities.storage.names import code_name
@@ -37,6 +38,7 @@ from workflows.effects.job import (
     StartWorker,
     StoreOutput,
 )
+from workflows.effects.node import EndStrays
 
 JOB, RUN = "job-j", run_id("job-j", 0, 1)
 SECRET = "correct-horse-battery-staple"
@@ -172,6 +174,16 @@ async def test_packages_that_cannot_be_installed_are_refused_with_pips_own_words
     assert "no-such-package-here" in str(found)
     assert "environment.python_packages" in str(found)
     assert any("installing 1 packages" in told for told in site.told)
+
+
+async def test_a_run_whose_staging_broke_off_is_ours_to_end(site: Site, tmp_path: Path) -> None:
+    words = upload(site, tmp_path, file("words", b"as sent"))
+    await refusal(site, order(site, "true", input_sha256=words, disk_size_gb=10_000_000))
+    assert site.agent.path(RUN, "input/words").read_bytes() == b"as sent"
+    found = await site.do(end_strays, EndStrays(node=site.node, among=(RUN,), live=()))
+    assert [(run.run_id, run.elapsed_s) for run in found.runs] == [(RUN, 0)]
+    await site.do(clean_worker, CleanWorker(node=site.node, run_id=RUN))
+    assert not site.agent.path(RUN).exists()
 
 
 async def test_more_disk_than_there_is_is_refused_with_both_numbers(site: Site) -> None:
