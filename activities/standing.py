@@ -34,8 +34,8 @@ def standing_of(session: Session, meters: Sequence[UsageMeter], posted: int) -> 
         burn_microcredits_per_hour=int(burn or 0),
         costs=any(meter.microcredits_per_hour for meter in meters),
     )
-    if not _scarcity(standing):
-        return standing
+    if standing.balance_microcredits <= 0 or not _scarcity(standing):
+        return standing  # nothing has to be estimated to know when to look
     unposted = _unposted(session, payer_id, datetime.now(UTC))
     return standing.model_copy(update={"unposted_microcredits": unposted})
 

@@ -14,6 +14,7 @@ from temporalio.worker import Worker
 from activities.billing import post_usage
 from activities.db.session import Database
 from activities.db.tables import Job
+from activities.ledger import add_credits
 from tests.activities.rows import NOW, add_job, add_payer
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s
@@ -98,6 +99,7 @@ def _add_jobs(opened: Database, count: int) -> list[str]:
     rates = UsageRates(gpu_type="A100", gpu_count=1, microcredits_per_gpu_hour=1_000_000)
     with opened.write() as session:
         account = add_payer(session)
+        add_credits(session, account, 10**15, "first", NOW)
         made = [add_job(session, account) for _ in range(count)]
         for job in made:
             job.status = "running"

@@ -3,6 +3,7 @@
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
+from activities.ledger import add_credits
 from activities.placement import plan_placements
 from activities.record import record
 from tests.activities.placing import add_gpu_node, add_waiting_job
@@ -60,6 +61,7 @@ def _bare_commits(opened: Database, account_id: str) -> None:
 def _reservations(opened: Database) -> Row:
     with opened.write() as session:
         account = add_payer(session, "placer")
+        add_credits(session, account, 1, "placer", NOW)
         region = add_region(session, account)
         for number in range(JOBS // 4):
             add_gpu_node(session, region, f"n{number}")
