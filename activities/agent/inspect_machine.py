@@ -40,8 +40,8 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
             "cpu_model": _cpu_model(),
             "memory_bytes": _memory_bytes(),
             "disks": disks(_lsblk()),
-            "network_mbps": _network_mbps(),
-            "tpm": bool(glob.glob("/dev/tpm*") or glob.glob("/sys/class/tpm/tpm*")),
+            "network_mbps": network_mbps(),
+            "tpm": has_tpm_2(),
             "gpus": gpus(),
             "hostname": socket.gethostname(),
             "kernel": platform.release(),
@@ -134,16 +134,30 @@ def _transport(name: str) -> str | None:
     return "nvme" if name.startswith("nvme") else None
 
 
-def _network_mbps() -> int | None:
-    """The speed of the fastest network interface that says its own; None when none does."""
+def network_mbps(interfaces: str = "/sys/class/net") -> int | None:
+    """The speed of the fastest network card that says its own; None when none does.
+
+    A bridge, a tunnel or one end of a virtual pair has no device behind it, and makes its speed up.
+    """
     speeds = []
-    for path in glob.glob("/sys/class/net/*/speed"):
+    for device in glob.glob(os.path.join(interfaces, "*", "device")):
         try:
-            with open(path) as file:
+            with open(os.path.join(os.path.dirname(device), "speed")) as file:
                 speeds.append(int(file.read()))
         except (OSError, ValueError):
             continue
     return max((speed for speed in speeds if speed > 0), default=None)
+
+
+def has_tpm_2(top: str = "/") -> bool:
+    """Whether there is a TPM, and one of version 2.
+
+    Old kernels do not say which, but make the device of a resource manager for version 2 alone.
+    """
+    if glob.glob(os.path.join(top, "dev/tpmrm*")):
+        return True
+    versions = glob.glob(os.path.join(top, "sys/class/tpm/tpm*/tpm_version_major"))
+    return any("2" in _lines(path) for path in versions)
 
 
 def _cpu_model() -> str:

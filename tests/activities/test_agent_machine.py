@@ -92,6 +92,48 @@ def test_disks_are_read_from_old_and_new_lsblk(rota: str, size: str) -> None:
     ]
 
 
+def put_card(folder: Path, name: str, speed: str, *, has_device: bool = True) -> None:
+    """An interface as the kernel shows it; one without a link refuses to say its speed."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "speed").write_text(speed)
+    if has_device:
+        (folder / name / "device").symlink_to("/sys")
+
+
+def test_the_network_is_as_fast_as_its_fastest_card_and_not_as_a_bridge_says(
+    tmp_path: Path,
+) -> None:
+    put_card(tmp_path, "veth0", "10000", has_device=False)
+    put_card(tmp_path, "br0", "100000", has_device=False)
+    assert inspect_machine.network_mbps(str(tmp_path)) is None
+    put_card(tmp_path, "eth0", "1000\n")
+    put_card(tmp_path, "eth1", "2500\n")
+    put_card(tmp_path, "eth2", "-1\n")
+    (tmp_path / "wlan0/device").mkdir(parents=True)
+    assert inspect_machine.network_mbps(str(tmp_path)) == 2500
+
+
+@pytest.mark.parametrize(
+    ("files", "is_2"),
+    [
+        ({}, False),
+        ({"sys/class/tpm/tpm0/tpm_version_major": "1\n", "dev/tpm0": ""}, False),
+        ({"sys/class/tpm/tpm0/tpm_version_major": "2\n", "dev/tpm0": ""}, True),
+        ({"dev/tpm0": ""}, False),
+        ({"dev/tpm0": "", "dev/tpmrm0": ""}, True),
+    ],
+    ids=["none", "1.2", "2.0", "of a kernel that names no version", "2.0 of an old kernel"],
+)
+def test_a_tpm_counts_where_it_is_of_version_2(
+    tmp_path: Path, files: dict[str, str], *, is_2: bool
+) -> None:
+    for name, content in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    assert inspect_machine.has_tpm_2(str(tmp_path)) is is_2
+
+
 def test_preparing_makes_the_folders_and_doing_it_again_changes_nothing(
     agent: LocalAgent,
 ) -> None:

@@ -92,7 +92,7 @@ def _nvme_drives(hardware: Hardware) -> _Finding:
 
 
 def _tpm(hardware: Hardware) -> _Finding:
-    return _Finding(TPM_2, "TPM 2.0", "TPM 2.0" if hardware.tpm else "no TPM", hardware.tpm)
+    return _Finding(TPM_2, "TPM 2.0", "TPM 2.0" if hardware.tpm else "no TPM 2.0", hardware.tpm)
 
 
 def _sata_drives(hardware: Hardware) -> _Finding:
