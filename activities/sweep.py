@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, delete
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -25,6 +25,7 @@ from workflows.contracts import queues
 from workflows.contracts.states import JobStatus
 from workflows.effects.lifecycle import DeliverRequests, LostSwept, RequestsDelivered, SweepLost
 
+ANNOUNCED_FOR = timedelta(days=7)
 QUIET_FOR = timedelta(minutes=2)
 CALLS_AT_ONCE = 16
 _ENDED = (JobStatus.ARCHIVED, JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED)
@@ -43,8 +44,10 @@ async def sweep_lost(command: SweepLost) -> LostSwept:
     """Start again, from its row, every open lifecycle whose workflow is not running, and the bill
     of every running job.
 
-    What runs is listed once; only a row that is not listed is asked about by itself.
+    What runs is listed once; only a row that is not listed is asked about by itself. What a
+    machine has said of itself is forgotten when it has not said it again for a week.
     """
+    await asyncio.to_thread(_forget_announcements)
     running = await _running(client())
     restarted: list[str] = []
     for table in TABLES.values():
@@ -56,6 +59,15 @@ async def sweep_lost(command: SweepLost) -> LostSwept:
             activity.heartbeat(after)
     restarted += await _bill_again(running)
     return LostSwept(restarted=tuple(restarted))
+
+
+def _forget_announcements() -> None:
+    """Anybody may announce, and nobody takes an announcement back."""
+    before = datetime.now(UTC) - ANNOUNCED_FOR
+    with database().write() as session:
+        session.execute(
+            delete(tables.NodeAnnouncement).where(col(tables.NodeAnnouncement.last_at) < before)
+        )
 
 
 def _undelivered(command: DeliverRequests) -> list[str]:

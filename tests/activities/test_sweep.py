@@ -1,9 +1,10 @@
 """The sweep: what says it is alive and has no workflow is started again or settled."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlmodel import select
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import ActivityEnvironment
 
@@ -216,6 +217,23 @@ async def test_a_job_lost_before_its_first_step_is_started_again(world: World) -
     world.set(world.job, status="new", sequence=0)
     assert world.job.id in (await world.sweep()).restarted
     assert await status_of(world.client, f"job/{world.job.id}") is RUNNING
+
+
+async def test_an_announcement_that_nobody_renews_is_forgotten_after_a_week(world: World) -> None:
+    now = datetime.now(UTC)
+    days = {"SHA256:old": 8, "SHA256:young": 6}
+    with world.database.write() as session:
+        for minion_id, age in days.items():
+            session.add(
+                tables.NodeAnnouncement(
+                    minion_id=minion_id, host_public_key="key", host="10.0.0.9", port=22,
+                    first_at=now - timedelta(days=30), last_at=now - timedelta(days=age),
+                )
+            )  # fmt: skip
+    await world.sweep()
+    with world.database.read() as session:
+        left = session.exec(select(tables.NodeAnnouncement.minion_id)).all()
+    assert left == ["SHA256:young"]
 
 
 async def test_requests_are_delivered_once_they_are_old_enough(world: World) -> None:
