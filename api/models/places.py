@@ -92,5 +92,18 @@ class Region(Lifecycle):
     """Such as a name that DNS would not take."""
 
 
+class RegionQuota(Answer):
+    """What a cloud allows there of one kind of machine."""
+
+    gpu_type: str
+    limit: int
+    used: int
+    runnable_jobs: int
+
+
+class RegionQuotaPage(Page[RegionQuota]):
+    pass
+
+
 class RegionPage(Page[Region]):
     pass

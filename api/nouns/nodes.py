@@ -26,6 +26,7 @@ _SAME = (
     "region_id", "minion_id", "type", "services", "upnp", "mining", "port", "user", "gpu_type",
     "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count", "reserved_memory_bytes",
 )  # fmt: skip
+_IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
 _CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
@@ -108,6 +109,25 @@ def _check_node(step: Step, asked: shapes.NodeCreation, region: tables.Region) -
     if "storage" in asked.services and region.storage_mode != "central":
         rule = "storage nodes are for regions with central storage"
         raise invalid(mistake("services", rule, "storage"))
+    if region.storage_mode == "central":
+        _check_storage(step.session, asked, region)
+
+
+def _check_storage(session: Session, asked: shapes.NodeCreation, region: tables.Region) -> None:
+    """Where storage is central there is one node for it, and it comes first."""
+    live = session.exec(
+        select(tables.Node).where(
+            tables.Node.region_id == region.id, tables.Node.status != NodeStatus.ARCHIVED
+        )
+    )
+    storage = next((node for node in live if "storage" in node.services), None)
+    if "storage" in asked.services and storage is not None:
+        said = f"region {region.name}: has its one storage node, {storage.name} ({storage.id})"
+        raise Problem("conflict", said)
+    if "storage" not in asked.services and (storage is None or storage.status not in _IN_USE):
+        found = "none" if storage is None else f"{storage.name}, which is {storage.status}"
+        said = f"region {region.name}: needs its storage node first, found {found}"
+        raise Problem("conflict", said)
 
 
 def change_node(step: Step, node_id: str, deed: str) -> shapes.Node:
@@ -129,6 +149,14 @@ def reboot_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:
         must_be_free(row, ("jobs", shown.job_ids))
     step.tell(row.id, "reboot", Reboot(force=force))
     return shown
+
+
+def replace_node(step: Step, node_id: str) -> shapes.Node:
+    row = own(step.session, tables.Node, node_id, step.caller)
+    raise Problem(
+        "conflict",
+        f"node {row.name}: is a machine of yours: remove it, then add another",
+    )
 
 
 def remove_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:

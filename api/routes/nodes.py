@@ -65,6 +65,12 @@ async def reboot_node(node_id: str, change: Writer, force: bool = False) -> Node
     return await change.apply(Node, lambda step: nodes.reboot_node(step, node_id, force=force))
 
 
+@router.post("/{node_id}/replace", status_code=202, operation_id="replace_node")
+async def replace_node(node_id: str, change: Writer) -> Node:
+    """Swap a storage node for another machine; those of physical regions are swapped by hand."""
+    return await change.apply(Node, lambda step: nodes.replace_node(step, node_id))
+
+
 @router.delete("/{node_id}", status_code=202, operation_id="remove_node")
 async def remove_node(node_id: str, change: Writer, force: bool = False) -> Node:
     """Remove a node; with jobs on it only when forced."""

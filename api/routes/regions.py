@@ -9,7 +9,7 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changing import Change, changing
-from api.models.places import Region, RegionCreation, RegionPage
+from api.models.places import Region, RegionCreation, RegionPage, RegionQuotaPage
 from api.nouns import places
 from api.nouns.ownership import own
 from api.pages import Paging, page
@@ -41,6 +41,15 @@ async def create_region(asked: RegionCreation, change: Writer) -> Region:
 def get_region(region_id: str, caller: Reader) -> Region:
     with database().read() as session:
         return places.shown_region(session, own(session, tables.Region, region_id, caller))
+
+
+@router.get("/{region_id}/quotas", operation_id="list_region_quotas")
+def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> RegionQuotaPage:
+    """What a cloud allows in a region of its own; empty where the machines are one's own."""
+    del paging
+    with database().read() as session:
+        own(session, tables.Region, region_id, caller)
+    return RegionQuotaPage(items=[])
 
 
 @router.delete("/{region_id}", status_code=202, operation_id="remove_region")

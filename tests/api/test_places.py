@@ -216,6 +216,46 @@ async def test_a_second_node_of_one_minion_id_is_refused(ada: Person, bob: Perso
     assert node["id"] not in refused.text
 
 
+async def test_a_central_region_has_one_storage_node_and_it_comes_first(
+    site: Site, ada: Person
+) -> None:
+    region_id = await ada.region("home", storage_mode="central")
+
+    async def add(name: str, service: str) -> tuple[int, dict[str, str]]:
+        body = {"region_id": region_id, "name": name, "minion_id": host_key()[1]}
+        response = await ada.post("/v1/nodes", body | {"services": [service]})
+        return response.status_code, response.json()
+
+    status, problem = await add("worker", "compute")
+    assert (status, problem["code"]) == (409, "conflict")
+    assert "needs its storage node first, found none" in problem["detail"]
+
+    status, storage = await add("store", "storage")
+    assert status == 202
+    _, problem = await add("worker", "compute")
+    assert "store, which is new" in problem["detail"]
+    status, problem = await add("second", "storage")
+    assert (status, storage["id"] in problem["detail"]) == (409, True)
+
+    site.set(tables.Node, storage["id"], status="active")
+    assert (await add("worker", "compute"))[0] == 202
+    site.set(tables.Node, storage["id"], status="archived")
+    assert (await add("third", "storage"))[0] == 202
+
+
+async def test_what_a_physical_place_does_not_have_is_said(ada: Person, bob: Person) -> None:
+    region_id = await ada.region()
+    node_id = await ada.node(region_id)
+    found = await ada.get(f"/v1/regions/{region_id}/quotas")
+    assert (found.status_code, found.json()) == (200, {"items": [], "next": None})
+    assert (await bob.get(f"/v1/regions/{region_id}/quotas")).status_code == 404
+
+    refused = await ada.post(f"/v1/nodes/{node_id}/replace")
+    assert refused.status_code == 409
+    assert "remove it, then add another" in refused.json()["detail"]
+    assert (await bob.post(f"/v1/nodes/{node_id}/replace")).status_code == 404
+
+
 async def test_a_machine_may_announce_itself_after_it_was_added(site: Site, ada: Person) -> None:
     key, minion_id = host_key()
     body = {"region_id": await ada.region(), "name": "n1", "minion_id": minion_id}

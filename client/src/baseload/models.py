@@ -567,6 +567,28 @@ class RegionPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class RegionQuota(BaseModel):
+    """
+    What a cloud allows there of one kind of machine.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    gpu_type: Annotated[str, Field(title="Gpu Type")]
+    limit: Annotated[int, Field(title="Limit")]
+    used: Annotated[int, Field(title="Used")]
+    runnable_jobs: Annotated[int, Field(title="Runnable Jobs")]
+
+
+class RegionQuotaPage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[RegionQuota], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
+
+
 class StatementLine(BaseModel):
     model_config = ConfigDict(
         extra="allow",

@@ -209,6 +209,19 @@ class AsyncOperations:
             Call("DELETE", f"/v1/regions/{segment(region_id)}", query={"force": force}),
         )
 
+    async def list_region_quotas(
+        self, region_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.RegionQuotaPage:
+        """What a cloud allows in a region of its own; empty where the machines are one's own."""
+        return await self._ask(
+            models.RegionQuotaPage,
+            Call(
+                "GET",
+                f"/v1/regions/{segment(region_id)}/quotas",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
     async def list_nodes(
         self,
         *,
@@ -257,6 +270,11 @@ class AsyncOperations:
             models.Node,
             Call("POST", f"/v1/nodes/{segment(node_id)}/reboot", query={"force": force}),
         )
+
+    async def replace_node(self, node_id: str) -> models.Node:
+        """Swap a storage node for another machine; those of physical regions are swapped by
+        hand."""
+        return await self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/replace"))
 
     async def announce_machine(
         self, body: models.AnnouncementCreation

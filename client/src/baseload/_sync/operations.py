@@ -203,6 +203,19 @@ class Operations:
             Call("DELETE", f"/v1/regions/{segment(region_id)}", query={"force": force}),
         )
 
+    def list_region_quotas(
+        self, region_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.RegionQuotaPage:
+        """What a cloud allows in a region of its own; empty where the machines are one's own."""
+        return self._ask(
+            models.RegionQuotaPage,
+            Call(
+                "GET",
+                f"/v1/regions/{segment(region_id)}/quotas",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
     def list_nodes(
         self,
         *,
@@ -249,6 +262,11 @@ class Operations:
             models.Node,
             Call("POST", f"/v1/nodes/{segment(node_id)}/reboot", query={"force": force}),
         )
+
+    def replace_node(self, node_id: str) -> models.Node:
+        """Swap a storage node for another machine; those of physical regions are swapped by
+        hand."""
+        return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/replace"))
 
     def announce_machine(self, body: models.AnnouncementCreation) -> models.AnnouncementReceipt:
         """Say where a machine is; its host key proves at every connection that it is that
