@@ -28,16 +28,18 @@ from workflows.effects.node import (
     FindAnnouncement,
     FindPeers,
     PrepareNode,
+    ReleaseNode,
     WatchNode,
     find_announcement,
     find_peers,
     prepare_node,
+    release_node,
     watch_node,
 )
 from workflows.guests import Guests
 from workflows.inspection import Inspection
 from workflows.journal import EFFECT_FAILED, UNSERVED, Inbox, Journal, cause_of
-from workflows.rules.onboarding import first_status_of, unreached_of
+from workflows.rules.onboarding import closed_words, first_status_of, prepared_words, unreached_of
 from workflows.waiting import Interrupted, unless, until
 from workflows.whereabouts import Whereabouts, refusal
 
@@ -153,12 +155,9 @@ class NodeLifecycle:
         if unreached := unreached_of(preparation, self._request.relaxed_requirements):
             raise refusal(self._request, unreached)
         self._status = self._resume_status = first_status_of(self._request.services)
-        reason = preparation.trusted_only_reason
+        words = prepared_words(preparation, exclusive=self._request.exclusive)
         await self._write(
-            Event(
-                type="node.prepared",
-                message=f"trusted only: {reason}" if reason else "is ready",
-            ),
+            Event(type="node.prepared", message=words),
             changes=NodeChanges(preparation=preparation),
         )
 
@@ -263,6 +262,19 @@ class NodeLifecycle:
             await self._close()
         await self._guests.see_off(gone=gone)
         self._stop_watch()
+        if self._request.exclusive and (self._at.boot_mark or self._request.carried):
+            await self._give_back(gone=gone)
+
+    async def _give_back(self, *, gone: bool) -> None:
+        """Its owner may log in as before; where we cannot see to that, is told how."""
+        why = "it cannot be reached"
+        try:
+            if not gone:
+                await release_node(ReleaseNode(node=self._at.address()))
+                return
+        except EFFECT_FAILED as failure:
+            why = cause_of(failure)[1]
+        await self._mention("node.logins-closed", closed_words(why))
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED

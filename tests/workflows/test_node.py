@@ -82,6 +82,24 @@ async def test_hardware_that_misses_a_requirement_fails_with_what_was_found(stag
     assert (await handle.result()).status == "archived"
 
 
+async def test_a_node_whose_other_log_ins_stay_open_against_its_regions_wish_says_so(
+    stage: Stage,
+) -> None:
+    machine = stage.world.machines["nod-1"]
+    machine.hardware = Hardware(cpu_count=4, memory_bytes=2**33, is_root=False)
+    await stage.node(exclusive=True)
+    await reaches(stage, "maintenance")
+    told = stage.world.told["nod-1"]["node.prepared"]
+    assert "other log-ins stay open" in told
+    assert "not root" in told
+
+
+async def test_a_node_of_a_shared_machine_is_simply_ready(stage: Stage) -> None:
+    await stage.node(exclusive=False)
+    await reaches(stage, "maintenance")
+    assert stage.world.told["nod-1"]["node.prepared"] == "is ready"
+
+
 async def test_a_restart_in_the_middle_of_preparing_is_no_failure(stage: Stage) -> None:
     machine = stage.world.machines["nod-1"]
     machine.hardware = Hardware(cpu_count=4, memory_bytes=2**33, is_root=True, reboot_required=True)

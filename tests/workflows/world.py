@@ -54,6 +54,8 @@ class Machine:
     host: str = "10.0.0.1"
     minion_id: str = "SHA256:key"
     boot: int = 1
+    is_released: bool = False
+    """Its owner may log in as before."""
     runs: dict[str, Run] = field(default_factory=dict)
     hardware: Hardware = field(
         default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)
@@ -221,11 +223,17 @@ class World:
         return node.NodeInspected(hardware=self.machine(asked.node).hardware)
 
     def prepare_node(self, asked: node.PrepareNode) -> node.NodePrepared:
-        self.machine(asked.node)
-        return node.NodePrepared(preparation=Preparation(job_user="baseload-job"))
+        closed = asked.exclusive and self.machine(asked.node).hardware.is_root
+        return node.NodePrepared(
+            preparation=Preparation(job_user="baseload-job", closed_logins=closed)
+        )
 
     def reboot_node(self, asked: node.RebootNode) -> Done:
         self.machine(asked.node).boot += 1
+        return Done()
+
+    def release_node(self, asked: node.ReleaseNode) -> Done:
+        self.machine(asked.node).is_released = True
         return Done()
 
     def list_runs(self, asked: node.ListRuns) -> node.RunsListed:

@@ -30,3 +30,25 @@ def unreached_of(preparation: Preparation, relaxed: Iterable[str]) -> str:
     if {"all", "peers"} & set(relaxed) or not preparation.unreachable_peers:
         return ""
     return f"cannot reach {', '.join(preparation.unreachable_peers)} of its region"
+
+
+def prepared_words(preparation: Preparation, *, exclusive: bool) -> str:
+    """What preparing it came to, and what it could not do of what its region wants."""
+    said = []
+    if preparation.trusted_only_reason:
+        said.append(f"trusted only: {preparation.trusted_only_reason}")
+    if exclusive and not preparation.closed_logins:
+        said.append(
+            "other log-ins stay open although its region's nodes serve the platform alone: the "
+            "log-in user is not root, and only root may close them"
+        )
+    return "; ".join(said) or "is ready"
+
+
+def closed_words(why: str) -> str:
+    """Of a machine that is no node any more, and could not be opened to others again."""
+    return (
+        f"{why}: its other log-ins may be closed still; to open them, delete "
+        "/etc/ssh/sshd_config.d/00-baseload.conf there, or the block of baseload in "
+        "/etc/ssh/sshd_config, and reload sshd"
+    )

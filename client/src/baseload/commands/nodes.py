@@ -99,6 +99,7 @@ def show(session: Session, node: Reference) -> None:
             ("memory", bytes_text(found.get("memory_bytes") or None)),
             ("runtimes", hardware.get("runtimes")),
             ("trusted jobs only", preparation.get("trusted_only_reason")),
+            ("other log-ins", _other_logins(preparation)),
             ("jobs", found.get("job_ids") or None),
             ("created", moment_text(found.get("created_at"))),
         ]
@@ -195,6 +196,13 @@ def _place(node: Document) -> str | None:
     if not node.get("address"):
         return None
     return f"{node.get('user')}@{node['address']}:{node.get('port')}"
+
+
+def _other_logins(preparation: Document) -> str | None:
+    """Whether anybody but the platform may log in."""
+    if not preparation:
+        return None
+    return "closed" if preparation.get("closed_logins") else "left open"
 
 
 def _reserved(taken: int | None, count: int | None) -> str | None:
