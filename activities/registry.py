@@ -21,6 +21,7 @@ from activities.providers.registry import check_provider
 from activities.record import record
 from activities.region_rows import find_dependents, tell_dependents
 from activities.site.job import clean_worker, end_worker, look_at_run, start_worker
+from activities.site.logins import release_node
 from activities.site.node import (
     check_site,
     end_strays,
@@ -69,6 +70,7 @@ SITE: tuple[Activity, ...] = (
     inspect_node,
     prepare_node,
     reboot_node,
+    release_node,
     list_runs,
     end_strays,
     watch_node,

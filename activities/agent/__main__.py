@@ -16,6 +16,7 @@ from .errors import RefusedError
 ANSWERS = {
     "inspect": "inspect_machine:inspect_machine",
     "prepare": "prepare:prepare",
+    "release": "prepare:release",
     "reboot": "prepare:reboot",
     "has_code": "code_archive:has_code",
     "unpack_code": "code_archive:unpack_code",

@@ -1,4 +1,5 @@
-"""Closing every log-in to this machine but the platform's, without locking the platform out."""
+"""Closing every log-in to this machine but the platform's, without locking the platform out, and
+opening them again."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from .errors import RefusedError
 CONFIG = "/etc/ssh/sshd_config"
 DROP_IN = "/etc/ssh/sshd_config.d/00-baseload.conf"
 KEYS = "/etc/ssh/baseload_authorized_keys"
+SAVED = ".before-baseload"
 BEGIN = "# baseload: begin\n"
 END = "# baseload: end\n"
 KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]{20,}( [^\n]*)?\Z")
@@ -37,8 +39,8 @@ def close_others(authorized_key: str) -> None:
     if _read(target) == text:
         return
     before = _read(target)
-    if before is not None and not os.path.exists(target + ".before-baseload"):
-        shutil.copy2(target, target + ".before-baseload")
+    if before is not None and not os.path.exists(target + SAVED):
+        shutil.copy2(target, target + SAVED)
     write(target, text, 0o644)
     problem = _test(config)
     if problem:
@@ -48,6 +50,52 @@ def close_others(authorized_key: str) -> None:
             write(target, before, 0o644)
         raise RefusedError("sshd-config", "sshd -t: %s" % problem)
     _reload(listener)
+
+
+def open_again() -> list[str]:
+    """Undo `close_others`: who may log in is for the machine's owner to say. The files changed.
+
+    Doing it again changes nothing. Raises: RefusedError `sshd-config`, all being as it was.
+    """
+    listener = _listener()
+    config = _config_of(listener)
+    undone = {}
+    for path in (DROP_IN, config):
+        text = _read(path)
+        before_us = _before_us(path, text or "")
+        if text is not None and before_us != text:
+            undone[path] = text
+            _put(path, before_us)
+    problem = _test(config) if undone else ""
+    if problem:
+        for path, text in undone.items():
+            write(path, text, 0o644)
+        raise RefusedError("sshd-config", "sshd -t: %s" % problem)
+    for path in (KEYS, *(path + SAVED for path in undone)):
+        _put(path, None)
+    if undone:
+        _reload(listener)
+    return sorted(undone)
+
+
+def _before_us(path: str, text: str) -> str | None:
+    """What the file would be without us; None: it would not be there."""
+    if path != DROP_IN:
+        return _without_block(text)
+    saved = _read(path + SAVED)
+    return None if saved is None or KEYS in saved else saved
+
+
+def _put(path: str, text: str | None) -> None:
+    """Make the file say this; None: make it go. Silent where it is gone."""
+    if text is not None:
+        write(path, text, 0o644)
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+def _without_block(text: str) -> str:
+    return re.sub(re.escape(BEGIN) + ".*?" + re.escape(END), "", text, flags=re.DOTALL)
 
 
 def _rules(user: str) -> str:
@@ -72,8 +120,7 @@ def _where(config: str, rules: str) -> tuple[str, str]:
     main = _read(config) or ""
     if config == CONFIG and re.search(r"^\s*Include\s+\S*sshd_config\.d/", main, re.MULTILINE):
         return DROP_IN, rules
-    rest = re.sub(re.escape(BEGIN) + ".*?" + re.escape(END), "", main, flags=re.DOTALL)
-    return config, BEGIN + rules + END + rest
+    return config, BEGIN + rules + END + _without_block(main)
 
 
 def _listener() -> int | None:

@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.platform_key import platform_public_key
 from activities.settings import settings
 from activities.site import node as site_node
+from activities.site.logins import release_node
 from activities.site.node import (
     check_site,
     end_strays,
@@ -32,10 +33,17 @@ from workflows.effects.node import (
     PrepareNode,
     ReachNode,
     RebootNode,
+    ReleaseNode,
 )
 from workflows.effects.region import CheckSite
 
 STRAY, KEPT = "job-left-0-1", "job-kept-1-2"
+
+
+def sshd_configuration() -> dict[Path, bytes]:
+    """This machine's own."""
+    found = Path("/etc/ssh").rglob("*sshd_config*")
+    return {path: path.read_bytes() for path in found if path.is_file()}
 
 
 async def refused(site: Site) -> ApplicationError:
@@ -142,6 +150,14 @@ async def test_preparing_twice_changes_nothing_and_leaves_other_logins_alone(sit
     assert found.closed_logins is False
     assert (found.job_user is None) == (found.trusted_only_reason is not None)
     assert found.job_user == ("baseload-job" if os.geteuid() == 0 else None)
+
+
+async def test_a_machine_whose_logins_were_never_closed_is_released_as_it_is(site: Site) -> None:
+    before = sshd_configuration()
+    for _ in range(2):
+        assert await site.do(release_node, ReleaseNode(node=site.node)) == Done()
+    assert sshd_configuration() == before
+    assert (await site.do(reach_node, ReachNode(node=site.node))).boot_mark
 
 
 async def test_where_no_job_user_can_be_made_it_is_said(

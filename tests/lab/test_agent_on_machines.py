@@ -154,7 +154,7 @@ async def test_inspection_finds_the_machine_and_its_gpus(
 
 
 @pytest.mark.parametrize("kind", ["sshd", "systemd"])
-async def test_exclusive_preparation_lets_nobody_in_but_the_platform(
+async def test_exclusive_preparation_lets_nobody_in_but_the_platform_until_it_is_released(
     lab: Lab, boot_machine: BootMachine, kind: Kind
 ) -> None:
     machine = boot_machine(kind)
@@ -177,8 +177,13 @@ async def test_exclusive_preparation_lets_nobody_in_but_the_platform(
         assert (await agent.call("inspect"))["ok"], "the open session goes on"
     await _refused(lab, machine, owner)
     await _refused(lab, machine, {"client_keys": [stranger]})
-    async with connect(lab, machine) as connection:
-        assert (await connection.run("true")).exit_status == 0
+    async with agent_on(lab, machine) as agent:
+        opened = [(await agent.call("release"))["opened"] for _ in range(2)]
+        assert opened[0]
+        assert opened[1] == []
+    async with connect(lab, machine, **owner), connect(lab, machine, client_keys=[stranger]):
+        pass
+    assert "baseload" not in machine.run("sh", "-c", "ls -R /etc/ssh; cat /etc/ssh/sshd_config")
 
 
 async def _refused(lab: Lab, machine: Machine, options: dict[str, object]) -> None:

@@ -62,6 +62,10 @@ class RebootNode(SiteCommand):
     """The boot that is to end: a machine that has restarted since is left alone."""
 
 
+class ReleaseNode(SiteCommand):
+    """Open what preparing has closed: it is its owner's alone again."""
+
+
 class FindNodeRuns(Contract):
     node_id: str
 
@@ -201,6 +205,15 @@ reboot_node = Effect(
     queue=None,
     start_to_close_s=30,
     schedule_to_close_s=600,
+)
+release_node = Effect(
+    "release_node",
+    ReleaseNode,
+    Done,
+    queue=None,
+    start_to_close_s=30,
+    schedule_to_close_s=90,
+    attempts=2,
 )
 list_runs = Effect(
     "list_runs",
