@@ -80,7 +80,8 @@ class JobLifecycle:
         self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
-        self._lost = LostNodes(request.unreachable_limit_s, carried.lost if carried else {})
+        lost_since = carried.lost if carried else {}
+        self._lost = LostNodes(request.unreachable_limit_s, lost_since, self.node_lost)
         self._output_bytes: int | None = None
 
     @workflow.run

@@ -8,22 +8,31 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.contracts.errors import NODE_UNREACHABLE
+from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
+from workflows.contracts.job import NodeLost
 from workflows.contracts.node import NodeAddress
 from workflows.contracts.states import WorkerStatus
+from workflows.journal import EFFECT_FAILED, cause_of
 from workflows.waiting import stopped, until
 from workflows.worker import Worker
 
 LOOK_INTERVAL = timedelta(hours=1)
 LOST_LOOK_INTERVAL = timedelta(minutes=5)
+DISOWNED_INTERVAL = timedelta(seconds=30)
 
 Answer = TypeVar("Answer")
 
 
 class LostNodes:
-    """Unreachable is not dead: a node is waited for to the limit, and only then given up."""
+    """Unreachable is not dead: a node is waited for to the limit, and only then given up.
 
-    def __init__(self, limit_s: int, since: Mapping[str, datetime]) -> None:
+    tell: what the job hears of a loss that is first seen here.
+    """
+
+    def __init__(
+        self, limit_s: int, since: Mapping[str, datetime], tell: Callable[[NodeLost], None]
+    ) -> None:
+        self._tell = tell
         self._limit = timedelta(seconds=limit_s)
         self._since = dict(since)
         self._gone: set[str] = set()
@@ -74,6 +83,7 @@ class LostNodes:
     async def bear(self, worker: Worker, act: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         """Do `act` on the worker's node, and again where the node has moved to meanwhile.
 
+        A machine with another key is not the node, which may be healthy: that is a loss like any.
         Raises: ApplicationError `NodeUnreachable`, when the node is given up before it is done.
         """
         while not self.is_beyond(worker.node.node_id):
@@ -82,6 +92,11 @@ class LostNodes:
                 await self._while_there(worker, worker.node, task)
                 if task.done():
                     return task.result()
+            except EFFECT_FAILED as failure:
+                kind, seen = cause_of(failure)
+                if kind != HOST_KEY_MISMATCH:
+                    raise
+                await self._disowned(worker, worker.node, seen)
             finally:
                 await stopped([task])
         raise ApplicationError(self._said(worker.node.node_id), type=NODE_UNREACHABLE)
@@ -105,6 +120,19 @@ class LostNodes:
                     left,
                     f"until {node_id} is given up",
                 )
+
+    async def _disowned(self, worker: Worker, where: NodeAddress, seen: str) -> None:
+        """Until the node is back or has moved, or it is time to look once more."""
+        node_id = where.node_id
+        if node_id not in self._since:
+            self._tell(NodeLost(node_id=node_id, reason=seen))
+            await until(lambda: node_id in self._since, DISOWNED_INTERVAL, "until it is heard")
+        left = self._left(node_id)
+        await until(
+            lambda: worker.node != where or node_id not in self._since or self.is_beyond(node_id),
+            DISOWNED_INTERVAL if left is None else min(left, DISOWNED_INTERVAL),
+            f"until {node_id} shows its own key",
+        )
 
     def _left(self, node_id: str) -> timedelta | None:
         """Until it is given up; None when it is not lost."""

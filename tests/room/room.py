@@ -29,7 +29,7 @@ from tests.room.stack import PatientPlatform, RoomStack, small_home
 from tests.room.tally import NO_FAULT, Tally
 from tests.room.verdicts import CPU_CORE_HOUR_MICROCREDITS, Seen, notes, verdicts
 
-UNREACHABLE_LIMIT_S = 40
+UNREACHABLE_LIMIT_S = 90
 BILLING_PERIOD_S = 8
 FOLLOW_S = 0.5
 STUCK_S = 400.0

@@ -68,6 +68,36 @@ async def test_a_node_lost_while_its_job_starts_is_shown_and_waited_for(stage: S
     assert "unreachable" not in stage.world.statuses[job_id]
 
 
+async def test_a_job_waits_while_another_machine_answers_for_its_node(stage: Stage) -> None:
+    handle = await stage.job()
+    gate = Gate(stage, "stage_worker")
+    await placed(stage, handle)
+    await gate.entered()
+    machine = stage.world.machines["nod-1"]
+    key, machine.minion_id = machine.minion_id, "SHA256:another"
+    gate.open()
+    row, job_id = stage.world.rows, job_id_of(handle)
+    await eventually(lambda: "SHA256:another" in str(row[job_id].status_reason), "it is told")
+    machine.minion_id = key
+    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await reaches(stage, handle, JobStatus.RUNNING)
+    await exits(stage, handle, 0, code=0, elapsed_s=1)
+    assert (await handle.result()).status is JobStatus.FINISHED
+    assert_nothing_left(stage, handle)
+
+
+async def test_a_job_whose_node_stays_another_machine_fails_at_its_limit(stage: Stage) -> None:
+    handle = await stage.job(unreachable_limit_s=2)
+    gate = Gate(stage, "stage_worker")
+    await placed(stage, handle)
+    await gate.entered()
+    stage.world.machines["nod-1"].minion_id = "SHA256:another"
+    gate.open()
+    report = await handle.result()
+    assert report.status is JobStatus.FAILED
+    assert "not reachable for 2 s" in str(report.status_reason)
+
+
 async def test_a_job_does_not_start_longer_than_a_lost_node_is_waited_for(stage: Stage) -> None:
     handle = await stage.job(unreachable_limit_s=2)
     gate = Gate(stage, "start_worker")
