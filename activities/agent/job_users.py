@@ -20,6 +20,7 @@ from .folders import JOB_USER, Folders, take_lock
 
 ALREADY_THERE = 9
 BUILD_USER = "baseload-build"
+WRITABLE_BY_OTHERS = 0o022
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
 
 
@@ -56,7 +57,8 @@ def claim(folders: Folders, run_id: str, user: str) -> str:
 def forget_files(user: str | None) -> None:
     """Remove what a numbered account has left where everyone may write: it is used again.
 
-    Not while a process of the account lives, for then it serves another root on this machine.
+    Not while a process of the account lives, for then it serves another root on this machine, and
+    not what was given to it where it could make nothing itself: that is of such a root as well.
     By descriptors all the way: a name that is replaced by a link in the meantime leads nowhere.
     """
     uid = _idle_uid(user)
@@ -64,10 +66,30 @@ def forget_files(user: str | None) -> None:
         return
     ipc.remove_of(uid)
     for top in SHARED_FOLDERS:
-        if os.path.isdir(top):
-            for _, folders, names, folder in os.fwalk(top, topdown=False):
+        if not os.path.isdir(top):
+            continue
+        for _, folders, names, folder in os.fwalk(top):
+            owned = {name for name in folders if _is_owned(name, folder, uid)}
+            if os.fstat(folder).st_mode & WRITABLE_BY_OTHERS:
+                for name in owned:
+                    _empty(name, folder, uid)
                 for name in folders + names:
                     _remove_owned(name, folder, uid)
+            folders[:] = [name for name in folders if name not in owned]
+
+
+def _is_owned(name: str, folder: int, uid: int) -> bool:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == uid
+    except OSError:
+        return False
+
+
+def _empty(name: str, folder: int, uid: int) -> None:
+    with contextlib.suppress(OSError):  # It has gone by now.
+        for _, folders, names, inner in os.fwalk(name, topdown=False, dir_fd=folder):
+            for one in folders + names:
+                _remove_owned(one, inner, uid)
 
 
 def forget_ipc(user: str | None) -> None:

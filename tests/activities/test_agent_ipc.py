@@ -1,4 +1,4 @@
-"""What a job's account keeps in the kernel when all its processes are gone."""
+"""What a job's account keeps when all its processes are gone: in the kernel, and on disk."""
 
 import os
 import pwd
@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,27 @@ def test_a_job_that_has_lost_its_supervisor_gives_it_back_when_it_is_ended(
     os.kill(agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
     assert agent.call("end", run_id=RUN, grace_s=0)["tree_gone"]
     assert kept(uid) == [0, 0, 0]
+
+
+def test_what_an_account_left_where_all_may_write_goes_and_what_it_was_given_stays(
+    uid: int, node_root: Path
+) -> None:
+    """Another root of this machine may use an account of the same number."""
+    shared = node_root.parent / "shared"
+    given = node_root.parent / "packages" / "set" / "lib"
+    left = [Path("/var/tmp") / f"left-{uid}", shared / "left", shared / "deep" / "er"]
+    for folder in (*left, given):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+        for path in (folder, folder / "file"):
+            os.chown(path, uid, -1)
+    os.chown(given.parent, uid, -1)
+    os.chown(shared / "deep", uid, -1)
+    shared.chmod(0o777)
+    (shared / "of another").touch()
+    (shared / "link").symlink_to(given)
+    os.lchown(shared / "link", uid, -1)
+    job_users.forget_files(ACCOUNT)
+    assert [folder for folder in left if folder.exists()] == []
+    assert [path.name for path in shared.iterdir()] == ["of another"]
+    assert (given / "file").exists()

@@ -7,15 +7,19 @@ import json
 import os
 import pwd
 import re
+import signal
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from activities.agent import build_users, processes, tree
 from tests.activities import archives
 from tests.activities.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import Change, file, hard_link, special, symlink, zeros
+from tests.activities.waiting import wait_for
 
 RUN = "job-s-0-1"
 
@@ -240,6 +244,24 @@ def test_a_build_that_fails_leaves_no_process_and_no_set_that_says_it_is_whole(
         assert [path for path in (agent.root / "packages").iterdir() if path.is_dir()] == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
+def test_only_what_shares_an_accounts_number_in_somebodys_container_outlives_its_build() -> None:
+    uid = 64203
+    sleeping = ["setpriv", f"--reuid={uid}", "--clear-groups", "sleep"]
+    theirs = subprocess.Popen(["unshare", "--pid", "--fork", *sleeping, "6303"])
+    ours = subprocess.Popen([*sleeping, "6304"])
+    try:
+        wait_for(lambda: _sleep("6303") and _sleep("6304"), "both to sleep")
+        build_users.end_processes(uid)
+        assert command_lines("sleep 6304") == []
+        assert command_lines("sleep 6303") != []
+    finally:
+        tree.send(processes.descendants({theirs.pid}, processes.everything()), signal.SIGKILL)
+        for process in (theirs, ours):
+            process.kill()
+            process.wait()
+
+
 def test_a_mark_that_is_not_ours_makes_no_set_whole(agent: LocalAgent, wheels: Path) -> None:
     agent.call("stage", run_id="job-one-0-1", python_packages=["tinything"], spec=spec("tiny"))
     (environment,) = [path for path in (agent.root / "packages").iterdir() if path.is_dir()]
@@ -259,6 +281,10 @@ def test_an_agent_that_is_not_root_builds_as_its_own_user(agent: LocalAgent, whe
     agent.call("stage", run_id=RUN, python_packages=["tinything"], spec=spec("tiny"))
     agent.call("start", run_id=RUN)
     assert agent.exit_of(RUN)["exit_code"] == 0
+
+
+def _sleep(seconds: str) -> bool:
+    return any(line.startswith("sleep") for line in command_lines(f"sleep {seconds}"))
 
 
 def command_lines(word: str) -> list[str]:
