@@ -32,7 +32,7 @@ LANE_LIMIT_S = 900.0
 
 @dataclass(frozen=True)
 class Orders:
-    """What the campaign is to do. only: kinds by name, all when empty."""
+    """What the campaign is to do. only: kinds by name; when empty, all that come in rounds."""
 
     faults: int
     seed: int
@@ -42,7 +42,9 @@ class Orders:
 
     def kinds(self) -> list[Kind]:
         """Raises: KeyError for a name that is not on the list."""
-        return [KINDS[name] for name in self.only] if self.only else list(KINDS.values())
+        if self.only:
+            return [KINDS[name] for name in self.only]
+        return [kind for kind in KINDS.values() if kind.often]
 
     def booted(self) -> dict[str, MachineKind]:
         """The machines that this takes."""
@@ -122,7 +124,7 @@ class Campaign:
             if self._enough:
                 return
             if not bag:
-                bag = [each for each in kinds for _ in range(each.often)]
+                bag = [each for each in kinds for _ in range(max(each.often, 1))]
                 dice.shuffle(bag)
             self._busy += 1
             try:

@@ -65,7 +65,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Kind:
-    """often: how many of it are in each shuffled round of its lane."""
+    """often: how many of it each shuffled round of its lane has; 0: only when asked for by name."""
 
     name: str
     lane: Lane

@@ -22,8 +22,9 @@ JOBS_BETWEEN = 3
 PROGRESS_S = 40.0
 LOCKED_S = 20.0
 FULL_S = 15.0
-PAUSED_S = 20.0
+PAUSED_S = 60.0
 STALE_S = 6.0
+AWAY_S = 600.0
 
 
 async def in_some_state(scene: Scene) -> None:
@@ -70,6 +71,19 @@ for _name, _often in (("worker", 3), ("api", 2), ("planning", 2), ("temporal", 1
     kind("ours", _often, f"term-{_name}")(ended_by(signal.SIGTERM, _name))
 kind("ours", 1, "kill-all")(ended_by(signal.SIGKILL, *PROGRAMS))
 kind("ours", 1, "term-all")(ended_by(signal.SIGTERM, *PROGRAMS))
+
+
+@kind("ours", 0)
+async def away_for_ten_minutes(scene: Scene) -> None:
+    """All of it is killed, and nobody starts it again for long: commands end unseen meanwhile."""
+    stack = scene.room.stack
+    await in_some_state(scene)
+    scene.inject(scene.room.alive())
+    with stack.left_alone():
+        for name in PROGRAMS:
+            stack.send(name, signal.SIGKILL)
+        await asyncio.sleep(AWAY_S)
+    await work_again(scene)
 
 
 @kind("ours")

@@ -23,7 +23,7 @@ from workers.runner.stack import Backoff, Stack
 
 PROGRAMS = ("temporal", "api", "worker", "planning")
 HOME_MIB = 1500
-PATIENCE_S = 180.0
+PATIENCE_S = 780.0
 CLONE_NEWNS, MS_PRIVATE, MS_REC = 0x20000, 1 << 18, 1 << 14
 
 
@@ -67,6 +67,15 @@ class RoomStack(RunningStack):
         )  # fmt: skip
         assert again.returncode == 0, again
         return again.stdout
+
+    @contextmanager
+    def left_alone(self) -> Iterator[None]:
+        """Its runner stands still, and starts nothing."""
+        self._runner.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._runner.send_signal(signal.SIGCONT)
 
     @contextmanager
     def second_worker(self) -> Iterator[None]:
