@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.activities.agent_process import LocalAgent, Refused, spec
+from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
 RUN = "job-p-0-1"
@@ -188,10 +189,12 @@ def test_a_command_that_the_image_lacks_says_so(podman_agent: LocalAgent) -> Non
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
 def test_a_container_runs_as_the_job_user(podman_agent: LocalAgent) -> None:
     podman_agent.call("prepare", exclusive=False, authorized_key="", peers=[])
-    run(podman_agent, "id -u; touch $BASELOAD_OUTPUT/mine", user="baseload-job")
+    podman_agent.put_input(RUN, packed(file("given", b"its input\n")))
+    command = "id -u; cat $BASELOAD_INPUT/given; touch $BASELOAD_OUTPUT/mine"
+    run(podman_agent, command, user="baseload-job")
     assert podman_agent.exit_of(RUN)["exit_code"] == 0
     found = podman_agent.path(RUN, "output/mine").stat().st_uid
-    assert podman_agent.path(RUN, "log").read_text() == f"{found}\n"
+    assert podman_agent.path(RUN, "log").read_text() == f"{found}\nits input\n"
     assert found != 0
 
 
