@@ -35,16 +35,17 @@ KEPT = re.compile(
 
 
 @contextlib.contextmanager
-def building(path: str) -> Iterator[dict[str, Any]]:
+def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
     """Make the folder `path`; gives what a step that builds into it is started with (see Popen).
 
     Where we are root, the steps run as an account of this build alone. Once they are done nothing
     of the account lives, and the folder is root's and read-only to all others; when they fail it
     is removed. Where we are not, there is no other account to take.
+    foreign: whether anything but the node's own programs will run.
     """
     _clear(path)
     os.makedirs(path)
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or not foreign:
         yield {}
         return
     account, lock = _claim()

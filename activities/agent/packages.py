@@ -127,7 +127,7 @@ def _lock_with_progress(path: str) -> int:
 
 
 def _build(python: str, path: str, wanted: list[str]) -> None:
-    with build_users.building(path) as options:
+    with build_users.building(path, foreign=bool(wanted)) as options:
         words = "making the Python environment"
         _step(words, [python, "-m", "venv", "--without-pip", path], options)
         if wanted:
