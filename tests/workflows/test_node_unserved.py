@@ -13,7 +13,7 @@ from workflows.contracts import queues
 from workflows.contracts.node import NodeCarry, NodeRequest
 from workflows.contracts.provider import RegionRequest, Removal
 from workflows.contracts.states import JobStatus, NodeStatus, ProviderKind
-from workflows.effects.node import list_runs, probe_node
+from workflows.effects.node import list_runs, probe_node, release_node
 from workflows.effects.region import check_site
 from workflows.node import NodeLifecycle
 from workflows.region import RegionLifecycle
@@ -27,9 +27,11 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, effect in (
         ("workflows.contact.probe_node", probe_node),
         ("workflows.guests.list_runs", list_runs),
+        ("workflows.node.release_node", release_node),
         ("workflows.region.check_site", check_site),
     ):
-        monkeypatch.setattr(place, replace(effect, schedule_to_close_s=1.5))
+        limits = replace(effect, schedule_to_close_s=1.5, schedule_to_start_s=None)
+        monkeypatch.setattr(place, limits)
 
 
 async def active(stage: Stage) -> Handle:

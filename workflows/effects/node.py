@@ -213,8 +213,11 @@ release_node = Effect(
     queue=None,
     start_to_close_s=30,
     schedule_to_close_s=90,
+    schedule_to_start_s=15,
     attempts=2,
 )
+"""Its removal does not wait for a site that nobody serves."""
+
 list_runs = Effect(
     "list_runs",
     ListRuns,
