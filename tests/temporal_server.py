@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from workers.client import SEARCH_ATTRIBUTES, ensure_search_attributes
+from workers.runner.probes import free_port
 
 CHECKOUT = Path(__file__).parent.parent
 _START_LIMIT_S = 120.0
@@ -33,7 +33,7 @@ class TemporalServer:
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.folder = folder
         self._durable = durable
-        self.port, *self._more_ports = _free_ports(3)
+        self.port, *self._more_ports = (free_port() for _ in range(3))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -101,7 +101,7 @@ class TemporalServer:
     def _start_elsewhere_if_ended(self) -> None:
         """Somebody else may have taken one of its ports before it could."""
         if self._process is not None and self._process.poll() is not None:
-            self.port, *self._more_ports = _free_ports(3)
+            self.port, *self._more_ports = (free_port() for _ in range(3))
             self.start()
 
     def _flags(self) -> list[str]:
@@ -133,14 +133,6 @@ def temporal_binary() -> Path:
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
     raise FileNotFoundError("no Temporal binary: make setup finds, downloads or builds it")
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from activities.transport.endpoint import NodeEndpoint
 from tests.activities.waiting import wait_for
+from workers.runner.probes import free_port
 
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
 """Not one behind a version manager, which takes as long to start as all the rest."""
@@ -41,7 +42,7 @@ class Sshd:
     def __init__(self, folder: Path, *, host_key_types: tuple[str, ...] = ("ed25519",)) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.port = _free_port()
+        self.port = free_port()
         self.host_keys = [self._make_key(f"host_{kind}", kind) for kind in host_key_types]
         self.client_key = self._make_key("client", "ed25519")
         public = self.client_key.with_suffix(".pub").read_text()
@@ -103,6 +104,8 @@ class Sshd:
         return [int(pid) for pid in children.read_text().split()]
 
     def _is_listening(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"sshd on port {self.port} ended at once"
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -114,10 +117,3 @@ class Sshd:
             stdin=subprocess.DEVNULL,
         )
         return path
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

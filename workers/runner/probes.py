@@ -2,11 +2,16 @@
 
 import http.client
 import os
+import random
 import socket
 from contextlib import suppress
 from pathlib import Path
 
 from workers.runner.stack import Listening, Probe
+
+FREE_PORTS = range(20_000, 32_768)
+"""Below those that the kernel gives to connections that go out: one of them would be in the way."""
+PORTS_TRIED = 100
 
 
 def answers(probe: Probe, limit_s: float = 2.0) -> bool:
@@ -38,10 +43,11 @@ def taken(listening: Listening) -> str | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody holds at this moment."""
-    with socket.socket() as tried:
-        tried.bind((host, 0))
-        return int(tried.getsockname()[1])
+    """A port that nobody holds at this moment. Raises: OSError, when none of many tried is."""
+    for port in random.sample(FREE_PORTS, PORTS_TRIED):
+        if is_free(host, port):
+            return port
+    raise OSError(f"{host}: none of {PORTS_TRIED} ports tried of {FREE_PORTS} is free")
 
 
 def is_free(host: str, port: int) -> bool:
