@@ -118,20 +118,21 @@ async def network_cut_short(scene: Scene) -> None:
 async def network_cut_beyond_limit(scene: Scene) -> None:
     """Longer than jobs wait: what ran is given up, goes on unseen, and is ended and billed."""
     await scene.a_job(90, "running")
-    jobs = scene.room.at(scene.place)
-    with scene.touching(jobs):
-        scene.place.machine.cut_network()
-        for job in jobs:
-            job.may("failed")
-            job.strays = True
-            scene.room.strays.add(job.id)
-        try:
-            await until_node(scene, "offline", limit_s=OFFLINE_S)
-            await asyncio.sleep(UNREACHABLE_LIMIT_S + 5)
-        finally:
-            scene.place.machine.heal_network()
-        await until_active(scene)
-        await jobs_end(scene, jobs)
+    async with scene.place.filling:  # a job that comes meanwhile would be given up as well
+        jobs = scene.room.at(scene.place)
+        with scene.touching(jobs):
+            scene.place.machine.cut_network()
+            for job in jobs:
+                job.may("failed")
+                job.strays = True
+                scene.room.strays.add(job.id)
+            try:
+                await until_node(scene, "offline", limit_s=OFFLINE_S)
+                await asyncio.sleep(UNREACHABLE_LIMIT_S + 5)
+            finally:
+                scene.place.machine.heal_network()
+            await until_active(scene)
+            await jobs_end(scene, jobs)
 
 
 @kind("machine", 5)
