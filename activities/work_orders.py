@@ -20,6 +20,7 @@ from activities.submissions import open_variables
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
 from workflows.contracts.job import run_id
+from workflows.contracts.states import JobStatus
 from workflows.contracts.submission import JobSubmission
 from workflows.effects.job import (
     DiscardWorkOrders,
@@ -29,6 +30,12 @@ from workflows.effects.job import (
 )
 
 STORE = "store://"
+BEFORE_ITS_START = (
+    JobStatus.NEW,
+    JobStatus.WAITING_FOR_RESOURCES,
+    JobStatus.PROVISIONING,
+    JobStatus.WAITING_FOR_DATA,
+)
 
 
 @dataclass(frozen=True)
@@ -52,25 +59,26 @@ def seal_work_orders(command: SealWorkOrders) -> WorkOrdersSealed:
     """
     with database().read() as session:
         material = _gather(session, command)
-    return WorkOrdersSealed(
-        references=tuple(
-            seal_order(
-                command.job_id,
-                command.attempt,
-                assignment.worker,
-                assignment.node.region_id,
-                _order(command, assignment.worker, material),
-            )
-            for assignment in command.assignments
+    references = tuple(
+        seal_order(
+            command.job_id,
+            command.attempt,
+            assignment.worker,
+            assignment.node.region_id,
+            _order(command, assignment.worker, material),
         )
+        for assignment in command.assignments
     )
+    # A worker that stood still meanwhile has written after the job's own removal of its orders.
+    if not _are_wanted(command):
+        _discard(command.job_id, command.attempt)
+    return WorkOrdersSealed(references=references)
 
 
 @activity.defn
 def discard_work_orders(command: DiscardWorkOrders) -> Done:
     """Remove the orders of one attempt; silent when there are none."""
-    store = blob_store(settings().storage)
-    store.delete_folder(f"orders/{command.job_id}/{command.attempt}")
+    _discard(command.job_id, command.attempt)
     return Done()
 
 
@@ -82,6 +90,21 @@ def remove_stored(command: RemoveStored) -> Done:
     for kind in ("outputs", "orders"):
         store.delete_folder(f"{kind}/{command.job_id}")
     return Done()
+
+
+def _discard(job_id: str, attempt: int) -> None:
+    blob_store(settings().storage).delete_folder(f"orders/{job_id}/{attempt}")
+
+
+def _are_wanted(command: SealWorkOrders) -> bool:
+    """Whether that attempt of the job has yet to stage its runs; in its end it removes them."""
+    query = select(Job.id).where(
+        Job.id == command.job_id,
+        Job.attempt == command.attempt,
+        col(Job.status).in_(BEFORE_ITS_START),
+    )
+    with database().read() as session:
+        return session.exec(query).first() is not None
 
 
 def _gather(session: Session, command: SealWorkOrders) -> Material:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
+from sqlmodel import col
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
@@ -12,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.accounts import add_account
 from activities.db.session import Database
 from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
-from activities.sealed_orders import open_order
+from activities.sealed_orders import open_order, seal_order
 from activities.secrets import SealBrokenError, secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
@@ -22,6 +24,7 @@ from activities.work_orders import discard_work_orders, remove_stored, seal_work
 from workflows.contracts import errors
 from workflows.contracts.job import WorkerAssignment
 from workflows.contracts.node import NodeAddress
+from workflows.contracts.states import JobStatus
 from workflows.contracts.submission import JobSubmission
 from workflows.effects.job import (
     DiscardWorkOrders,
@@ -287,6 +290,22 @@ def test_orders_of_one_attempt_are_discarded_and_doing_it_again_is_silent(
     for _ in range(2):
         ActivityEnvironment().run(discard_work_orders, DiscardWorkOrders(job_id=JOB, attempt=1))
     assert store().names("orders") == ["orders/job-o/2/0"]
+
+
+@pytest.mark.parametrize("status", [JobStatus.UPLOADING, JobStatus.FINISHED, JobStatus.ARCHIVED])
+def test_a_writer_that_stood_still_until_the_job_was_over_leaves_no_orders(
+    migrated: Database, project: str, monkeypatch: pytest.MonkeyPatch, status: JobStatus
+) -> None:
+    submit(migrated, project)
+
+    def slowly(*order: Any) -> str:
+        with migrated.write() as session:
+            session.execute(update(Job).where(col(Job.id) == JOB).values(status=status))
+        return seal_order(*order)
+
+    monkeypatch.setattr("activities.work_orders.seal_order", slowly)
+    seal()
+    assert store().names("orders") == []
 
 
 def test_what_a_job_has_stored_is_removed_and_what_others_have_stays(home: Path) -> None:
