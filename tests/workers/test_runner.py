@@ -1,5 +1,6 @@
 """The runner, with stand-ins for the programs: what it starts, restarts, ends and survives."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from workers.runner import lifecycle
 from workers.runner.lifecycle import StackError, look
 from workers.runner.records import read_record, start_ticks, strays, wait_until
 from workers.runner.stack import Backoff, FirstStart, Program, Stack
+from workers.runner.supervisor import say
 
 
 def test_up_starts_every_program_and_notes_pid_and_start_time(running: Running) -> None:
@@ -58,6 +60,16 @@ def test_a_program_that_cannot_be_noted_is_tried_again_until_it_can(running: Run
     record.rmdir()
     assert wait_until(lambda: read_record(running.home / "run", "sleeper") is not None, 60)
     assert len(strays(str(running.home))) == processes
+
+
+def test_a_runner_whose_log_is_on_a_full_disk_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        for _ in range(3):
+            say("temporal ended by signal 9")
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 def test_who_is_attached_is_told_what_the_runner_does(running: Running) -> None:

@@ -16,6 +16,7 @@ from workers.runner import probes, records
 from workers.runner.stack import RUNNER, Program, Stack, make_folders
 
 LOG_LIMIT_BYTES = 20_000_000
+MARK_INTERVAL_S = 0.5
 
 
 async def supervise(stack: Stack, stop: asyncio.Event) -> int:
@@ -32,9 +33,13 @@ async def supervise(stack: Stack, stop: asyncio.Event) -> int:
 
 
 def say(text: str) -> None:
-    """One line of the runner's log, which `make up` and `make demo` also show."""
-    sys.stdout.write(f"{datetime.now().astimezone():%H:%M:%S} {text}\n")
-    sys.stdout.flush()
+    """One line of the runner's log, which `make up` and `make demo` also show.
+
+    Where the disk is full it is lost: nothing that runs may end for want of a line.
+    """
+    with suppress(OSError):
+        sys.stdout.write(f"{datetime.now().astimezone():%H:%M:%S} {text}\n")
+        sys.stdout.flush()
 
 
 class _Supervisor:
@@ -120,7 +125,7 @@ class _Supervisor:
         while probe and not await asyncio.to_thread(probes.answers, probe):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         if program.first_start:
-            program.first_start.marker.touch()
+            await _mark(program.first_start.marker)
         self._ready[program.name].set()
         if probe:
             say(f"{program.name} is ready after {time.monotonic() - started:.1f} s")
@@ -146,6 +151,17 @@ class _Supervisor:
             records.forget(self._stack.run, program.name)
         say(f"{program.name} {'ended' if gone else 'could not be ended'} (pid {record.pid})")
         return gone
+
+
+async def _mark(created: Path) -> None:
+    """Until it is written: without it, what was created is taken for a half at the next start."""
+    while True:
+        try:
+            created.touch()
+        except OSError:  # The disk is full.
+            await asyncio.sleep(MARK_INTERVAL_S)
+        else:
+            return
 
 
 def open_log(path: Path) -> BufferedWriter:
