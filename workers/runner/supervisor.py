@@ -157,7 +157,7 @@ async def _mark(created: Path) -> None:
     """Until it is written: without it, what was created is taken for a half at the next start."""
     while True:
         try:
-            created.touch()
+            await asyncio.to_thread(created.touch)
         except OSError:  # The disk is full.
             await asyncio.sleep(MARK_INTERVAL_S)
         else:
