@@ -299,7 +299,7 @@ async def test_an_announcement_must_prove_that_id_and_key_belong_together(site: 
 async def test_announcements_are_limited_in_rate(site: Site) -> None:
     answers: list[httpx.Response] = []
     async with site.client() as anyone:
-        while len(answers) < 600:  # some are allowed again meanwhile: how many, is up to the machine
+        while len(answers) < 600:  # some are allowed again meanwhile
             answers.append(await anyone.post("/v1/announcements", json={}))
             if answers[-1].status_code == 429:
                 break
