@@ -42,7 +42,7 @@ async def all_of(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*tasks)
-    except BaseException:
+    except BaseException:  # Cancelled too: none of them goes on unwatched.
         await stopped(tasks)
         raise
 
@@ -67,7 +67,7 @@ async def attended(
             await workflow.wait_condition(lambda: task.done() or news())
             if news():
                 await attend()
-    except BaseException:
+    except BaseException:  # Cancelled too: none of them goes on unwatched.
         await stopped([task])
         raise
     return task.result()

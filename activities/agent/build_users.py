@@ -59,7 +59,7 @@ def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
                 yield options
                 end_processes(entry.pw_uid)
                 _take_back(path, entry.pw_uid)
-            except BaseException:
+            except BaseException:  # Whatever ended it, no process and no file of the build stays.
                 end_processes(entry.pw_uid)
                 _clear(path)
                 raise

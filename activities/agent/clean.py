@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 from typing import Any
 
-from . import end, job_users, look
+from . import end, job_users, look, removal
 from .errors import RefusedError
 from .folders import Folders, Run
 from .packages import MARKER
-
-REMOVED = ".removed-"
+from .removal import names_in
 
 
 def clean(request: dict[str, Any]) -> dict[str, Any]:
@@ -34,44 +32,10 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
             continue
         # Before the folder goes: without it the run's account may be given to another.
         job_users.forget_files((run.read("spec.json") or {}).get("user"))
-        (removed if _remove(run) else left).append(run_id)
+        (removed if removal.remove(run) else left).append(run_id)
     if left:
         raise RefusedError("not-removed", "not all of it could be removed: %s" % ", ".join(left))
     return {"removed": removed, "kept": kept}
-
-
-def _remove(run: Run) -> bool:
-    """Whether nothing of the run is left, of an earlier try neither.
-
-    It goes out of the way first, all at once: nobody finds half of it, or writes into it.
-    """
-    runs = run.folders.runs
-    prefix = REMOVED + run.run_id + "."
-    if os.path.lexists(run.path):
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(run.path, os.path.join(tempfile.mkdtemp("", prefix, runs), run.run_id))
-    _remove_all(runs, prefix)
-    left = [name for name in _names(runs) if name.startswith(prefix)]
-    return not left and not os.path.lexists(run.path)
-
-
-def _remove_all(folder: str, prefix: str) -> None:
-    for name in _names(folder):
-        if name.startswith(prefix):
-            _open_folders(os.path.join(folder, name))
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-
-
-def _open_folders(top: str) -> None:
-    """Where the command ran as the user that we are, it may have closed some to that user."""
-    if os.geteuid() == 0:
-        return
-    for folder, folders, _ in os.walk(top):
-        for name in folders:
-            with contextlib.suppress(OSError):
-                path = os.path.join(folder, name)
-                if not os.path.islink(path):
-                    os.chmod(path, 0o700)
 
 
 def strays(request: dict[str, Any]) -> dict[str, Any]:
@@ -127,17 +91,18 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     keep_code: hashes to keep whatever their age.
     """
     folders = Folders(request.get("root", ""))
-    _remove_all(folders.runs, REMOVED)  # Of a removal that was cut off.
-    oldest = time.time() - float(request["max_age_s"])
+    max_age_s = float(request["max_age_s"])
+    removal.forget(folders, max_age_s)
+    oldest = time.time() - max_age_s
     keep = set(request.get("keep_code", []))
     in_use = _packages_in_use(folders)
     removed = []
-    for name in _names(folders.code):
+    for name in names_in(folders.code):
         path = os.path.join(folders.code, name)
         if name not in keep and os.path.isdir(path) and os.stat(path).st_mtime < oldest:
             shutil.rmtree(path, ignore_errors=True)
             removed.append("code/" + name)
-    for name in _names(folders.packages):
+    for name in names_in(folders.packages):
         path = os.path.join(folders.packages, name)
         marker = os.path.join(path, MARKER)
         if path in in_use or not os.path.exists(marker) or os.stat(marker).st_mtime >= oldest:
@@ -146,13 +111,6 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
         shutil.rmtree(path, ignore_errors=True)
         removed.append("packages/" + name)
     return {"removed": removed}
-
-
-def _names(path: str) -> list[str]:
-    try:
-        return sorted(os.listdir(path))
-    except FileNotFoundError:
-        return []
 
 
 def _packages_in_use(folders: Folders) -> set[str]:

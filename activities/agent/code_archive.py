@@ -69,7 +69,7 @@ def _unpack_and_rename(archive: str, target: str, limits: tuple[int, int]) -> No
         unpack(archive, part, limits)
         os.chmod(part, 0o755)
         os.rename(part, target)
-    except BaseException:
+    except BaseException:  # Also when it is interrupted: no half of it stays.
         shutil.rmtree(part, ignore_errors=True)
         raise
 

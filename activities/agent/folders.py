@@ -5,6 +5,7 @@
 <root>/runs/<run_id>/      owner.json spec.json lock process.json beat.json exit.json log
                            work/ input/ output/ state/
 <root>/runs/.removed-*/    runs that are being removed
+<root>/removed/<run_id>    a mark: that run was removed, and is not made again
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Folders:
         self.code = os.path.join(self.root, "code")
         self.packages = os.path.join(self.root, "packages")
         self.runs = os.path.join(self.root, "runs")
+        self.removed = os.path.join(self.root, "removed")
 
     def make(self) -> list[str]:
         """Make what is missing; the job user may pass through, not list. Returns the new ones."""
@@ -50,6 +52,7 @@ class Folders:
             self.code,
             self.packages,
             self.runs,
+            self.removed,
         ):
             if not os.path.isdir(path):
                 os.makedirs(path, exist_ok=True)
@@ -156,7 +159,7 @@ def write_json(path: str, document: dict[str, Any], durable: bool = True) -> Non
             if durable:
                 os.fsync(file.fileno())
         os.rename(part, path)
-    except BaseException:
+    except BaseException:  # Also when it is interrupted: no half of it stays.
         os.unlink(part)
         raise
     if durable:

@@ -11,6 +11,7 @@ from typing import Any
 from . import containers, disk, job_users, packages
 from .errors import RefusedError
 from .folders import Folders, Run, take_lock
+from .removal import unless_removed
 
 
 def stage(request: dict[str, Any]) -> dict[str, Any]:
@@ -18,17 +19,18 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
     spec.json is written last and is the mark that all of it was done.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-needs-root`, `apt`, `image`,
-    `job-user`, `no-user`.
+    `job-user`, `no-user`, `removed`.
     """
     folders = Folders(request.get("root", ""))
     run = folders.run(request["run_id"])
-    run.make(request["spec"].get("owner"))
-    lock = take_lock(run.at("stage.lock"), wait=True)
-    try:
-        if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):
-            _stage(folders, run, request)
-    finally:
-        os.close(lock or 0)
+    with unless_removed(run):
+        run.make(request["spec"].get("owner"))
+        lock = take_lock(run.at("stage.lock"), wait=True)
+        try:
+            if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):
+                _stage(folders, run, request)
+        finally:
+            os.close(lock or 0)
     return {}
 
 

@@ -15,6 +15,7 @@ from typing import IO, Any
 from . import code_archive
 from .errors import RefusedError
 from .folders import Folders, Run
+from .removal import unless_removed
 
 CHUNK_BYTES = 1 << 18
 COMPRESSION = 3
@@ -53,16 +54,22 @@ def put_input(request: dict[str, Any]) -> None:
 
     It replaces what was put there before. Before the run is staged, whose it will be is not known
     and it is closed to all; afterwards it stays whose the folder was.
+    Raises: RefusedError `bad-folder`, `removed`, and those of an archive.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
     into = request.get("into") or "input"
     if into not in ("input", "state"):
         raise RefusedError("bad-folder", "folder %r: want input or state" % into)
-    run.make(request.get("owner"))
     limits = (
         request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,
         request.get("max_files") or code_archive.MAX_FILES,
     )
+    with unless_removed(run):
+        run.make(request.get("owner"))
+        _put(run, into, limits)
+
+
+def _put(run: Run, into: str, limits: tuple[int, int]) -> None:
     part = tempfile.mkdtemp(prefix=".part-", dir=run.path)
     try:
         archive = os.path.join(part, "archive")

@@ -100,7 +100,7 @@ class NodeConnections:
             stream = NodeStream(process, mark, self._pool.hold(address, link), words)
             try:
                 await stream.send({"root": link.root, **request})
-            except BaseException:
+            except BaseException:  # Cancelled too: the channel is ours to close.
                 await stream.close()
                 raise
             if eof:
@@ -192,7 +192,7 @@ class NodeConnections:
         try:
             async with _limited(SURVEY_S, f"node {endpoint}: first contact"):
                 return await _with_agent(connection, endpoint)
-        except BaseException:
+        except BaseException:  # Cancelled too: nobody else would close it.
             connection.abort()
             raise
 
@@ -290,7 +290,7 @@ async def _put(
                 if on_bytes is not None:
                     on_bytes(sent)
         await sftp.posix_rename(part, path)
-    except BaseException:
+    except BaseException:  # Cancelled too: no half of it stays.
         with contextlib.suppress(OSError, asyncssh.Error):
             await asyncio.wait_for(sftp.remove(part), 5)
         raise

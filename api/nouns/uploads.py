@@ -44,7 +44,7 @@ async def receive(body: AsyncIterator[bytes], announced_bytes: int | None) -> Re
     with os.fdopen(number, "wb", buffering=FLUSH_BYTES) as file:
         try:
             digest, size = await _write(body, file, limit)
-        except BaseException:
+        except BaseException:  # A client that goes away cancels it: no half of it stays.
             os.unlink(name)  # noqa: PTH108 - at once, it is a file of ours
             raise
     return Received(Path(name), digest, size)

@@ -89,7 +89,7 @@ def run(
                 break
             except subprocess.TimeoutExpired:
                 _progress(f"  … {purpose}: {time.monotonic() - started:.0f} s")
-    except BaseException:
+    except BaseException:  # Ctrl-C too: it does not outlive us.
         process.kill()
         raise
     if sys.stdout.isatty():

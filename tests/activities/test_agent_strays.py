@@ -3,16 +3,17 @@
 import json
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
-from activities.agent import clean, end, folders
+from activities.agent import clean, end, folders, stage
 from activities.agent.errors import RefusedError
 from tests.activities.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
-RUN = "job-r-0-1"
+RUN = "job-gone-0-1"
 
 
 def test_strays_are_ended_and_the_others_left_alone(agent: LocalAgent) -> None:
@@ -104,6 +105,42 @@ def test_cleaning_removes_ended_runs_and_keeps_living_ones(agent: LocalAgent) ->
     assert agent.look("job-done-0-1")["state"] == "unknown"
 
 
+def test_what_arrives_for_a_run_after_its_removal_is_refused_and_leaves_nothing(
+    agent: LocalAgent,
+) -> None:
+    agent.call("clean", run_ids=[RUN])
+    with pytest.raises(Refused) as caught:
+        agent.stage(RUN, "sleep 600")
+    assert caught.value.code == "removed"
+    with pytest.raises(subprocess.CalledProcessError, match="3"):
+        agent.put_input(RUN, packed(file("given")))
+    assert list((agent.root / "runs").iterdir()) == []
+
+
+def test_a_run_that_is_removed_while_it_is_staged_leaves_nothing(
+    agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_work = stage._make_work
+
+    def removed_meanwhile(*asked: Any) -> None:
+        agent.call("clean", run_ids=[RUN])
+        agent.path(RUN).mkdir()  # It goes on as if nothing had been.
+        make_work(*asked)
+
+    monkeypatch.setattr(stage, "_make_work", removed_meanwhile)
+    with pytest.raises(RefusedError, match="it was removed"):
+        stage.stage({"root": str(agent.root), "run_id": RUN, "spec": spec("sleep 600")})
+    assert list((agent.root / "runs").iterdir()) == []
+
+
+def test_that_a_run_was_removed_is_forgotten_with_the_caches(agent: LocalAgent) -> None:
+    agent.call("clean", run_ids=[RUN])
+    agent.call("prune", max_age_s=600)
+    assert [mark.name for mark in (agent.root / "removed").iterdir()] == [RUN]
+    agent.call("prune", max_age_s=-1)
+    assert list((agent.root / "removed").iterdir()) == []
+
+
 def test_what_is_put_into_a_run_that_is_being_removed_does_not_save_it(agent: LocalAgent) -> None:
     agent.put_input(RUN, packed(file("given")))
     sending = subprocess.Popen(
@@ -133,7 +170,7 @@ def test_what_cannot_be_removed_is_not_called_removed(agent: LocalAgent) -> None
                 agent.call("clean", run_ids=[RUN])
             assert caught.value.code == "not-removed"
     finally:
-        (mounted,) = (agent.root / "runs").glob(f".removed-{RUN}.*/{RUN}/work")
+        (mounted,) = (agent.root / "runs").glob(f".removed-{RUN}.*/run/work")
         subprocess.run(["umount", str(mounted)], check=True)
     assert agent.call("clean", run_ids=[RUN])["removed"] == [RUN]
     assert list((agent.root / "runs").iterdir()) == []

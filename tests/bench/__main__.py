@@ -4,14 +4,13 @@ Each step can be run alone; every figure is of this run and this machine. Nothin
 """
 
 import argparse
-import importlib
 import signal
 import sys
 import time
-import traceback
 
 from tests.bench.machine import heading
 from tests.bench.measure import Row, table
+from tests.bench.step import measured
 
 STEPS = {
     "start": "starting and stopping each process, their memory, baseload --help",
@@ -46,22 +45,25 @@ def main() -> None:
 
 
 def run(names: list[str]) -> int:
-    """The exit status: how many steps have failed."""
+    """The exit status: how many steps were not measured. What was is printed, also when ended."""
     machine = heading()
     rows: list[Row] = []
-    failed = []
+    missing = list(names)
     for name in names:
         started = time.monotonic()
         try:
-            rows += importlib.import_module(f"tests.bench.{name}").rows()
-        except Exception:  # noqa: BLE001 - the other steps are measured all the same
-            traceback.print_exc()
-            failed.append(name)
-        sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
+            rows += measured(name)
+            missing.remove(name)
+        except RuntimeError as error:
+            sys.stderr.write(f"{error}\n")
+        except (KeyboardInterrupt, SystemExit):
+            break
+        finally:
+            sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
     sys.stdout.write(f"{machine}\n\n{table(rows)}\n")
-    if failed:
-        sys.stdout.write(f"\nnot measured, since they failed: {', '.join(failed)}\n")
-    return len(failed)
+    if missing:
+        sys.stdout.write(f"\nnot measured: {', '.join(missing)}\n")
+    return len(missing)
 
 
 if __name__ == "__main__":

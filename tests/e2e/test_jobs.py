@@ -128,7 +128,7 @@ def left_behind(machine: Machine, job: str) -> list[str]:
     return found.split()
 
 
-def test_jobs_cancelled_at_any_moment_end_cancelled_and_leave_nothing_that_ran(
+def test_jobs_cancelled_at_any_moment_end_cancelled_and_leave_nothing(
     platform: Platform, site: Site, boot_machine: BootMachine
 ) -> None:
     """One after the other is asked to end a bit later in its life: also between the states."""
@@ -140,10 +140,7 @@ def test_jobs_cancelled_at_any_moment_end_cancelled_and_leave_nothing_that_ran(
         platform.post(f"{jobs[-1]}/cancel")
     for job in jobs:
         platform.until_status(job, "canceled", limit_s=150)
-        for folder in left_behind(machine, job):
-            # Its staging began on the node when all was over: it can never start, and the node's
-            # own sweep removes it an hour later.
-            assert "process.json" not in machine.run("ls", folder).split()
+        assert left_behind(machine, job) == []
     assert not any("5032" in line for line in machine.command_lines())
     assert not held_gpus(platform)
 
