@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tests.lab.host import obstacle
 from tests.lab.machines import Lab
@@ -50,7 +51,7 @@ async def run(lab: Lab, orders: Orders) -> Tally:
     except asyncio.CancelledError:
         room.tally.wrong(NO_FAULT, "left", "it was broken off")
     finally:
-        room.close()
+        room.close(orders.evidence)
     return room.tally
 
 
@@ -66,9 +67,10 @@ def asked_for(arguments: list[str]) -> Orders:
     parser.add_argument("--only", action="append", choices=sorted(KINDS), help="kinds of faults")
     parser.add_argument("--minutes", type=float, default=45, help="inject no more after these")
     parser.add_argument("--machines", type=int, default=len(MACHINES), help="how many to boot")
+    parser.add_argument("--evidence", type=Path, help="keep the stack's home there if it is wrong")
     asked = parser.parse_args(arguments)
     only = tuple(asked.only or ())
-    return Orders(asked.faults, asked.seed, only, asked.minutes, asked.machines)
+    return Orders(asked.faults, asked.seed, only, asked.minutes, asked.machines, asked.evidence)
 
 
 if __name__ == "__main__":

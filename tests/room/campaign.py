@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.lab.machine import Kind as MachineKind
 from tests.room import commands, disks_and_clocks, machines, our_side, people
@@ -39,6 +40,7 @@ class Orders:
     only: tuple[str, ...] = ()
     minutes: float = 45.0
     machines: int = len(MACHINES)
+    evidence: Path | None = None
 
     def kinds(self) -> list[Kind]:
         """Raises: KeyError for a name that is not on the list."""
