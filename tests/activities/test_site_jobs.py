@@ -223,7 +223,7 @@ async def test_a_secret_is_in_the_jobs_environment_and_nowhere_else(
 ) -> None:
     caplog.set_level("DEBUG")
     await started(site, "sleep 600", environment={"TOKEN": SECRET})
-    [pid] = [pid for pid in processes_of(RUN) if read(pid, "cmdline").startswith(b"sleep")]
+    [pid] = await wait_until(lambda: processes_that(RUN, b"sleep"), "the command has begun")
     assert f"TOKEN={SECRET}".encode() in read(pid, "environ")
     assert [one for one in all_processes() if SECRET.encode() in read(one, "cmdline")] == []
     await ended(site)
@@ -243,6 +243,11 @@ async def test_an_order_that_was_sealed_for_another_site_cannot_be_opened(site: 
     assert "reg-2" in str(found)
     assert SECRET not in str(found)
     assert (await look(site)).state is RunState.UNKNOWN
+
+
+def processes_that(run_id: str, begin_with: bytes) -> list[int]:
+    """The run's processes whose command line begins so."""
+    return [pid for pid in processes_of(run_id) if read(pid, "cmdline").startswith(begin_with)]
 
 
 def read(pid: int, name: str) -> bytes:
