@@ -66,6 +66,7 @@ class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has 
         return "stack-killed" if path.stem in _KILLS else "stack"
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleScheduling:
     return ModuleScheduling(config, log)
 
