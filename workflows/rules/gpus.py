@@ -1,7 +1,7 @@
 """GPU names: what a person writes and what a driver prints, to the catalogue's name; its class."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -14,7 +14,7 @@ _MAKERS = {"NVIDIA", "TESLA", "GEFORCE", "AMD", "INSTINCT"}
 _MAKERS_WORDS = _MAKERS | {"GPU", "GRAPHICS", "ACCELERATOR", "CORPORATION"}
 _MEMORY_KINDS = {"HBM2", "HBM2E", "HBM3", "HBM3E"}
 _FORM_WORDS = _MEMORY_KINDS | {
-    *("PCIE", "OAM", "GENERATION", "BLACKWELL", "WORKSTATION", "SERVER", "EDITION")
+    *("PCIE", "FHHL", "OAM", "GENERATION", "BLACKWELL", "WORKSTATION", "SERVER", "EDITION")
 }
 _FORM = re.compile(r"^(SXM\d*|\d+GB|X2)$")
 _SXM_WORDS = frozenset(["HBM3", "HBM3E", "OAM", "H200", "B200", "B300", "GB200", "GH200"])
@@ -44,6 +44,15 @@ def _key(words: Iterable[str]) -> str:
     return key.removeprefix("RADEON") if key.startswith("RADEONRX") else key
 
 
+def _plain(words: Iterable[str]) -> list[str]:
+    """Without how the board is built and how much memory it has."""
+    return [word for word in words if word not in _FORM_WORDS and not _FORM.match(word)]
+
+
+def _key_without_form(words: Sequence[str]) -> str:
+    return _key([*_plain(words), *(word for word in words if _MEMORY.match(word))])
+
+
 def _spellings(model: GpuModel) -> set[str]:
     names = {model.name, *model.aliases}
     if not _MEMORY.search(_words(model.name)[-1]):
@@ -65,7 +74,7 @@ def canonical_name(written: str, known: Collection[str] = ()) -> str | None:
 
     known: names outside the catalogue that a node of the platform has: these pass through.
     """
-    model = _BY_KEY.get(_key(_words(written)))
+    model = _BY_KEY.get(_key(_words(written))) or _BY_KEY.get(_key_without_form(_words(written)))
     if model is not None:
         return model.name
     wanted = _key(_words(written))
@@ -79,9 +88,7 @@ def gpu_type_of_driver_name(printed: str) -> str:
     A name without an entry stays as it was printed, trimmed.
     """
     words = _words(printed)
-    plain = [word for word in words if word not in _FORM_WORDS and not _FORM.match(word)]
-    memory = [word for word in words if _MEMORY.match(word)]
-    for key in (_key([*plain, *memory]), _key(plain)):
+    for key in (_key_without_form(words), _key(_plain(words))):
         if key in _BY_KEY:
             return _BY_KEY[key].name
     return " ".join(printed.split())

@@ -1,0 +1,29 @@
+"""What Google sells, out of the files in `facts/`."""
+
+import tomllib
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from workflows.rules.cloud_catalogue import CloudCatalogue, read_catalogue
+
+FACTS = Path(__file__).parent / "facts"
+
+
+@lru_cache(maxsize=1)
+def gcp_catalogue() -> CloudCatalogue:
+    """Read once. Raises: ValueError, when a file says what cannot be."""
+    return load_catalogue(FACTS)
+
+
+def load_catalogue(folder: Path) -> CloudCatalogue:
+    """The catalogue out of `regions.toml`, `machines.toml` and `prices.toml` of a folder."""
+    return read_catalogue(*(_read(folder / f"{name}.toml") for name in _FILES))
+
+
+_FILES = ("regions", "machines", "prices")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(), parse_float=Decimal)

@@ -1,0 +1,110 @@
+"""What is believed of a cloud before asking it: the files as they are, and files that lie."""
+
+import copy
+import tomllib
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from activities.providers.gcp.catalogue import FACTS, gcp_catalogue
+from workflows.rules.cloud_catalogue import CloudCatalogue, read_catalogue
+
+
+def documents() -> dict[str, Any]:
+    return {
+        name: tomllib.loads((FACTS / f"{name}.toml").read_text(), parse_float=Decimal)
+        for name in ("regions", "machines", "prices")
+    }
+
+
+def changed(file: str, path: list[Any], value: Any) -> CloudCatalogue:
+    """The catalogue out of the files with one change."""
+    all_of_it = copy.deepcopy(documents())
+    place = all_of_it[file]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return read_catalogue(**all_of_it)
+
+
+def test_the_ten_regions_are_there_with_zones_and_gpus() -> None:
+    catalogue = gcp_catalogue()
+    assert [region.name for region in catalogue.regions] == [
+        "us-central1", "europe-west4", "us-west1", "asia-southeast1", "us-east1", "asia-east1",
+        "europe-west1", "us-east4", "asia-northeast1", "asia-northeast3",
+    ]  # fmt: skip
+    region = catalogue.region("us-east1")
+    assert region is not None
+    assert region.zones_of("T4") == ("us-east1-b", "us-east1-c", "us-east1-d")
+    assert all(len(catalogue.gpu_types_in(one.name)) >= 4 for one in catalogue.regions)
+
+
+def test_every_gpu_that_a_region_sells_has_machines_and_a_price_there() -> None:
+    catalogue = gcp_catalogue()
+    for region in catalogue.regions:
+        for gpu_type in region.gpu_zones:
+            gpu = catalogue.gpu(gpu_type)
+            assert gpu is not None
+            machine = catalogue.machine_for(gpu_type, 1, spot=True)
+            assert machine is not None
+            assert machine.cpu_count == gpu.cpus_per_gpu
+            price = catalogue.price(machine, region.name)
+            assert price is not None
+            assert 0 < price.spot_microcredits_per_hour < price.on_demand_microcredits_per_hour
+
+
+def test_a_price_is_the_machines_and_its_gpus() -> None:
+    catalogue = gcp_catalogue()
+    machine = catalogue.machine_for("T4", 2, spot=False)
+    assert machine is not None
+    price = catalogue.price(machine, "us-central1")
+    assert price is not None
+    assert price.on_demand_microcredits_per_hour == 16 * 47_500 + 2 * 350_000
+    assert price.region == "us-central1"
+
+
+def test_a_gpu_type_sold_as_spot_alone_is_not_sold_on_demand() -> None:
+    catalogue = gcp_catalogue()
+    assert catalogue.machine_for("H100", 1, spot=False) is None
+    spot = catalogue.machine_for("H100", 1, spot=True)
+    assert spot is not None
+    assert spot.name == "a3-highgpu-1g"
+
+
+def test_a_newer_line_beats_an_older_one() -> None:
+    prices = documents()["prices"]
+    newer = {**prices["gpus"][0], "read_on": prices["gpus"][0]["read_on"].replace(year=2027)}
+    catalogue = changed("prices", ["gpus"], [{**newer, "spot_usd": Decimal(1)}, *prices["gpus"]])
+    machine = catalogue.machine_for(newer["gpu_type"], 1, spot=True)
+    assert machine is not None
+    price = catalogue.price(machine, "us-central1")
+    assert price is not None
+    assert 1_000_000 < price.spot_microcredits_per_hour < 1_100_000
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "value", "told"),
+    [
+        ("prices", ["gpus", 0, "spot_usd"], Decimal(99), "spot 99 is dearer than on demand"),
+        ("prices", ["series", 0, "spot_usd_per_cpu"], Decimal(9), "n1-standard in us-central1"),
+        ("prices", ["gpus", 0, "colour"], "red", "colour"),
+        ("prices", ["gpus", 0, "on_demand_usd"], Decimal(0), "greater than 0"),
+        ("prices", ["gpus", 0, "gpu_type"], "A101", "A101"),
+        ("prices", ["gpus", 0, "region"], "mars-north1", "mars-north1"),
+        ("prices", ["gpus", 0, "source"], "a-friend", "a-friend"),
+        ("prices", ["reference_region"], "mars-north1", "mars-north1"),
+        ("prices", ["currency"], "USD", "prices: currency"),
+        ("machines", ["gpus", 0, "gpu_type"], "GTX1", "GTX1"),
+        ("machines", ["gpus", 0, "gpu_family"], "NVIDIA_P100", "one of them"),
+        ("machines", ["machines", 0, "name"], "custom-12-46080", "is there twice"),
+        ("machines", ["machines", 0, "gpu_type"], "RTX4090", "RTX4090"),
+        ("regions", ["regions", 0, "gpu_zones", "T4"], ["z"], "has no zone z"),
+        ("regions", ["regions", 0, "zones"], [], "zones"),
+    ],
+)
+def test_a_file_that_says_what_cannot_be_is_refused(
+    file: str, path: list[Any], value: Any, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        changed(file, path, value)
