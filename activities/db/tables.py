@@ -150,6 +150,12 @@ class Provider(LifecycleRow, table=True):
     preferred_credits_microcredits: int | None = Field(default=None, sa_type=BigInteger)
     fee_waived: bool = False
     checks: list[dict[str, Any]] = _json()
+    credentials: str | None = None
+    """Where its key is, such as `store://providers/gcp/prv-…`; never the key itself."""
+    cloud: dict[str, Any] | None = _json(nullable=True)
+    """What its key says of itself that is no secret: project, service account, key id."""
+    parts: list[dict[str, Any]] | None = _json(nullable=True)
+    """What we have made in the cloud for the provider as a whole."""
 
 
 class Region(LifecycleRow, table=True):
