@@ -5,7 +5,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.site.calls import ask, beating
+from activities.heartbeats import beating
+from activities.site.calls import ask
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.job import Exit, RunReport

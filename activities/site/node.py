@@ -8,12 +8,13 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.heartbeats import beating
 from activities.platform_key import (
     PlatformKeyError,
     platform_key_fingerprint,
     platform_public_key,
 )
-from activities.site.calls import ask, beating
+from activities.site.calls import ask
 from activities.site.stored import bring_log
 from workflows.contracts import errors
 from workflows.contracts.base import Done

@@ -8,12 +8,13 @@ from weakref import WeakValueDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.heartbeats import beating, say
 from activities.platform_key import platform_key_fingerprint
 from activities.runtimes.choice import NoRuntimeError, choose_runtime
 from activities.sealed_orders import WorkOrder, open_order
 from activities.secrets import MasterKeyError, SealBrokenError
 from activities.settings import settings
-from activities.site.calls import ask, beating, say
+from activities.site.calls import ask
 from activities.site.connections import connections, endpoint, told
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name

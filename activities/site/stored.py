@@ -8,8 +8,9 @@ from typing import IO
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.heartbeats import beating
 from activities.settings import settings
-from activities.site.calls import ask, beating
+from activities.site.calls import ask
 from activities.site.connections import connections, endpoint, told
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogGapError, LogStore, log_store

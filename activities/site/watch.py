@@ -15,9 +15,10 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.heartbeats import beating
 from activities.platform_key import platform_key_fingerprint
 from activities.settings import settings
-from activities.site.calls import ask, beating
+from activities.site.calls import ask
 from activities.site.connections import connections, endpoint, told
 from activities.site.signals import JobSignals
 from activities.storage.logs import LogGapError, LogStore, log_store
