@@ -1,0 +1,73 @@
+"""The double as one object: start it, make a key, point the product at its addresses."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from tests.doubles.gcp.access import PROVIDER_ROLES
+from tests.doubles.gcp.cloud import Cloud
+from tests.doubles.gcp.control import Control
+from tests.doubles.gcp.frontdoor import Frontdoor
+from tests.doubles.gcp.project import Project
+from tests.doubles.gcp.server import HttpServer
+
+PROJECT = "burst-4711"
+"""The project that every double has from the start."""
+
+
+class GcpDouble:
+    """A Google Cloud of our own, for as long as the block lasts.
+
+        with GcpDouble(time_scale=100) as double:
+            key = service_account_key(double)
+            os.environ |= double.environment
+
+    `cloud` is its state; look and change under `cloud.lock`.
+    """
+
+    def __init__(self, *, time_scale: float = 1.0, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.cloud = Cloud(time_scale)
+        self.door = Frontdoor(self.cloud)
+        self._http = HttpServer(self.door, Control(self.cloud, self.door), host, port)
+        self.url = self._http.url
+        self.door.token_uri = f"{self.url}/token"
+        self.project = self.cloud.add_project(PROJECT)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings by which the product reaches this cloud."""
+        return {"BASELOAD_GCP_ENDPOINT": self.url}
+
+    @property
+    def violations(self) -> list[str]:
+        return self.cloud.violations
+
+    def __enter__(self) -> Self:
+        self._http.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+        self.cloud.close()
+
+
+def service_account_key(
+    double: GcpDouble,
+    *,
+    project: Project | None = None,
+    account: str = "baseload",
+    roles: tuple[str, ...] = PROVIDER_ROLES,
+) -> dict[str, Any]:
+    """The JSON of a new key of a service account, which is made with these roles if need be."""
+    with double.cloud.lock:
+        email = double.cloud.add_account(project or double.project, account, roles)
+        return double.cloud.credentials.make_key(email, double.door.token_uri)
