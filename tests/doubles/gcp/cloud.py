@@ -12,7 +12,18 @@ from tests.doubles.gcp.clock import Clock, Timers
 from tests.doubles.gcp.credentials import Credentials
 from tests.doubles.gcp.faults import Faults
 from tests.doubles.gcp.project import Project
+from tests.doubles.gcp.quota import Use
 
+IMAGE_FAMILIES = {
+    "deeplearning-platform-release": (
+        "common-cu129-ubuntu-2404-nvidia-580",
+        "common-cu128-ubuntu-2204-nvidia-570",
+        "common-cu124-ubuntu-2204-py310",
+    ),
+    "debian-cloud": ("debian-12", "debian-13"),
+    "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64"),
+}
+"""Families of images by the public project that offers them."""
 FIRST_NUMBER = 415_104_041_262
 
 
@@ -31,6 +42,11 @@ class Cloud:
         self.credentials = Credentials(self.clock)
         self.faults = Faults()
         self.projects: dict[str, Project] = {}
+        self.uses: dict[str, Use] = {}
+        """What each resource counts against quotas, by its path."""
+        self.quotas_unread: set[str] = set()
+        """Regions whose quotas Google cannot tell at the moment."""
+        self.image_families: dict[str, tuple[str, ...]] = dict(IMAGE_FAMILIES)
         self._ids = itertools.count(secrets.randbits(62) | 1 << 62)
 
     def new_id(self) -> str:

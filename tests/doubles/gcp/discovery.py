@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from jsonschema import Draft202012Validator
 
+from tests.doubles.gcp import quota_document
 from tests.doubles.gcp.errors import RefusedError
 
 Json = dict[str, Any]
@@ -30,6 +31,7 @@ DOCUMENTS = (
     "cloudbilling.v1",
     "iam.v1",
     "logging.v2",
+    "cloudquotas.v1",
 )
 SHORTENED_TO = 5
 """So many entries of each list of an answer are held against the schema: one function made all."""
@@ -114,6 +116,8 @@ def surface(served: Iterable[str]) -> Surface:
 @lru_cache
 def load(name: str) -> Json:
     """One document, by API and version, such as `compute.v1`."""
+    if name == "cloudquotas.v1":
+        return quota_document.DOCUMENT
     spec = find_spec("googleapiclient")
     if spec is None or spec.origin is None:
         raise LookupError("google-api-python-client is not installed: uv sync --dev")

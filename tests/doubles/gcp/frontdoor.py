@@ -29,8 +29,6 @@ SERVICE_OF = {
     "logging": "logging.googleapis.com",
     "cloudquotas": "cloudquotas.googleapis.com",
 }
-PUBLIC_IMAGES = "-release"
-"""Projects whose name ends so offer images to everybody."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +142,8 @@ class Frontdoor:
         if "project" in found:
             name = found["project"][0]
         name = name.removeprefix("projects/").split("/")[0]
+        if name in self.cloud.image_families:
+            return Project(name, number="0")
         project = self.cloud.find_project(name)
         if project is not None:
             return project
@@ -157,8 +157,12 @@ class Frontdoor:
         if service not in project.services:
             raise RefusedError.api_disabled(service, SERVICES[service], project.id, project.number)
         permission = permission_of(method.id)
-        is_public = method.id.startswith("compute.images.") and project.id.endswith(PUBLIC_IMAGES)
-        if permission is None or is_public:
+        is_public = project.id in self.cloud.image_families
+        if permission is None:
+            return
+        if is_public:
+            if not method.id.startswith("compute.images."):
+                raise RefusedError.forbidden(permission, f"projects/{project.id}")
             return
         if not project.allows(principal, permission):
             raise RefusedError.forbidden(permission, f"projects/{project.id}")

@@ -39,6 +39,8 @@ class Project:
     account_bindings: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     """Members by role on one service account, by its address."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    """What every VM of the project finds in its metadata."""
 
     @property
     def compute_account(self) -> str:

@@ -103,3 +103,14 @@ def test_a_reply_is_lost_before_or_after_as_scripted(gcp: GcpDouble) -> None:
         asks.get(url)
     assert [asks.get(url).status_code for _ in range(3)] == [200, 429, 200]
     assert gcp.cloud.faults.count() == {"lost_reply": 1, "rate_limit": 1}
+
+
+def test_the_newer_gpus_have_their_quotas_in_families(gcp: GcpDouble) -> None:
+    gcp.project.limits["us-east4"] = {"family:NVIDIA_H100": 3.0}
+    asks = session(gcp, roles=("roles/cloudquotas.viewer",))
+    services = f"{gcp.url}/v1/projects/{gcp.project.id}/locations/global/services"
+    infos = f"{services}/compute.googleapis.com/quotaInfos"
+    found = asks.get(f"{infos}/GPUS-PER-GPU-FAMILY-per-project-region").json()["dimensionsInfos"]
+    wanted = {"gpu_family": "NVIDIA_H100", "region": "us-east4"}
+    assert [each["details"] for each in found if each["dimensions"] == wanted] == [{"value": "3"}]
+    assert session(gcp, account="weak").get(infos).status_code == 403
