@@ -26,7 +26,8 @@ async def supervisor_killed(scene: Scene) -> None:
         await aside(lambda: place.machine.run("kill", "-9", str(pid), check=False))
         lost = beats(room.disk(place)).get(folder.name)
         if lost is not None:
-            job.allowed, job.measured_s = {"failed"}, lost
+            job.breaks_off()
+            job.measured_s = lost
 
 
 async def runs_through(scene: Scene, script: Script) -> None:

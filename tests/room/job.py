@@ -92,3 +92,7 @@ class RoomJob:
     def may(self, *statuses: str) -> None:
         """It may also end so."""
         self.allowed |= set(statuses)
+
+    def breaks_off(self) -> None:
+        """Its command was broken off: it has failed, unless what else may become of it came first."""
+        self.allowed = self.allowed - {"finished"} | {"failed"}

@@ -56,7 +56,7 @@ def judge_by_disk(scene: Scene, jobs: Sequence[RoomJob]) -> None:
     for job in jobs:
         for run_id, beat_s in lost.items():
             if run_id.startswith(f"{job.id}-"):
-                job.allowed = {"failed"}
+                job.breaks_off()
                 job.measured_s = beat_s
                 log = disk / RUNS / run_id / "log"
                 job.least_log_bytes = log.stat().st_size if log.exists() else 0
