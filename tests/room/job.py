@@ -94,5 +94,5 @@ class RoomJob:
         self.allowed |= set(statuses)
 
     def breaks_off(self) -> None:
-        """Its command was broken off: it has failed, unless what else may become of it came first."""
+        """Its command was broken off; what else may become of it may have come first."""
         self.allowed = self.allowed - {"finished"} | {"failed"}
