@@ -1,5 +1,6 @@
 """The only reader of the environment: every setting of every process, prefix `BASELOAD_`."""
 
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -34,6 +35,11 @@ class Settings(BaseSettings):
     sites: str = "*"
     """Regions whose queue this worker polls, with commas between: ids, or `*`, from which `-ID`
     leaves out one that has a worker in its own network."""
+
+    gcp_endpoint: str | None = None
+    """One base URL under which every HTTP API of Google's answers at its own path; None: Google."""
+    gcp_ssh_source_ranges: str = "0.0.0.0/0"
+    """From where machines at Google may be reached over SSH: CIDRs with commas between."""
 
     cpu_core_hour_microcredits: int = 0
     """Usage fee for one CPU core and hour on own machines; 0: CPUs are free."""
@@ -70,6 +76,11 @@ class Settings(BaseSettings):
     @property
     def administrator_key_path(self) -> Path:
         return self.home / "admin.key"
+
+
+def environment_value(name: str) -> str | None:
+    """What an administrator has put into this process's environment under a name of their own."""
+    return os.environ.get(name)
 
 
 @lru_cache(maxsize=1)

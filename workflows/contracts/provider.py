@@ -5,12 +5,15 @@ from workflows.contracts.states import ProviderKind, ProviderStatus, RegionStatu
 
 
 class Check(Contract):
-    """One thing that was looked at while a provider was enabled; `detail` says what to do."""
+    """One thing that was looked at while a provider was enabled."""
 
     name: str
     status: str
     """`passed`, `failed` or `warning`."""
     detail: str = ""
+    """What was found."""
+    fix: str = ""
+    """What a person does about it: the role, the link, the command."""
 
 
 class ProviderRequest(Contract):

@@ -1,0 +1,97 @@
+"""A service-account key as it is downloaded: read, and refused at once when it cannot be one.
+
+No library of Google's is needed for it, so that the API can look at a key without paying for them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from activities.settings import settings
+
+MAX_BYTES = 16 * 1024
+TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+_PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_EMAIL = re.compile(r"[^@\s]+@[a-z0-9.-]+\.gserviceaccount\.com")
+
+
+class KeyMistakeError(ValueError):
+    """What is wrong with a key: the field and the rule, never the value."""
+
+    def __init__(self, field_name: str, rule: str) -> None:
+        super().__init__(f"{field_name}: {rule}")
+        self.field = field_name
+        self.rule = rule
+
+
+@dataclass(frozen=True)
+class ServiceAccountKey:
+    """A key that has the shape of one; whether it works, only Google can say."""
+
+    project_id: str
+    email: str
+    key_id: str
+    document: Mapping[str, Any] = field(repr=False)
+    """All of it, as Google's libraries take it. Never to be shown."""
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """What is no secret of it; of the key's id the end alone."""
+        return {
+            "project_id": self.project_id,
+            "service_account": self.email,
+            "key": f"…{self.key_id[-4:]}",
+        }
+
+
+def read_key(text: str) -> ServiceAccountKey:
+    """The key in a file's content. Raises: KeyMistakeError, with the first thing wrong."""
+    if len(text.encode()) > MAX_BYTES:
+        raise KeyMistakeError("credentials", f"is at most {MAX_BYTES} bytes")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        # Without its cause, which quotes what it was given.
+        raise KeyMistakeError("credentials", "is the JSON of a service-account key") from None
+    if not isinstance(document, dict):
+        raise KeyMistakeError("credentials", "is the JSON object of a service-account key")
+    for name, rule, holds in _RULES:
+        value = document.get(name)
+        if not isinstance(value, str) or not holds(value):
+            raise KeyMistakeError(f"credentials.{name}", rule)
+    if document.get("universe_domain", "googleapis.com") != "googleapis.com":
+        raise KeyMistakeError("credentials.universe_domain", "is googleapis.com")
+    return ServiceAccountKey(
+        project_id=document["project_id"],
+        email=document["client_email"],
+        key_id=document["private_key_id"],
+        document=document,
+    )
+
+
+def _is_private_key(pem: str) -> bool:
+    try:
+        return isinstance(load_pem_private_key(pem.encode(), None), RSAPrivateKey)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+
+
+def _is_token_uri(uri: str) -> bool:
+    """Google's, or what stands in its place: else a key could send us anywhere."""
+    return uri == TOKEN_URI or settings().gcp_endpoint is not None
+
+
+_RULES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
+    ("type", "is service_account: a key of a service account", lambda v: v == "service_account"),
+    ("project_id", "is the id of a project", lambda v: bool(_PROJECT.fullmatch(v))),
+    ("client_email", "is a service account's address", lambda v: bool(_EMAIL.fullmatch(v))),
+    ("private_key_id", "is the key's id, hex digits", lambda v: bool(re.fullmatch("[0-9a-f]+", v))),
+    ("private_key", "is an RSA private key in PEM", _is_private_key),
+    ("token_uri", f"is {TOKEN_URI}", _is_token_uri),
+)

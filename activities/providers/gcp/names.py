@@ -1,0 +1,16 @@
+"""What our things are called at Google, and the mark by which we know them for ours."""
+
+PREFIX = "baseload-"
+LABEL = "baseload-provider"
+NODE_TAG = "baseload-node"
+"""Network tag of every machine of ours: the firewalls let in by it."""
+
+
+def shared_name(provider_id: str) -> str:
+    """Of everything that a provider has once: topic, subscription, sink, network."""
+    return f"{PREFIX}{provider_id}"
+
+
+def mark(provider_id: str) -> str:
+    """The description of what we make where there are no labels."""
+    return f"made by baseload for {provider_id}"
