@@ -19,13 +19,19 @@ def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m tests.doubles.gcp", description=__doc__)
     asked.add_argument("--host", default="127.0.0.1")
     asked.add_argument("--port", type=int, default=0, help="of the HTTP APIs; 0: any free one")
+    asked.add_argument("--pubsub-port", type=int, default=0, help="of Pub/Sub; 0: any free one")
     asked.add_argument("--time-scale", type=float, default=1.0, help="operations go so much faster")
     asked.add_argument("--key-file", type=Path, help="where to write a service account's key")
     chosen = asked.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with GcpDouble(time_scale=chosen.time_scale, host=chosen.host, port=chosen.port) as double:
+    with GcpDouble(
+        time_scale=chosen.time_scale,
+        host=chosen.host,
+        port=chosen.port,
+        pubsub_port=chosen.pubsub_port,
+    ) as double:
         told = {"endpoint": double.url, "project": double.project.id, **double.environment}
         if chosen.key_file is not None:
             chosen.key_file.write_text(json.dumps(service_account_key(double)))

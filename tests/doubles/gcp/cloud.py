@@ -10,8 +10,10 @@ from typing import Any
 from tests.doubles.gcp.access import PROVIDER_ROLES
 from tests.doubles.gcp.clock import Clock, Timers
 from tests.doubles.gcp.credentials import Credentials
+from tests.doubles.gcp.discovery import Json
 from tests.doubles.gcp.faults import Faults
 from tests.doubles.gcp.project import Project
+from tests.doubles.gcp.pubsub import PubSub
 from tests.doubles.gcp.quota import Use
 
 IMAGE_FAMILIES = {
@@ -47,6 +49,11 @@ class Cloud:
         self.quotas_unread: set[str] = set()
         """Regions whose quotas Google cannot tell at the moment."""
         self.image_families: dict[str, tuple[str, ...]] = dict(IMAGE_FAMILIES)
+        self.pubsub = PubSub()
+        self.sinks: dict[str, Json] = {}
+        """Log sinks by their paths."""
+        self.undelivered: list[tuple[str, str, Json]] = []
+        """Log entries that a sink could not deliver: its name, why, and the entry."""
         self._ids = itertools.count(secrets.randbits(62) | 1 << 62)
 
     def new_id(self) -> str:

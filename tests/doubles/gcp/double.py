@@ -26,18 +26,29 @@ class GcpDouble:
     `cloud` is its state; look and change under `cloud.lock`.
     """
 
-    def __init__(self, *, time_scale: float = 1.0, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        time_scale: float = 1.0,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        pubsub_port: int = 0,
+    ) -> None:
+        from tests.doubles.gcp.pubsub_server import PubSubServer  # a second of importing
+
         self.cloud = Cloud(time_scale)
         self.door = Frontdoor(self.cloud)
         self._http = HttpServer(self.door, Control(self.cloud, self.door), host, port)
         self.url = self._http.url
         self.door.token_uri = f"{self.url}/token"
+        self._pubsub = PubSubServer(self.cloud, host, pubsub_port)
+        self.pubsub_address = self._pubsub.address
         self.project = self.cloud.add_project(PROJECT)
 
     @property
     def environment(self) -> dict[str, str]:
         """The settings by which the product reaches this cloud."""
-        return {"BASELOAD_GCP_ENDPOINT": self.url}
+        return {"BASELOAD_GCP_ENDPOINT": self.url, "PUBSUB_EMULATOR_HOST": self.pubsub_address}
 
     @property
     def violations(self) -> list[str]:
@@ -45,6 +56,7 @@ class GcpDouble:
 
     def __enter__(self) -> Self:
         self._http.start()
+        self._pubsub.start()
         return self
 
     def __exit__(
@@ -57,6 +69,7 @@ class GcpDouble:
 
     def close(self) -> None:
         self._http.close()
+        self._pubsub.close()
         self.cloud.close()
 
 
