@@ -44,6 +44,7 @@ class _Copy:
 @dataclass
 class Topic:
     name: str
+    labels: dict[str, str] = field(default_factory=dict)
     policy: dict[str, set[str]] = field(default_factory=dict)
     """Members by role."""
 

@@ -171,11 +171,12 @@ class PubSubServer:
         with self._pubsub.changed:
             if asked.name in self._pubsub.topics:
                 raise _exists(asked.name)
-            self._pubsub.topics[asked.name] = Topic(asked.name)
+            self._pubsub.topics[asked.name] = Topic(asked.name, dict(asked.labels))
         return asked
 
     def _get_topic(self, asked: Any) -> Any:
-        return types.Topic(name=self._topic(asked.topic).name)
+        topic = self._topic(asked.topic)
+        return types.Topic(name=topic.name, labels=topic.labels)
 
     def _list_topics(self, asked: Any) -> Any:
         names = [name for name in self._pubsub.topics if name.startswith(f"{asked.project}/")]
