@@ -16,6 +16,29 @@ class Check(Contract):
     """What a person does about it: the role, the link, the command."""
 
 
+class CloudPart(Contract):
+    """One thing that a provider has once in its cloud, such as the network of its machines."""
+
+    name: str
+    """What of the provider it is, such as `network`; see `PARTS`."""
+    resource: str
+    """What the cloud calls it."""
+
+
+PARTS: dict[ProviderKind, tuple[str, ...]] = {
+    ProviderKind.GCP: (
+        "topic",
+        "subscription",
+        "sink",
+        "publisher",
+        "network",
+        "ssh-firewall",
+        "inner-firewall",
+    ),
+}
+"""Of each kind of cloud, in the order of making; they are removed in the reverse."""
+
+
 class ProviderRequest(Contract):
     """Input of `provider/{id}`."""
 
@@ -51,7 +74,7 @@ class RegionReport(Contract):
 
 
 class Look(Contract):
-    """Signal `look`: see now whether a worker serves the region's site."""
+    """Signal `look`: see now whether a region's site is served, or a provider's key still works."""
 
 
 class Removal(Contract):

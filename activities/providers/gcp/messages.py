@@ -1,0 +1,209 @@
+"""How news of machines comes to us: a topic, our subscription, and the log sink that writes to it.
+
+Every function looks before it makes or removes; what it finds with our mark is ours.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from activities.providers.gcp.errors import (
+    GoogleRefusedError,
+    GoogleUnavailableError,
+    asking,
+    must_be_ours,
+)
+from activities.providers.gcp.names import LABEL, PREFIX, mark, shared_name
+from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
+
+PUBLISHER = "roles/pubsub.publisher"
+ACK_DEADLINE_S = 60
+KEPT_S = 7 * 24 * 3600
+"""How long news waits for us: the longest that Google keeps it."""
+
+
+def topic_path(session: GoogleSession, provider_id: str) -> str:
+    return f"projects/{session.project_id}/topics/{shared_name(provider_id)}"
+
+
+def subscription_path(session: GoogleSession, provider_id: str) -> str:
+    return f"projects/{session.project_id}/subscriptions/{shared_name(provider_id)}"
+
+
+def make_topic(session: GoogleSession, provider_id: str) -> str:
+    path = topic_path(session, provider_id)
+    request = {"name": path, "labels": {LABEL: provider_id}}
+    found = _found(f"topic {path}", session.publisher.get_topic, {"topic": path})
+    if found is None:
+        _ask(f"topic {path}", session.publisher.create_topic, request)
+    else:
+        must_be_ours(path, found.labels.get(LABEL), provider_id)
+    return path
+
+
+def remove_topic(session: GoogleSession, provider_id: str) -> str:
+    path = topic_path(session, provider_id)
+    found = _found(f"topic {path}", session.publisher.get_topic, {"topic": path})
+    if found is not None:
+        must_be_ours(path, found.labels.get(LABEL), provider_id)
+        _found(f"topic {path}", session.publisher.delete_topic, {"topic": path})
+    return path
+
+
+def make_subscription(session: GoogleSession, provider_id: str) -> str:
+    """It never expires, though nobody may read it for long."""
+    path = subscription_path(session, provider_id)
+    request = {
+        "name": path,
+        "topic": topic_path(session, provider_id),
+        "ack_deadline_seconds": ACK_DEADLINE_S,
+        "message_retention_duration": {"seconds": KEPT_S},
+        "expiration_policy": {},
+        "labels": {LABEL: provider_id},
+    }
+    asked = f"subscription {path}"
+    found = _found(asked, session.subscriber.get_subscription, {"subscription": path})
+    if found is None:
+        _ask(asked, session.subscriber.create_subscription, request)
+    else:
+        must_be_ours(path, found.labels.get(LABEL), provider_id)
+    return path
+
+
+def remove_subscription(session: GoogleSession, provider_id: str) -> str:
+    path = subscription_path(session, provider_id)
+    asked, request = f"subscription {path}", {"subscription": path}
+    found = _found(asked, session.subscriber.get_subscription, request)
+    if found is not None:
+        must_be_ours(path, found.labels.get(LABEL), provider_id)
+        _found(asked, session.subscriber.delete_subscription, request)
+    return path
+
+
+def news_filter(project_id: str) -> str:
+    """Which log entries are news: what Google and people do to machines with our names."""
+    logs = f"projects/{project_id}/logs/cloudaudit.googleapis.com%2F"
+    return (
+        f'resource.type="gce_instance" AND protoPayload.resourceName:"/instances/{PREFIX}" AND '
+        f'((logName="{logs}system_event" AND protoPayload.methodName:"compute.instances.") OR '
+        f'(logName="{logs}activity" AND '
+        r'protoPayload.methodName=~"compute\.instances\.(insert|delete|stop|start)$"))'
+    )
+
+
+def make_sink(session: GoogleSession, provider_id: str) -> str:
+    """With a writer of its own; one whose filter is of an older release gets the new one."""
+    path = f"/v2/projects/{session.project_id}/sinks"
+    name = shared_name(provider_id)
+    wanted = {
+        "name": name,
+        "destination": f"pubsub.googleapis.com/{topic_path(session, provider_id)}",
+        "filter": news_filter(session.project_id),
+        "description": mark(provider_id),
+    }
+    found = _sink(session, provider_id)
+    unique = {"uniqueWriterIdentity": "true"}
+    if found is None:
+        session.ask("POST", "logging", path, query=unique, body=wanted)
+        return f"{path}/{name}".removeprefix("/v2/")
+    must_be_ours(name, found.get("description"), mark(provider_id))
+    if any(found.get(each) != wanted[each] for each in ("destination", "filter")):
+        query = {**unique, "updateMask": "destination,filter"}
+        session.ask("PUT", "logging", f"{path}/{name}", query=query, body=wanted)
+    return f"{path}/{name}".removeprefix("/v2/")
+
+
+def remove_sink(session: GoogleSession, provider_id: str) -> str:
+    path = f"/v2/projects/{session.project_id}/sinks/{shared_name(provider_id)}"
+    found = _sink(session, provider_id)
+    if found is not None:
+        must_be_ours(path, found.get("description"), mark(provider_id))
+        try:
+            session.ask("DELETE", "logging", path)
+        except GoogleRefusedError as refusal:
+            if not refusal.is_missing:
+                raise
+    return path.removeprefix("/v2/")
+
+
+def make_publisher(session: GoogleSession, provider_id: str) -> str:
+    """Let the sink's writer publish to the topic, beside whoever may already.
+
+    Raises: GoogleUnavailableError, when the sink is not seen yet, or somebody else has changed the
+    policy between our look and our write: then all of it is done again.
+    """
+    sink = _sink(session, provider_id)
+    if sink is None or not sink.get("writerIdentity"):
+        raise GoogleUnavailableError(f"sink {shared_name(provider_id)}: is not there yet")
+    topic, writer = topic_path(session, provider_id), str(sink["writerIdentity"])
+    policy = _policy(session, topic)
+    held = [
+        each for each in policy.bindings if each.role == PUBLISHER and not each.condition.expression
+    ]
+    if any(writer in each.members for each in held):
+        return f"{topic}: {writer}"
+    if held:
+        held[0].members.append(writer)
+    else:
+        policy.bindings.add(role=PUBLISHER, members=[writer])
+    _write_policy(session, topic, policy)
+    return f"{topic}: {writer}"
+
+
+def remove_publisher(session: GoogleSession, provider_id: str) -> str:
+    """Silent when the topic or the sink is gone: the grant went with it."""
+    sink, topic = _sink(session, provider_id), topic_path(session, provider_id)
+    writer = str(sink.get("writerIdentity", "")) if sink else ""
+    try:
+        policy = _policy(session, topic)
+    except GoogleRefusedError as refusal:
+        if refusal.is_missing:
+            return topic
+        raise
+    held = [each for each in policy.bindings if writer in each.members and each.role == PUBLISHER]
+    for binding in held:
+        binding.members.remove(writer)
+    if held:
+        _write_policy(session, topic, policy)
+    return f"{topic}: {writer}"
+
+
+def _policy(session: GoogleSession, topic: str) -> Any:
+    asked = f"policy of {topic}"
+    return _ask(asked, session.publisher.get_iam_policy, {"resource": topic})
+
+
+def _write_policy(session: GoogleSession, topic: str, policy: Any) -> None:
+    """With the etag that it was read with."""
+    asked = f"policy of {topic}"
+    try:
+        _ask(asked, session.publisher.set_iam_policy, {"resource": topic, "policy": policy})
+    except GoogleRefusedError as refusal:
+        if refusal.code == 409:
+            raise GoogleUnavailableError(f"{asked}: somebody else has just changed it") from refusal
+        raise
+
+
+def _sink(session: GoogleSession, provider_id: str) -> dict[str, Any] | None:
+    path = f"/v2/projects/{session.project_id}/sinks/{shared_name(provider_id)}"
+    try:
+        return session.ask("GET", "logging", path)
+    except GoogleRefusedError as refusal:
+        if refusal.is_missing:
+            return None
+        raise
+
+
+def _found(asked: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:
+    """The answer, None when there is no such thing."""
+    try:
+        return _ask(asked, method, request)
+    except GoogleRefusedError as refusal:
+        if refusal.is_missing:
+            return None
+        raise
+
+
+def _ask(asked: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:
+    """One call over gRPC, without the library's own retries: the engine has them."""
+    with asking(asked):
+        return method(request=request, timeout=ANSWER_LIMIT_S, retry=None)

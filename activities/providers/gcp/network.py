@@ -1,0 +1,182 @@
+"""The network that machines of a provider are in, and who reaches them: we over SSH, each other."""
+
+from collections.abc import Callable
+from typing import Any
+
+from activities.providers.gcp.errors import (
+    GoogleRefusedError,
+    GoogleUnavailableError,
+    asking,
+    must_be_ours,
+    refused,
+)
+from activities.providers.gcp.names import NODE_TAG, mark, shared_name
+from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
+from activities.settings import settings
+
+OPERATION_LIMIT_S = 90.0
+"""How long one look at an operation may last; Google itself answers after two minutes at most."""
+
+
+def network_name(provider_id: str) -> str:
+    return shared_name(provider_id)
+
+
+def make_network(session: GoogleSession, provider_id: str) -> str:
+    """Without subnetworks: each region makes its own."""
+    from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
+
+    wanted = compute_v1.Network(
+        name=network_name(provider_id),
+        description=mark(provider_id),
+        auto_create_subnetworks=False,
+        routing_config=compute_v1.NetworkRoutingConfig(routing_mode="REGIONAL"),
+    )
+    return _make(session, _networks(session), "network", wanted)
+
+
+def remove_network(session: GoogleSession, provider_id: str) -> str:
+    return _remove(session, _networks(session), "network", (network_name(provider_id), provider_id))
+
+
+def make_ssh_firewall(session: GoogleSession, provider_id: str) -> str:
+    """SSH to our machines, from where the platform's workers are."""
+    ranges = [each.strip() for each in settings().gcp_ssh_source_ranges.split(",") if each.strip()]
+    rule = {"source_ranges": ranges}
+    return _make_firewall(session, provider_id, "ssh", rule, [("tcp", ["22"])])
+
+
+def make_inner_firewall(session: GoogleSession, provider_id: str) -> str:
+    """Everything between our machines: workers of one job find each other, and the storage node."""
+    rule = {"source_tags": [NODE_TAG]}
+    allowed: list[tuple[str, list[str]]] = [("tcp", []), ("udp", []), ("icmp", [])]
+    return _make_firewall(session, provider_id, "inner", rule, allowed)
+
+
+def remove_ssh_firewall(session: GoogleSession, provider_id: str) -> str:
+    return _remove_firewall(session, provider_id, "ssh")
+
+
+def remove_inner_firewall(session: GoogleSession, provider_id: str) -> str:
+    return _remove_firewall(session, provider_id, "inner")
+
+
+def _make_firewall(
+    session: GoogleSession,
+    provider_id: str,
+    what: str,
+    rule: dict[str, list[str]],
+    allowed: list[tuple[str, list[str]]],
+) -> str:
+    from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
+
+    wanted = compute_v1.Firewall(
+        name=f"{shared_name(provider_id)}-{what}",
+        description=mark(provider_id),
+        network=f"projects/{session.project_id}/global/networks/{network_name(provider_id)}",
+        direction="INGRESS",
+        allowed=[compute_v1.Allowed(I_p_protocol=name, ports=ports) for name, ports in allowed],
+        target_tags=[NODE_TAG],
+        **rule,
+    )
+    return _make(session, _firewalls(session), "firewall", wanted)
+
+
+def _remove_firewall(session: GoogleSession, provider_id: str, what: str) -> str:
+    name = f"{shared_name(provider_id)}-{what}"
+    return _remove(session, _firewalls(session), "firewall", (name, provider_id))
+
+
+def _networks(session: GoogleSession) -> Any:
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    return session.compute(compute_v1.NetworksClient)
+
+
+def _firewalls(session: GoogleSession) -> Any:
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    return session.compute(compute_v1.FirewallsClient)
+
+
+def _make(session: GoogleSession, client: Any, noun: str, wanted: Any) -> str:
+    """Find it, else make it. No request id: a name is given once, a second insert is told so."""
+    path = f"projects/{session.project_id}/global/{noun}s/{wanted.name}"
+    found = _found(client, session, noun, wanted.name)
+    if found is not None:
+        must_be_ours(path, found.description, wanted.description)
+        return path
+    resource = {f"{noun}_resource": wanted}
+    with asking(f"{noun} {wanted.name}"):
+        try:
+            operation = client.insert_unary(
+                project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None, **resource
+            )
+        except _conflict() as there:
+            raise GoogleUnavailableError(f"{path}: is being made") from there
+    finish(session, operation, f"{noun} {wanted.name}")
+    return path
+
+
+def _remove(session: GoogleSession, client: Any, noun: str, named: tuple[str, str]) -> str:
+    name, provider_id = named
+    path = f"projects/{session.project_id}/global/{noun}s/{name}"
+    found = _found(client, session, noun, name)
+    if found is None:
+        return path
+    must_be_ours(path, found.description, mark(provider_id))
+    try:
+        with asking(f"{noun} {name}"):
+            operation = client.delete_unary(
+                project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None, **{noun: name}
+            )
+        finish(session, operation, f"{noun} {name}")
+    except GoogleRefusedError as refusal:
+        if not refusal.is_missing:
+            raise
+    return path
+
+
+def _found(client: Any, session: GoogleSession, noun: str, name: str) -> Any:
+    try:
+        with asking(f"{noun} {name}"):
+            return client.get(
+                project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None, **{noun: name}
+            )
+    except GoogleRefusedError as refusal:
+        if refusal.is_missing:
+            return None
+        raise
+
+
+def finish(session: GoogleSession, operation: Any, asked: str) -> None:
+    """See a global operation to its end, by our own client: the library's own polls Google's host.
+
+    Raises: GoogleRefusedError with the code of the operation's error; GoogleUnavailableError while
+    it goes on, to be looked at again.
+    """
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    done = compute_v1.Operation.Status.DONE
+    if operation.status != done:
+        client = session.compute(compute_v1.GlobalOperationsClient)
+        with asking(f"{asked}: {operation.name}"):
+            operation = client.wait(
+                project=session.project_id,
+                operation=operation.name,
+                timeout=OPERATION_LIMIT_S,
+                retry=None,
+            )
+    if operation.status != done:
+        raise GoogleUnavailableError(f"{asked}: {operation.name} goes on")
+    for error in operation.error.errors:
+        raise refused(asked, operation.http_error_status_code, error.code, error.message)
+
+
+def _conflict() -> type[Exception]:
+    from google.api_core.exceptions import Conflict  # noqa: PLC0415
+
+    return Conflict
+
+
+Part = Callable[[GoogleSession, str], str]
