@@ -28,13 +28,13 @@ from activities.lifecycle_requests import WorkflowStart, row_of, start_of, workf
 from activities.temporal import client as connected_client
 from activities.temporal import client_loop, signal_once
 from workflows.contracts import queues
-from workflows.contracts.states import JobStatus
+from workflows.contracts.states import JobStatus, LeaseStatus
 
 START = "start"
 CALL_LIMIT_S = 5.0
 AT_ONCE = 32
 CHUNK = 64
-_FINAL = frozenset({"archived", JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED})
+_FINAL = frozenset({"archived", *(one for one in (*JobStatus, *LeaseStatus) if one.is_final)})
 
 log = structlog.get_logger("handover")
 _under_way: set[Future[None]] = set()

@@ -10,18 +10,20 @@ from activities.db import tables
 from activities.settings import settings
 from workflows.contracts.base import Contract
 from workflows.contracts.job import JobRequest
+from workflows.contracts.machine import MachineOffer, MachineRequest, MachineSpec
 from workflows.contracts.node import NodeRequest
 from workflows.contracts.provider import ProviderRequest, RegionRequest
 from workflows.contracts.states import JobStatus, JobType, ProviderKind
 from workflows.contracts.submission import JobSubmission
 from workflows.rules.job_resources import resources_of
 
-NOUNS = {"prv": "provider", "reg": "region", "nod": "node", "job": "job"}
+NOUNS = {"prv": "provider", "reg": "region", "nod": "node", "job": "job", "lea": "machine"}
 TABLES: dict[str, type[tables.LifecycleRow]] = {
     "prv": tables.Provider,
     "reg": tables.Region,
     "nod": tables.Node,
     "job": tables.Job,
+    "lea": tables.Lease,
 }
 
 
@@ -66,6 +68,8 @@ def start_of(
         return _start_of_node(row, session.get_one(tables.Region, row.region_id))
     if isinstance(row, tables.Job):
         return _start_of_job(row, removal=bool((argument or {}).get("removal")))
+    if isinstance(row, tables.Lease):
+        return _start_of_machine(row)
     raise TypeError(f"{row.id}: a {type(row).__name__} has no workflow")
 
 
@@ -138,6 +142,25 @@ def _start_of_job(row: tables.Job, *, removal: bool) -> WorkflowStart:
     if gpu_types:
         found_by["GpuType"] = gpu_types[0]
     return _start("JobLifecycle", row, request, found_by)
+
+
+def _start_of_machine(row: tables.Lease) -> WorkflowStart:
+    request = MachineRequest(
+        lease_id=row.id,
+        account_id=row.account_id,
+        region_id=row.region_id,
+        provider_id=row.provider_id,
+        provider_kind=ProviderKind(row.provider_kind),
+        machine_name=row.name,
+        holder_id=row.holder_id,
+        offers=tuple(MachineOffer.model_validate(offer) for offer in row.offers),
+        spec=MachineSpec.model_validate(row.spec),
+        price_cap_microcredits_per_hour=row.price_cap_microcredits_per_hour,
+        deadline=row.deadline,
+        sequence=row.sequence,
+    )
+    found_by = {"RegionId": row.region_id, "ProviderKind": row.provider_kind}
+    return _start("MachineLifecycle", row, request, found_by)
 
 
 def _start(

@@ -10,14 +10,14 @@ from temporalio.exceptions import ApplicationError
 from activities.db.ids import new_id
 from activities.db.release import release_job
 from activities.db.session import database, take_turn
-from activities.db.tables import EventRow, Job, LifecycleRow, Node, Provider, Region
+from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provider, Region
 from activities.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.node import Hardware
 from workflows.contracts.record import (
     JobChanges,
+    LeaseChanges,
     NodeChanges,
-    ProviderChanges,
     Record,
     Recorded,
 )
@@ -29,6 +29,7 @@ _TABLES: dict[str, type[LifecycleRow]] = {
     "region": Region,
     "node": Node,
     "job": Job,
+    "lease": Lease,
 }
 
 
@@ -75,9 +76,11 @@ def _values(step: Record) -> dict[str, Any]:
     values = changes.model_dump(mode="json", exclude={"noun", "release"}, exclude_none=True)
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
-    if isinstance(changes, (JobChanges, ProviderChanges, NodeChanges)):
-        return values
-    return {}
+    if isinstance(changes, LeaseChanges):
+        # Instants as they are: what JSON makes of them no column takes.
+        values |= {"began_at": changes.began_at, "ended_at": changes.ended_at}
+        return {name: value for name, value in values.items() if value is not None}
+    return values
 
 
 def _capacity(hardware: Hardware) -> dict[str, Any]:

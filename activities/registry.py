@@ -8,6 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from activities.billing import begin_billing, end_billing, post_usage, tell_job_to_end
+from activities.machine_sweep import sweep_machines
+from activities.machines import (
+    await_machine,
+    create_machine,
+    find_shortages,
+    look_at_machine,
+    release_machine,
+    remember_shortage,
+    tell_holder,
+)
 from activities.node_rows import (
     bill_strays,
     find_announcement,
@@ -45,6 +55,7 @@ MAIN: tuple[Activity, ...] = (
     record,
     deliver_requests,
     sweep_lost,
+    sweep_machines,
     check_provider,
     find_dependents,
     tell_dependents,
@@ -62,6 +73,13 @@ MAIN: tuple[Activity, ...] = (
     seal_work_orders,
     discard_work_orders,
     remove_stored,
+    create_machine,
+    look_at_machine,
+    await_machine,
+    release_machine,
+    find_shortages,
+    remember_shortage,
+    tell_holder,
 )
 
 SITE: tuple[Activity, ...] = (

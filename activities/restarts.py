@@ -14,9 +14,17 @@ from activities.db import tables
 from activities.lifecycle_requests import WorkflowStart, start_of
 from workflows.contracts.base import Contract
 from workflows.contracts.job import EndRequest, JobCarry, JobRequest, WorkerCarry
+from workflows.contracts.machine import MachineCarry, MachineOffer, MachineRequest, MachineSeen
 from workflows.contracts.node import NodeCarry, NodeRequest
 from workflows.contracts.provider import ProviderRequest, RegionRequest, Removal
-from workflows.contracts.states import JobStatus, NodeStatus, ProviderStatus, RegionStatus
+from workflows.contracts.states import (
+    JobStatus,
+    LeaseStatus,
+    MachineState,
+    NodeStatus,
+    ProviderStatus,
+    RegionStatus,
+)
 
 TERMINATED = EndRequest(reason="its workflow was ended from outside", code="terminated")
 _WORKERS = TypeAdapter(tuple[WorkerCarry, ...])
@@ -49,12 +57,19 @@ def _carried(session: Session, row: tables.LifecycleRow, argument: Contract) -> 
         return argument if argument.removal else _job(session, row, argument)
     if isinstance(row, tables.Node) and isinstance(argument, NodeRequest):
         return _node(session, row, argument)
+    if isinstance(row, tables.Lease) and isinstance(argument, MachineRequest):
+        return _machine(row, argument)
+    return _place(row.status, argument)
+
+
+def _place(status: str, argument: Contract) -> Contract:
+    """A provider or region goes on as it was before its removal was asked for."""
     if isinstance(argument, ProviderRequest):
-        kept = ProviderStatus(row.status)
+        kept = ProviderStatus(status)
         resumed = ProviderStatus.READY if kept is ProviderStatus.REMOVING else kept
         return argument.model_copy(update={"carried_status": resumed})
     if isinstance(argument, RegionRequest):
-        held = RegionStatus(row.status)
+        held = RegionStatus(status)
         back = RegionStatus.HEALTHY if held is RegionStatus.REMOVING else held
         return argument.model_copy(update={"carried_status": back})
     return argument
@@ -84,6 +99,30 @@ def _away(session: Session, job_id: str) -> dict[str, datetime]:
         )
     )
     return dict(session.exec(query).all())
+
+
+def _machine(row: tables.Lease, request: MachineRequest) -> MachineRequest:
+    """What was being tried is found first; what was ready is looked at."""
+    seen = None
+    if row.host is not None:
+        seen = MachineSeen(
+            state=MachineState.RUNNING,
+            place=(row.offer or {}).get("place", ""),
+            provider_machine_id=row.provider_machine_id,
+            host=row.host,
+            port=row.port,
+            user=row.user,
+            minion_id=row.minion_id,
+            microcredits_per_hour=row.microcredits_per_hour,
+            began_at=row.began_at,
+        )
+    carried = MachineCarry(
+        sequence=row.sequence,
+        status=LeaseStatus(row.status),
+        offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
+        seen=seen,
+    )
+    return request.model_copy(update={"carried": carried})
 
 
 def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeRequest:

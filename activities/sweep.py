@@ -22,13 +22,16 @@ from activities.lost_bills import lost_bills
 from activities.restarts import Restart, restart_of
 from activities.temporal import client, limited
 from workflows.contracts import queues
-from workflows.contracts.states import JobStatus
+from workflows.contracts.states import JobStatus, LeaseStatus
 from workflows.effects.lifecycle import DeliverRequests, LostSwept, RequestsDelivered, SweepLost
 
 ANNOUNCED_FOR = timedelta(days=7)
 QUIET_FOR = timedelta(minutes=2)
 CALLS_AT_ONCE = 16
-_ENDED = (JobStatus.ARCHIVED, JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED)
+_ENDED: dict[type[tables.LifecycleRow], Sequence[str]] = {
+    tables.Job: [status for status in JobStatus if status.is_final],
+    tables.Lease: [status for status in LeaseStatus if status.is_final],
+}
 
 
 @activity.defn
@@ -111,7 +114,7 @@ def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list
 
 def _is_open(table: type[tables.LifecycleRow]) -> ColumnElement[bool]:
     """A provider or node that has failed still has a workflow; a failed job has none."""
-    ended = _ENDED if table is tables.Job else (JobStatus.ARCHIVED,)
+    ended = _ENDED.get(table, (JobStatus.ARCHIVED,))
     return col(table.status).not_in([str(status) for status in ended])
 
 

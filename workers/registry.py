@@ -5,11 +5,12 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from workflows.billing import JobBilling
 from workflows.job import JobLifecycle
+from workflows.machine import MachineLifecycle
 from workflows.node import NodeLifecycle
 from workflows.placement import PlacementLoop
 from workflows.provider import ProviderLifecycle
 from workflows.region import RegionLifecycle
-from workflows.sweep import Starts, Sweep
+from workflows.sweep import MachineSweep, Starts, Sweep
 
 WORKFLOWS = (
     ProviderLifecycle,
@@ -17,9 +18,11 @@ WORKFLOWS = (
     NodeLifecycle,
     JobLifecycle,
     JobBilling,
+    MachineLifecycle,
     PlacementLoop,
     Starts,
     Sweep,
+    MachineSweep,
 )
 
 

@@ -31,7 +31,7 @@ from workers.serving import GRACE_S, begin, run_worker
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.placement import PlacementRequest
-from workflows.sweep import Sweep, SweepRequest
+from workflows.sweep import SweepRequest
 
 ROW_THREADS = 32
 SITE_ACTIVITIES = 1000
@@ -111,7 +111,7 @@ async def _beside(client: Client, stop: asyncio.Event) -> None:
 
 
 async def start_singletons(client: Client) -> None:
-    """Placement, starts and the sweep's schedule; all of them found when they are there."""
+    """Placement, starts and the sweeps' schedules; all of them found when they are there."""
     loops: tuple[tuple[str, Contract, str], ...] = (
         ("Placement", PlacementRequest(), "placement"),
         ("Starts", SweepRequest(), "starts"),
@@ -125,17 +125,18 @@ async def start_singletons(client: Client) -> None:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=f"the one {name} loop",
         )
-    with contextlib.suppress(ScheduleAlreadyRunningError):
-        await client.create_schedule(
-            "sweep",
-            Schedule(
-                action=ScheduleActionStartWorkflow(
-                    Sweep.run, SweepRequest(), id="sweep", task_queue=queues.MAIN
+    for sweep, name in (("Sweep", "sweep"), ("MachineSweep", "machine-sweep")):
+        with contextlib.suppress(ScheduleAlreadyRunningError):
+            await client.create_schedule(
+                name,
+                Schedule(
+                    action=ScheduleActionStartWorkflow(
+                        sweep, SweepRequest(), id=name, task_queue=queues.MAIN
+                    ),
+                    spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=SWEEP_INTERVAL)]),
+                    policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),
                 ),
-                spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=SWEEP_INTERVAL)]),
-                policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),
-            ),
-        )
+            )
 
 
 class Sites:

@@ -8,9 +8,12 @@ from workflows.contracts.base import Contract, Done
 from workflows.effects.lifecycle import (
     DeliverRequests,
     LostSwept,
+    MachinesSwept,
     SweepLost,
+    SweepMachines,
     deliver_requests,
     sweep_lost,
+    sweep_machines,
 )
 
 DELIVERY_INTERVAL = timedelta(seconds=10)
@@ -42,3 +45,12 @@ class Sweep:
     @workflow.run
     async def run(self, request: SweepRequest) -> LostSwept:
         return await sweep_lost(SweepLost(page_size=request.page_size))
+
+
+@workflow.defn(name="MachineSweep")
+class MachineSweep:
+    """Machines at providers that nobody holds: ended; leases whose machine is gone: looked at."""
+
+    @workflow.run
+    async def run(self, _request: SweepRequest) -> MachinesSwept:
+        return await sweep_machines(SweepMachines())

@@ -214,6 +214,43 @@ class Node(LifecycleRow, table=True):
     )
 
 
+class Lease(LifecycleRow, table=True):
+    """A machine that costs money, committed before anything is made. `name` is the machine's."""
+
+    __tablename__ = "leases"
+    region_id: str = Field(foreign_key="regions.id", index=True)
+    provider_id: str = Field(foreign_key="providers.id", index=True)
+    provider_kind: str
+    holder_id: str = Field(index=True)
+    offers: list[dict[str, Any]] = _json()
+    spec: dict[str, Any] = _json()
+    price_cap_microcredits_per_hour: int | None = Field(default=None, sa_type=BigInteger)
+    deadline: datetime = Field(sa_type=Instant)
+    offer: dict[str, Any] | None = _json(nullable=True)
+    provider_machine_id: str | None = None
+    host: str | None = None
+    port: int = 22
+    user: str = "root"
+    minion_id: str | None = None
+    microcredits_per_hour: int | None = Field(default=None, sa_type=BigInteger)
+    began_at: datetime | None = Field(default=None, sa_type=Instant)
+    ended_at: datetime | None = Field(default=None, sa_type=Instant)
+    __table_args__ = (
+        Index("leases_name", "name", unique=True),
+        Index("leases_by_status", "status"),
+    )
+
+
+class ShortageRow(SQLModel, table=True):
+    """What a provider did not have; nobody asks again before `until`."""
+
+    __tablename__ = "shortages"
+    provider_id: str = Field(primary_key=True, foreign_key="providers.id")
+    scope: str = Field(primary_key=True)
+    reason: str = Field(sa_type=Text)
+    until: datetime = Field(sa_type=Instant)
+
+
 class NodeAnnouncement(SQLModel, table=True):
     """A machine that made itself known, before or after it was added as a node."""
 

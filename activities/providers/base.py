@@ -1,8 +1,55 @@
-"""What the platform asks of every kind of provider."""
+"""What the platform asks of every kind of provider, and of what drives its machines.
 
-from typing import Protocol
+The life of a machine, by whoever drives it:
 
+    offers ─► find by name ─► create ─► find: making ─► running ─► release ─► find: nothing
+                 └── there already ──────────┘                        └── asked for until then ──┘
+
+Whatever is asked, there are four answers beside success, one exception each:
+
+    Unavailable          nobody knows what happened: the same is asked again, after a look
+    CapacityExhausted    not here and not now: another offer, and the scope is remembered
+    RequestRefused       the provider has understood and says no: a person is told its words
+    NotYet               it is on its way: the same is asked again later
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from workflows.contracts import errors
+from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.provider import Check
+
+
+class ProviderError(Exception):
+    """A provider's answer that is not what was asked for, in words for people."""
+
+    kind: ClassVar[str]
+    """As the workflows know it, see `workflows/contracts/errors.py`."""
+
+
+class Unavailable(ProviderError):  # noqa: N818 - an answer, not a mistake
+    """It could not be asked, or its answer was lost: what was asked may have happened."""
+
+    kind = errors.UNAVAILABLE
+
+
+class CapacityExhausted(ProviderError):  # noqa: N818
+    """It has none left there, or lets us have no more: nothing was made."""
+
+    kind = errors.CAPACITY_EXHAUSTED
+
+
+class RequestRefused(ProviderError):  # noqa: N818
+    """It will not do this however often it is asked; nothing was made."""
+
+    kind = errors.REQUEST_REFUSED
+
+
+class NotYet(ProviderError):  # noqa: N818
+    """It is not over; nothing is wrong."""
+
+    kind = errors.NOT_YET
 
 
 class Provider(Protocol):
@@ -13,4 +60,37 @@ class Provider(Protocol):
 
         Blocking; changes nothing.
         """
+        ...
+
+
+class OwnedMachine(Protocol):
+    """A machine at a provider that carries our mark."""
+
+    machine_name: str
+    place: str
+
+
+class Driver(Protocol):
+    """The machines of one provider. Every method blocks, is limited in time and may be repeated.
+
+    Raises: any of the four answers.
+    """
+
+    def find(self, name: str, place: str) -> MachineSeen | None:
+        """The machine of that name, by a read that sees what was just made; None: there is none."""
+        ...
+
+    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
+        """Ask for a machine, after `find` found none. It may still be `making` when this answers.
+
+        A name that exists already is found, not made again.
+        """
+        ...
+
+    def release(self, name: str, place: str) -> None:
+        """Ask for its end, and of all that was made with it. Silent when there is none."""
+        ...
+
+    def list_owned(self) -> Sequence[OwnedMachine]:
+        """Every machine that carries our mark, whatever state it is in."""
         ...

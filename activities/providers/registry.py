@@ -1,14 +1,25 @@
 """Which kinds of provider there are. A new one is a module here and a line below."""
 
+from collections.abc import Callable
+
 from temporalio import activity
 
-from activities.providers.base import Provider
+from activities.providers.base import Driver, Provider, RequestRefused
 from activities.providers.physical import PhysicalProvider
 from workflows.contracts.provider import Check
 from workflows.contracts.states import ProviderKind
 from workflows.effects.region import CheckProvider, ProviderChecked
 
 PROVIDERS: dict[ProviderKind, Provider] = {ProviderKind.PHYSICAL: PhysicalProvider()}
+DRIVERS: dict[ProviderKind, Callable[[str], Driver]] = {}
+"""What makes the driver of the machines of one provider, by its id."""
+
+
+def driver_of(kind: ProviderKind, provider_id: str) -> Driver:
+    """Raises: RequestRefused, for a kind whose machines nobody makes."""
+    if kind not in DRIVERS:
+        raise RequestRefused(f"provider {provider_id}: machines of {kind} cannot be made here")
+    return DRIVERS[kind](provider_id)
 
 
 @activity.defn

@@ -72,7 +72,7 @@ def sample(seed: int) -> tuple[Case, ...]:
 
 def is_cancelable(lifecycle: str) -> bool:
     """Whether a person can end it by a signal. A bill is ended with its job."""
-    ended_by = any(has_handler(lifecycle, signal) for signal in ("cancel", "remove"))
+    ended_by = any(has_handler(lifecycle, signal) for signal in ("cancel", "remove", "give_back"))
     return ended_by or lifecycle == "JobBilling"
 
 

@@ -14,6 +14,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from tests.workflows.rented import Cloud, RentedMachines
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BillingRequest, UsagePosted
@@ -23,7 +24,7 @@ from workflows.contracts.placement import PlanningRound
 from workflows.contracts.provider import Check
 from workflows.contracts.record import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.states import JobStatus, RunState
-from workflows.effects import billing, job, lifecycle, node, placement, region
+from workflows.effects import billing, job, lifecycle, machine, node, placement, region
 
 Fault = Callable[[Contract], Awaitable[None]]
 REGION = "reg-1"
@@ -64,7 +65,7 @@ class Machine:
 
 
 @dataclass
-class World:
+class World(RentedMachines):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
@@ -91,6 +92,7 @@ class World:
     announcements: dict[str, Announcement] = field(default_factory=dict)
     dependents: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     checks: tuple[Check, ...] = (Check(name="platform-key", status="passed"),)
+    cloud: Cloud = field(default_factory=Cloud)
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
     client: Client | None = None
 
@@ -172,6 +174,11 @@ class World:
 
     def sweep_lost(self, _: lifecycle.SweepLost) -> lifecycle.LostSwept:
         return lifecycle.LostSwept()
+
+    def sweep_machines(self, _: lifecycle.SweepMachines) -> lifecycle.MachinesSwept:
+        found, self.cloud.stray = self.cloud.stray, set()
+        self.cloud.swept.update(found)
+        return lifecycle.MachinesSwept(released=tuple(sorted(found)))
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────────
 
@@ -391,7 +398,7 @@ class World:
 
 _EFFECTS = {
     effect.name: effect
-    for module in (lifecycle, node, job, placement, billing, region)
+    for module in (lifecycle, node, job, placement, billing, region, machine)
     for effect in vars(module).values()
     if effect.__class__.__name__ == "Effect"
 }

@@ -9,6 +9,11 @@ WORK_REFUSED = "WorkRefused"
 NOT_FOUND = "NotFound"
 REFUSED = "Refused"
 JOB_ENDED = "JobEnded"
+UNAVAILABLE = "Unavailable"
+CAPACITY_EXHAUSTED = "CapacityExhausted"
+REQUEST_REFUSED = "RequestRefused"
+NOT_YET = "NotYet"
+PRICE_CAP = "PriceCap"
 
 LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
 """Failures that say nothing about the machine's work: look again, never kill."""

@@ -8,10 +8,11 @@ from pydantic import Field
 from workflows.contracts.base import Contract
 from workflows.contracts.events import Event
 from workflows.contracts.job import WorkerCarry
+from workflows.contracts.machine import MachineOffer
 from workflows.contracts.node import Hardware, Preparation, Requirement
 from workflows.contracts.provider import Check
 
-Noun = Literal["provider", "region", "node", "job"]
+Noun = Literal["provider", "region", "node", "job", "lease"]
 
 
 class ProviderChanges(Contract):
@@ -46,7 +47,22 @@ class JobChanges(Contract):
     """End the job's live allocations in the same transaction."""
 
 
-Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges
+class LeaseChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["lease"] = "lease"
+    offer: MachineOffer | None = None
+    provider_machine_id: str | None = None
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    minion_id: str | None = None
+    microcredits_per_hour: int | None = None
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges
 
 
 class Record(Contract):

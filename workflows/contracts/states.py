@@ -44,6 +44,34 @@ class NodeStatus(StrEnum):
     ARCHIVED = "archived"
 
 
+class LeaseStatus(StrEnum):
+    """The life of a machine that costs money: `machine/{lease}`."""
+
+    RESERVED = "reserved"
+    CREATING = "creating"
+    WAITING_FOR_SSH = "waiting_for_ssh"
+    READY = "ready"
+    RELEASING = "releasing"
+    RELEASED = "released"
+    REFUSED = "refused"
+
+    @property
+    def is_final(self) -> bool:
+        """Nothing of it is left at its provider."""
+        return self in (LeaseStatus.RELEASED, LeaseStatus.REFUSED)
+
+
+class MachineState(StrEnum):
+    """What a provider says of one machine."""
+
+    MAKING = "making"
+    RUNNING = "running"
+    ENDING = "ending"
+    STOPPED = "stopped"
+    """It does nothing, and costs for its disks."""
+    GONE = "gone"
+
+
 class JobType(StrEnum):
     NOTEBOOK = "notebook"
     TRAINING = "training"

@@ -27,6 +27,26 @@ class LostSwept(Contract):
     restarted: tuple[str, ...] = ()
 
 
+class SweepMachines(Contract):
+    """Compare every provider's list of machines with the leases."""
+
+
+class MachinesSwept(Contract):
+    released: tuple[str, ...] = ()
+    """Machines that nobody held, by name: their end was asked for."""
+    unknown: tuple[str, ...] = ()
+    """Machines with our mark that no lease names: for a person to look at."""
+    missing: tuple[str, ...] = ()
+    """Leases that are ready, and whose machine is not listed: they were told to look."""
+    failed: tuple[str, ...] = ()
+    """Providers that could not be asked, and why."""
+
+    def plus(self, **more: tuple[str, ...]) -> "MachinesSwept":
+        return MachinesSwept(
+            **{name: getattr(self, name) + more.get(name, ()) for name in type(self).model_fields}
+        )
+
+
 record = Effect("record", Record, Recorded, start_to_close_s=10)
 """Status, event and changes of one step, in one transaction; wakes placement when it matters."""
 
@@ -35,3 +55,8 @@ deliver_requests = Effect("deliver_requests", DeliverRequests, RequestsDelivered
 
 sweep_lost = Effect("sweep_lost", SweepLost, LostSwept, start_to_close_s=240, heartbeat_s=60)
 """Rows in an open state whose workflow is gone: start it again; a job then ends what it left."""
+
+sweep_machines = Effect(
+    "sweep_machines", SweepMachines, MachinesSwept, start_to_close_s=240, heartbeat_s=60
+)
+"""What carries our mark at a provider and no lease holds is ended."""

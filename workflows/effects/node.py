@@ -156,6 +156,18 @@ find_node_again = Effect(
 )
 """For a node that was there before: an hour, and again. Another key is told at once."""
 
+await_ssh = Effect(
+    "reach_node",
+    ReachNode,
+    NodeReached,
+    queue=None,
+    start_to_close_s=20,
+    schedule_to_close_s=600,
+    retry_first_s=1,
+    retry_most_s=5,
+)
+"""For a machine that was just made: its SSH server begins when it has booted."""
+
 probe_node = Effect(
     "reach_node",
     ReachNode,

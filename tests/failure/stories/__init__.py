@@ -3,7 +3,13 @@
 from tests.failure.pairs import Pair
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.job import NotebookStory, TrainingStory
-from tests.failure.stories.loops import PlacementStory, StartsStory, SweepStory
+from tests.failure.stories.loops import (
+    MachineSweepStory,
+    PlacementStory,
+    StartsStory,
+    SweepStory,
+)
+from tests.failure.stories.machine import MachineStory
 from tests.failure.stories.node import LossStory, NodeStory
 from tests.failure.stories.places import ProviderStory, RegionStory
 from tests.failure.stories.story import Story
@@ -19,6 +25,8 @@ STORIES: tuple[type[Story], ...] = (
     PlacementStory,
     StartsStory,
     SweepStory,
+    MachineStory,
+    MachineSweepStory,
 )
 
 

@@ -8,7 +8,7 @@ from tests.failure.stories.story import Story
 from workflows.contracts.record import JobChanges, Record
 from workflows.contracts.states import JobStatus
 from workflows.placement import PlacementLoop, PlacementRequest
-from workflows.sweep import Starts, Sweep, SweepRequest
+from workflows.sweep import MachineSweep, Starts, Sweep, SweepRequest
 
 
 class LoopStory(Story):
@@ -123,4 +123,21 @@ class SweepStory(LoopStory):
     def look(self) -> None:
         twice = [name for name, times in self.world.restarted.items() if times > 1]
         self.expect(not twice, f"started again twice: {twice}")
+        self.look_at_the_cause()
+
+
+class MachineSweepStory(LoopStory):
+    lifecycle = "MachineSweep"
+
+    async def start_it(self) -> None:
+        await self.start(MachineSweep, SweepRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.cloud.stray.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.cloud.swept
+
+    def look(self) -> None:
+        self.expect(not self.world.cloud.stray, "what nobody holds was left")
         self.look_at_the_cause()

@@ -1,0 +1,156 @@
+"""Machines at their providers: found or made, looked at, ended and seen to be gone."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from sqlmodel import col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.db.session import database
+from activities.db.tables import ShortageRow
+from activities.heartbeats import beating
+from activities.lifecycle_requests import workflow_id_of
+from activities.providers.base import Driver, NotYet, ProviderError
+from activities.providers.registry import driver_of
+from activities.temporal import id_of_this_activity, tell
+from workflows.contracts.base import Done
+from workflows.contracts.machine import MachineSeen, Shortage
+from workflows.contracts.states import MachineState
+from workflows.effects.machine import (
+    CreateMachine,
+    FindShortages,
+    LookAtMachine,
+    NamedMachine,
+    ReleaseMachine,
+    RememberShortage,
+    ShortagesFound,
+    TellHolder,
+)
+
+SHORTAGE_KEPT = timedelta(minutes=10)
+"""How long nobody asks again for what was not to be had."""
+GONE = MachineSeen(state=MachineState.GONE)
+
+Found = TypeVar("Found")
+
+
+@activity.defn
+async def create_machine(command: CreateMachine) -> MachineSeen:
+    """Find it by its name, else make it; what came of an answer that was lost is found again."""
+    return await _asked(command, lambda driver: _find_or_create(driver, command))
+
+
+@activity.defn
+async def look_at_machine(command: LookAtMachine) -> MachineSeen:
+    """What its provider says of it; gone, when there is none of that name."""
+    return await _asked(command, lambda driver: _find(driver, command) or GONE)
+
+
+@activity.defn
+async def await_machine(command: LookAtMachine) -> MachineSeen:
+    """As `look_at_machine`, once it can be reached or never will be. Raises: NotYet."""
+
+    def look(driver: Driver) -> MachineSeen:
+        seen = _find(driver, command) or GONE
+        on_its_way = seen.state is MachineState.MAKING
+        if on_its_way or (seen.state is MachineState.RUNNING and not seen.is_reachable):
+            raise NotYet(f"{command.machine_name}: {seen.state}, no address or no host key yet")
+        return seen
+
+    return await _asked(command, look)
+
+
+@activity.defn
+async def release_machine(command: ReleaseMachine) -> MachineSeen:
+    """End it. Raises: NotYet, for as long as its provider knows it."""
+
+    def release(driver: Driver) -> MachineSeen:
+        if _find(driver, command) is not None:
+            driver.release(command.machine_name, command.place)
+            if (left := _find(driver, command)) is not None:
+                raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
+        return GONE
+
+    return await _asked(command, release)
+
+
+def _find_or_create(driver: Driver, command: CreateMachine) -> MachineSeen:
+    found = _find(driver, command)
+    return found or driver.create(command.machine_name, command.offer, command.spec)
+
+
+def _find(driver: Driver, command: NamedMachine) -> MachineSeen | None:
+    return driver.find(command.machine_name, command.place)
+
+
+async def _asked(command: NamedMachine, question: Callable[[Driver], Found]) -> Found:
+    """A provider's answer, or its refusal as the workflow knows it."""
+    async with beating():
+        with _told(command):
+            return await _to_its_end(
+                lambda: question(driver_of(command.provider_kind, command.provider_id))
+            )
+
+
+async def _to_its_end(question: Callable[[], Found]) -> Found:
+    """In a thread, which nobody can stop: given up, it is left when it is over, and not before.
+
+    What is made by a call that was given up would else be made behind its release.
+    """
+    work = asyncio.create_task(asyncio.to_thread(question))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
+
+
+@contextmanager
+def _told(command: NamedMachine) -> Iterator[None]:
+    try:
+        yield
+    except ProviderError as error:
+        raise ApplicationError(f"{command.machine_name}: {error}", type=error.kind) from error
+
+
+@activity.defn
+def find_shortages(command: FindShortages) -> ShortagesFound:
+    """What is known not to be had of a provider at this moment."""
+    query = select(ShortageRow).where(
+        col(ShortageRow.provider_id) == command.provider_id,
+        col(ShortageRow.until) > datetime.now(UTC),
+    )
+    with database().read() as session:
+        rows = session.exec(query).all()
+        found = [Shortage(scope=row.scope, reason=row.reason, until=row.until) for row in rows]
+    return ShortagesFound(shortages=tuple(found))
+
+
+@activity.defn
+def remember_shortage(command: RememberShortage) -> Done:
+    """For a while, and for all jobs; a newer one takes the older one's place."""
+    row = ShortageRow(
+        provider_id=command.provider_id,
+        scope=command.scope,
+        reason=command.reason,
+        until=datetime.now(UTC) + SHORTAGE_KEPT,
+    )
+    with database().write() as session:
+        session.merge(row)
+    return Done()
+
+
+@activity.defn
+async def tell_holder(command: TellHolder) -> Done:
+    """Signal who the machine is for; once, however often this is done."""
+    workflow_id = workflow_id_of(command.holder_id)
+    request_id = id_of_this_activity()
+    if command.ready is not None:
+        await tell(workflow_id, "machine_ready", command.ready, request_id=request_id)
+    if command.lost is not None:
+        await tell(workflow_id, "machine_lost", command.lost, request_id=request_id)
+    return Done()

@@ -1,0 +1,62 @@
+"""A driver of machines that keeps what it has made, and loses answers when it is told to."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from activities.providers.base import Unavailable
+from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.states import MachineState
+
+
+@dataclass(frozen=True)
+class Owned:
+    machine_name: str
+    place: str
+
+
+@dataclass
+class RentedDriver:
+    """lost_replies: how many of the next calls are done and then go unanswered.
+    ending: how often a machine is still seen after its release was asked for."""
+
+    machines: dict[Owned, MachineSeen] = field(default_factory=dict)
+    made: Counter[Owned] = field(default_factory=Counter)
+    lost_replies: int = 0
+    ending: int = 0
+    is_away: bool = False
+
+    def find(self, name: str, place: str) -> MachineSeen | None:
+        self._must_be_there()
+        return self.machines.get(Owned(name, place))
+
+    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
+        self._must_be_there()
+        key = Owned(name, offer.place)
+        self.made[key] += 1
+        self.machines[key] = MachineSeen(
+            state=MachineState.RUNNING, place=offer.place, host="10.0.0.9", minion_id="SHA256:k"
+        )
+        self._may_be_lost()
+        return self.machines[key]
+
+    def release(self, name: str, place: str) -> None:
+        self._must_be_there()
+        if self.ending:
+            self.ending -= 1
+        else:
+            self.machines.pop(Owned(name, place), None)
+        self._may_be_lost()
+
+    def list_owned(self) -> Sequence[Owned]:
+        self._must_be_there()
+        return list(self.machines)
+
+    def _must_be_there(self) -> None:
+        if self.is_away:
+            raise Unavailable("no route to the provider")
+
+    def _may_be_lost(self) -> None:
+        if self.lost_replies:
+            self.lost_replies -= 1
+            raise Unavailable("the connection was cut before the answer")

@@ -1,0 +1,98 @@
+"""A provider of machines in the tests' world: it keeps what it has made, and what it costs."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from temporalio.exceptions import ApplicationError
+
+from workflows.contracts import errors
+from workflows.contracts.base import Done
+from workflows.contracts.machine import MachineLost, MachineReady, MachineSeen, Shortage
+from workflows.contracts.states import MachineState
+from workflows.effects import machine
+
+PRICE_MICROCREDITS = 1_000_000
+HOST_KEY = "SHA256:key"
+
+
+@dataclass
+class Cloud:
+    """Machines by (name, place); `made` counts how often each was made, ended or not."""
+
+    machines: dict[tuple[str, str], MachineSeen] = field(default_factory=dict)
+    made: Counter[tuple[str, str]] = field(default_factory=Counter)
+    short: set[str] = field(default_factory=set)
+    """Places that have none left."""
+    silent: set[str] = field(default_factory=set)
+    """Places whose machines never get an address."""
+    price_microcredits: int = PRICE_MICROCREDITS
+    remembered: dict[str, str] = field(default_factory=dict)
+    """Scope to reason, of what was not to be had."""
+    ready: list[MachineReady] = field(default_factory=list)
+    lost: list[MachineLost] = field(default_factory=list)
+    stray: set[str] = field(default_factory=set)
+    """Machines that no lease holds, by name."""
+    swept: Counter[str] = field(default_factory=Counter)
+
+    def end(self, name: str) -> None:
+        """As its provider does it, without being asked."""
+        self.machines = {key: seen for key, seen in self.machines.items() if key[0] != name}
+
+
+class RentedMachines:
+    """The effects of machines, on the cloud of a world."""
+
+    cloud: Cloud
+
+    def create_machine(self, asked: machine.CreateMachine) -> MachineSeen:
+        key = (asked.machine_name, asked.offer.place)
+        if key in self.cloud.machines:
+            return self.cloud.machines[key]
+        if asked.offer.place in self.cloud.short:
+            raise ApplicationError(
+                f"{asked.offer.place} has none left", type=errors.CAPACITY_EXHAUSTED
+            )
+        self.cloud.made[key] += 1
+        is_silent = asked.offer.place in self.cloud.silent
+        self.cloud.machines[key] = MachineSeen(
+            state=MachineState.RUNNING,
+            place=asked.offer.place,
+            provider_machine_id=f"vm-{sum(self.cloud.made.values())}",
+            host=None if is_silent else "10.0.0.1",
+            minion_id=None if is_silent else HOST_KEY,
+            microcredits_per_hour=self.cloud.price_microcredits,
+            began_at=datetime.now(UTC),
+        )
+        return self.cloud.machines[key]
+
+    def look_at_machine(self, asked: machine.LookAtMachine) -> MachineSeen:
+        gone = MachineSeen(state=MachineState.GONE)
+        return self.cloud.machines.get((asked.machine_name, asked.place), gone)
+
+    def await_machine(self, asked: machine.LookAtMachine) -> MachineSeen:
+        seen = self.look_at_machine(asked)
+        if seen.state is MachineState.RUNNING and not seen.is_reachable:
+            raise ApplicationError(f"{asked.machine_name}: no address yet", type=errors.NOT_YET)
+        return seen
+
+    def release_machine(self, asked: machine.ReleaseMachine) -> MachineSeen:
+        self.cloud.machines.pop((asked.machine_name, asked.place), None)
+        return MachineSeen(state=MachineState.GONE)
+
+    def find_shortages(self, _: machine.FindShortages) -> machine.ShortagesFound:
+        until = datetime(2100, 1, 1, tzinfo=UTC)
+        known = self.cloud.remembered.items()
+        found = [Shortage(scope=scope, reason=reason, until=until) for scope, reason in known]
+        return machine.ShortagesFound(shortages=tuple(found))
+
+    def remember_shortage(self, asked: machine.RememberShortage) -> Done:
+        self.cloud.remembered[asked.scope] = asked.reason
+        return Done()
+
+    def tell_holder(self, asked: machine.TellHolder) -> Done:
+        if asked.ready is not None:
+            self.cloud.ready.append(asked.ready)
+        if asked.lost is not None:
+            self.cloud.lost.append(asked.lost)
+        return Done()

@@ -1,0 +1,211 @@
+"""The life of a machine that costs money, against a provider that keeps what it has made."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
+
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.rented import PRICE_MICROCREDITS
+from tests.workflows.world import REGION
+from workflows.contracts import errors, queues
+from workflows.contracts.base import Contract
+from workflows.contracts.machine import (
+    GiveBack,
+    MachineCarry,
+    MachineOffer,
+    MachineReport,
+    MachineRequest,
+    MachineSpec,
+)
+from workflows.contracts.record import LeaseChanges
+from workflows.contracts.states import LeaseStatus, ProviderKind
+from workflows.machine import MachineLifecycle
+
+Handle = WorkflowHandle[MachineLifecycle, MachineReport]
+LEASE = "lea-1"
+NAME = "baseload-lea-1"
+
+
+def offer(place: str, microcredits_per_hour: int = PRICE_MICROCREDITS) -> MachineOffer:
+    return MachineOffer(
+        place=place, machine_type="large", microcredits_per_hour=microcredits_per_hour
+    )
+
+
+async def lease(stage: Stage, *offers: MachineOffer, **changes: Any) -> Handle:
+    """A machine's workflow, as the start after its lease's commit begins it."""
+    asked = {
+        "lease_id": LEASE,
+        "account_id": "acc-1",
+        "region_id": REGION,
+        "provider_id": "prv-1",
+        "provider_kind": ProviderKind.GCP,
+        "machine_name": NAME,
+        "holder_id": "nod-1",
+        "offers": offers or (offer("zone-a"),),
+        "spec": MachineSpec(lifetime_s=3600),
+        "deadline": datetime.now(UTC) + timedelta(hours=1),
+        **changes,
+    }
+    return await stage.client.start_workflow(
+        MachineLifecycle.run,
+        MachineRequest.model_validate(asked),
+        id=f"machine/{uuid.uuid4().hex}",
+        task_queue=queues.MAIN,
+    )
+
+
+async def reaches(stage: Stage, status: LeaseStatus) -> None:
+    await eventually(lambda: stage.world.statuses[LEASE][-1:] == [status], f"it is {status}")
+
+
+async def given_back(stage: Stage, handle: Handle) -> MachineReport:
+    await reaches(stage, LeaseStatus.READY)
+    await handle.signal(MachineLifecycle.give_back, GiveBack(reason="its job has ended"))
+    return await handle.result()
+
+
+async def test_a_machine_is_there_while_it_is_leased_and_gone_after(stage: Stage) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
+    await eventually(lambda: len(stage.world.cloud.ready) > 0, "its holder is told")
+    (ready,) = stage.world.cloud.ready
+    assert (ready.seen.host, ready.seen.minion_id) == ("10.0.0.1", "SHA256:key")
+
+    assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED
+    assert stage.world.cloud.machines == {}
+    assert stage.world.statuses[LEASE] == [
+        "creating", "waiting_for_ssh", "ready", "releasing", "released",
+    ]  # fmt: skip
+
+
+async def test_the_row_names_the_place_before_anything_is_made_there(stage: Stage) -> None:
+    named: list[object] = []
+
+    async def note(_: Contract) -> None:
+        changes = stage.world.rows[LEASE].changes
+        assert isinstance(changes, LeaseChanges)
+        named.append(changes.offer)
+
+    stage.world.faults["create_machine"].append(note)
+    await given_back(stage, await lease(stage))
+    assert named == [offer("zone-a")]
+
+
+async def test_what_is_sold_out_is_remembered_and_had_elsewhere(stage: Stage) -> None:
+    stage.world.cloud.short.add("zone-a")
+    await given_back(stage, await lease(stage, offer("zone-a"), offer("zone-b")))
+    assert list(stage.world.cloud.made) == [(NAME, "zone-b")]
+    assert stage.world.cloud.remembered == {"zone-a/large/on-demand": "zone-a has none left"}
+
+
+async def test_nobody_asks_for_what_is_known_to_be_short(stage: Stage) -> None:
+    stage.world.cloud.remembered["zone-a/large/on-demand"] = "zone-a has none left"
+    report = await (await lease(stage, offer("zone-a"))).result()
+    assert report.status is LeaseStatus.REFUSED
+    assert report.status_reason is not None
+    assert "zone-a has none left; not asked again before" in report.status_reason
+    assert not stage.world.cloud.made
+    (lost,) = stage.world.cloud.lost
+    assert lost.capacity_exhausted
+
+
+async def test_a_machine_above_the_cap_is_not_asked_for(stage: Stage) -> None:
+    handle = await lease(
+        stage,
+        offer("zone-a", PRICE_MICROCREDITS + 1),
+        price_cap_microcredits_per_hour=PRICE_MICROCREDITS,
+    )
+    report = await handle.result()
+    assert report.status is LeaseStatus.REFUSED
+    assert f"the cap is {PRICE_MICROCREDITS}" in str(report.status_reason)
+    assert not stage.world.cloud.made
+
+
+async def test_a_machine_that_turns_out_dearer_than_the_cap_is_ended_unused(stage: Stage) -> None:
+    stage.world.cloud.price_microcredits = 2 * PRICE_MICROCREDITS
+    handle = await lease(stage, price_cap_microcredits_per_hour=PRICE_MICROCREDITS)
+    assert (await handle.result()).status is LeaseStatus.REFUSED
+    assert sum(stage.world.cloud.made.values()) == 1
+    assert stage.world.cloud.machines == {}
+    assert stage.world.cloud.ready == []
+    assert stage.world.cloud.remembered == {}, "its price is no shortage"
+
+
+async def test_a_refusal_is_told_and_no_other_offer_is_tried(stage: Stage) -> None:
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("the image does not exist", type=errors.REQUEST_REFUSED)
+
+    stage.world.faults["create_machine"].append(refuse)
+    report = await (await lease(stage, offer("zone-a"), offer("zone-b"))).result()
+    assert (report.status, report.status_reason) == ("refused", "the image does not exist")
+    assert not stage.world.cloud.made
+    assert [lost.reason for lost in stage.world.cloud.lost] == ["the image does not exist"]
+
+
+async def test_a_machine_with_another_key_is_ended_and_never_told_of(stage: Stage) -> None:
+    stage.world.machines["nod-1"].minion_id = "SHA256:other"
+    report = await (await lease(stage, offer("zone-a"), offer("zone-b"))).result()
+    assert report.status is LeaseStatus.REFUSED
+    assert "SHA256:other" in str(report.status_reason)
+    assert stage.world.cloud.machines == {}
+    assert stage.world.cloud.ready == []
+
+
+async def test_a_machine_that_its_provider_has_ended_is_told_to_who_holds_it(stage: Stage) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    stage.world.cloud.end(NAME)
+    await handle.signal(MachineLifecycle.look)
+    assert (await handle.result()).status is LeaseStatus.RELEASED
+    assert [lost.reason for lost in stage.world.cloud.lost] == ["its provider says that it is gone"]
+
+
+async def test_a_machine_is_given_back_at_its_deadline(stage: Stage) -> None:
+    handle = await lease(stage, deadline=datetime.now(UTC) + timedelta(seconds=2))
+    report = await handle.result()
+    assert report.status is LeaseStatus.RELEASED
+    assert str(report.status_reason).startswith("its time is up")
+    assert stage.world.cloud.machines == {}
+
+
+async def test_a_lease_that_is_canceled_in_temporal_leaves_no_machine(stage: Stage) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    await handle.cancel()
+    assert (await handle.result()).status is LeaseStatus.RELEASED
+    assert stage.world.cloud.machines == {}
+
+
+async def test_a_lease_taken_up_again_finds_the_machine_whose_making_went_unanswered(
+    stage: Stage,
+) -> None:
+    begun = offer("zone-b")
+    first = await lease(stage, begun)
+    await reaches(stage, LeaseStatus.READY)
+    await first.terminate("from outside")
+    sequence = stage.world.rows[LEASE].sequence
+    carried = MachineCarry(sequence=sequence, status=LeaseStatus.CREATING, offer=begun)
+    stage.world.statuses[LEASE].append(LeaseStatus.CREATING)
+    await given_back(stage, await lease(stage, offer("zone-a"), begun, carried=carried))
+    assert stage.world.cloud.made == {(NAME, "zone-b"): 1}
+    assert stage.world.cloud.machines == {}
+
+
+async def test_a_provider_that_cannot_be_asked_costs_nobody_a_machine(stage: Stage) -> None:
+    async def silent(_: Contract) -> None:
+        raise ApplicationError("503", type=errors.REQUEST_REFUSED)
+
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    stage.world.faults["look_at_machine"].append(silent)
+    await handle.signal(MachineLifecycle.look)
+    await eventually(lambda: "lease.not-seen" in stage.world.events[LEASE], "people are told")
+    assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
+    assert stage.world.cloud.lost == []
+    assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED

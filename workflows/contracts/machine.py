@@ -1,0 +1,134 @@
+"""Machines that cost money: what is asked for, what a provider says, what their holder is told."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from workflows.contracts.base import Contract
+from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
+
+
+class MachineOffer(Contract):
+    """One way to get a machine: where, of which type, at which price."""
+
+    place: str = ""
+    """A zone or a data centre; empty where the provider chooses it."""
+    machine_type: str
+    gpu_type: str | None = None
+    gpu_count: int = 0
+    spot: bool = False
+    microcredits_per_hour: int
+    price_is_estimate: bool = False
+    """From a dated list, where the provider does not say what this very machine costs."""
+
+    @property
+    def scope(self) -> str:
+        """What is short when this is not to be had: remembered for all jobs."""
+        kind = "spot" if self.spot else "on-demand"
+        return f"{self.place}/{self.machine_type}/{kind}"
+
+
+class MachineSpec(Contract):
+    """What the machine is to be, whichever offer it comes from. No secret is in it."""
+
+    disk_size_gb: int = 100
+    lifetime_s: int
+    """Its provider ends it after so long, though all of us were dead."""
+    tags: dict[str, str] = Field(default_factory=dict)
+
+
+class MachineSeen(Contract):
+    """What the provider says of a machine."""
+
+    state: MachineState
+    place: str = ""
+    provider_machine_id: str | None = None
+    host: str | None = None
+    port: int = 22
+    user: str = "root"
+    minion_id: str | None = None
+    """`SHA256:…` fingerprint of its SSH host key, from a source that cannot be imitated."""
+    microcredits_per_hour: int | None = None
+    """What this machine really costs; None where the provider does not say."""
+    began_at: datetime | None = None
+    """Since when it costs money."""
+    ended_at: datetime | None = None
+    reason: str = ""
+
+    @property
+    def is_reachable(self) -> bool:
+        """There is an address to go to, and a key to prove it by."""
+        return (
+            self.state is MachineState.RUNNING
+            and self.host is not None
+            and self.minion_id is not None
+        )
+
+
+class MachineRequest(Contract):
+    """Input of `machine/{lease}`. The row with all of it is committed before the start."""
+
+    lease_id: str
+    account_id: str
+    region_id: str
+    provider_id: str
+    provider_kind: ProviderKind
+    machine_name: str
+    """The same for the life of the lease: by it a machine is found whose making went unanswered."""
+    holder_id: str
+    """The resource whose workflow is told that the machine is ready, or lost."""
+    offers: tuple[MachineOffer, ...]
+    """In the order in which they are tried."""
+    spec: MachineSpec
+    price_cap_microcredits_per_hour: int | None = None
+    deadline: datetime
+    """Then it is given back, whoever holds it."""
+    ssh_limit_s: int = 600
+    sequence: int = 0
+    carried: "MachineCarry | None" = None
+
+
+class MachineCarry(Contract):
+    """What a machine's workflow takes along when it continues as new, or begins again."""
+
+    sequence: int
+    status: LeaseStatus
+    offer: MachineOffer | None = None
+    seen: MachineSeen | None = None
+
+
+class MachineReady(Contract):
+    """Signal to the holder: the machine answers at its address, with its own key."""
+
+    lease_id: str
+    seen: MachineSeen
+    offer: MachineOffer
+
+
+class MachineLost(Contract):
+    """Signal to the holder: there is no machine, or none any more, and why."""
+
+    lease_id: str
+    reason: str
+    capacity_exhausted: bool = False
+
+
+class GiveBack(Contract):
+    """Signal `give_back`: the machine is not needed any more."""
+
+    reason: str
+
+
+class MachineReport(Contract):
+    lease_id: str
+    status: LeaseStatus
+    status_reason: str | None = None
+    seen: MachineSeen | None = None
+
+
+class Shortage(Contract):
+    """What was not to be had, remembered for a while for whoever asks next."""
+
+    scope: str
+    reason: str
+    until: datetime

@@ -1,0 +1,114 @@
+"""Effects of a machine that costs money: made, looked at, given back; what is short; its holder."""
+
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.errors import CAPACITY_EXHAUSTED, NEVER_RETRIED, REQUEST_REFUSED
+from workflows.contracts.machine import (
+    MachineLost,
+    MachineOffer,
+    MachineReady,
+    MachineSeen,
+    MachineSpec,
+    Shortage,
+)
+from workflows.contracts.states import ProviderKind
+from workflows.effects.effect import HEARTBEAT_S, Effect
+
+
+class NamedMachine(Contract):
+    """A machine by the name that its lease gave it."""
+
+    lease_id: str
+    provider_id: str
+    provider_kind: ProviderKind
+    machine_name: str
+    place: str = ""
+
+
+class CreateMachine(NamedMachine):
+    """Find it by its name, else make it."""
+
+    offer: MachineOffer
+    spec: MachineSpec
+
+
+class LookAtMachine(NamedMachine):
+    pass
+
+
+class ReleaseMachine(NamedMachine):
+    """End it; answered when the provider says that it is gone."""
+
+
+class FindShortages(Contract):
+    provider_id: str
+
+
+class ShortagesFound(Contract):
+    shortages: tuple[Shortage, ...] = ()
+
+
+class RememberShortage(Contract):
+    provider_id: str
+    scope: str
+    reason: str
+
+
+class TellHolder(Contract):
+    """Signal the workflow of the resource that the machine is for; one that has ended is silent."""
+
+    holder_id: str
+    ready: MachineReady | None = None
+    lost: MachineLost | None = None
+
+
+_ANSWERED = (*NEVER_RETRIED, CAPACITY_EXHAUSTED, REQUEST_REFUSED)
+"""What a provider has decided; all else is asked again."""
+
+create_machine = Effect(
+    "create_machine",
+    CreateMachine,
+    MachineSeen,
+    start_to_close_s=300,
+    schedule_to_close_s=900,
+    heartbeat_s=HEARTBEAT_S,
+    never_retried=_ANSWERED,
+    is_waited_for=True,
+)
+"""Given up, it is left only when its attempt is over: nothing is made behind its release."""
+
+look_at_machine = Effect(
+    "look_at_machine",
+    LookAtMachine,
+    MachineSeen,
+    start_to_close_s=60,
+    schedule_to_close_s=600,
+    heartbeat_s=HEARTBEAT_S,
+    never_retried=_ANSWERED,
+)
+await_machine = Effect(
+    "await_machine",
+    LookAtMachine,
+    MachineSeen,
+    start_to_close_s=60,
+    schedule_to_close_s=900,
+    heartbeat_s=HEARTBEAT_S,
+    retry_first_s=2,
+    retry_most_s=10,
+    never_retried=_ANSWERED,
+)
+"""Until it has an address and a key, or is no more: `NotYet` is asked again by the engine."""
+
+release_machine = Effect(
+    "release_machine",
+    ReleaseMachine,
+    MachineSeen,
+    start_to_close_s=120,
+    heartbeat_s=HEARTBEAT_S,
+    retry_first_s=2,
+    never_retried=_ANSWERED,
+)
+"""For ever: it costs money until its provider says that it is gone."""
+
+find_shortages = Effect("find_shortages", FindShortages, ShortagesFound)
+remember_shortage = Effect("remember_shortage", RememberShortage, Done)
+tell_holder = Effect("tell_holder", TellHolder, Done, schedule_to_close_s=600)
