@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tests.doubles.gcp.access import PROVIDER_ROLES
+from tests.doubles.gcp.audit import Audit
 from tests.doubles.gcp.clock import Clock, Timers
 from tests.doubles.gcp.credentials import Credentials
 from tests.doubles.gcp.discovery import Json
@@ -15,6 +18,7 @@ from tests.doubles.gcp.faults import Faults
 from tests.doubles.gcp.project import Project
 from tests.doubles.gcp.pubsub import PubSub
 from tests.doubles.gcp.quota import Use
+from tests.doubles.gcp.resources import Resources
 
 IMAGE_FAMILIES = {
     "deeplearning-platform-release": (
@@ -27,6 +31,24 @@ IMAGE_FAMILIES = {
 }
 """Families of images by the public project that offers them."""
 FIRST_NUMBER = 415_104_041_262
+
+
+@dataclass
+class Durations:
+    """How long the cloud takes for what, before `time_scale` compresses it; in seconds."""
+
+    network_s: float = 8.0
+    """Networks, subnetworks and firewalls, each way."""
+    disk_s: float = 3.0
+    insert_s: float = 12.0
+    """From the request until the VM is RUNNING."""
+    ssh_s: float = 20.0
+    """From RUNNING until port 22 is open."""
+    delete_s: float = 25.0
+    stop_s: float = 30.0
+    start_s: float = 12.0
+    change_s: float = 1.0
+    """Labels, metadata and the like."""
 
 
 class Cloud:
@@ -49,12 +71,21 @@ class Cloud:
         self.quotas_unread: set[str] = set()
         """Regions whose quotas Google cannot tell at the moment."""
         self.image_families: dict[str, tuple[str, ...]] = dict(IMAGE_FAMILIES)
+        self.durations = Durations()
+        self.resources = Resources()
+        self.requests: dict[tuple[str, str], tuple[str, str]] = {}
+        """The method and the operation's path of each request id of a project."""
         self.pubsub = PubSub()
+        self.audit = Audit(self, self.later)
         self.sinks: dict[str, Json] = {}
         """Log sinks by their paths."""
         self.undelivered: list[tuple[str, str, Json]] = []
         """Log entries that a sink could not deliver: its name, why, and the entry."""
         self._ids = itertools.count(secrets.randbits(62) | 1 << 62)
+
+    def later(self, cloud_s: float, action: Callable[[], None]) -> None:
+        """Do it in so many seconds of the cloud's own time."""
+        self.timers.after(self.clock.real_s(cloud_s), action)
 
     def new_id(self) -> str:
         """A number as Compute Engine gives to each resource and operation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,9 +17,13 @@ from tests.doubles.gcp.credentials import InvalidGrantError
 from tests.doubles.gcp.discovery import Json, Method, refuse
 from tests.doubles.gcp.errors import RefusedError
 from tests.doubles.gcp.faults import AT_THE_DOOR, Fault, FaultKind, refusal
+from tests.doubles.gcp.operations import is_done, is_wait
 from tests.doubles.gcp.project import SERVICES, Project
 from tests.doubles.gcp.served import HANDLERS, SURFACE
 
+WAIT_LIMIT_S = 120.0
+"""How long a `wait` waits for its operation, in the cloud's time."""
+WAIT_LOOKS_S = 0.01
 log = logging.getLogger("gcp-double")
 SERVICE_OF = {
     "compute": "compute.googleapis.com",
@@ -44,6 +49,7 @@ class Request:
 class Reply:
     status: int
     body: Any
+    """What becomes JSON, or the text of it."""
 
 
 class CutError(Exception):
@@ -86,9 +92,7 @@ class Frontdoor:
             early = await self._early(fault, document, name)
             if early is not None:
                 return early
-        with self.cloud.lock:
-            reply: Reply = do()
-        reply = await self._waited(reply)
+        reply = await self._until_done(method, do)
         if fault is not None and fault.kind is FaultKind.LOST_REPLY:
             raise CutError
         return reply
@@ -101,8 +105,16 @@ class Frontdoor:
         refused = refusal(fault, name)
         return None if refused is None else Reply(refused.code, refused.body(document))
 
-    async def _waited(self, reply: Reply) -> Reply:
-        return reply
+    async def _until_done(self, method: str, do: Any) -> Reply:
+        """The answer as text, made under the lock; that of a `wait` when there is an end to it."""
+        deadline = time.monotonic() + self.cloud.clock.real_s(WAIT_LIMIT_S)
+        while True:
+            with self.cloud.lock:
+                reply: Reply = do()
+                waits = reply.status == 200 and is_wait(method) and not is_done(reply.body)
+                if not waits or time.monotonic() > deadline:
+                    return Reply(reply.status, json.dumps(reply.body))
+            await asyncio.sleep(WAIT_LOOKS_S)
 
     def _token(self, request: Request) -> Reply:
         try:

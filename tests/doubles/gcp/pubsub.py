@@ -43,7 +43,10 @@ class _Copy:
 
 @dataclass
 class Topic:
+    """settings: the description that it was made with, as the server's protocol has it."""
+
     name: str
+    settings: bytes = b""
     labels: dict[str, str] = field(default_factory=dict)
     policy: dict[str, set[str]] = field(default_factory=dict)
     """Members by role."""

@@ -179,8 +179,12 @@ class PubSubServer:
         return types.Topic(name=topic.name, labels=topic.labels)
 
     def _list_topics(self, asked: Any) -> Any:
-        names = [name for name in self._pubsub.topics if name.startswith(f"{asked.project}/")]
-        return types.ListTopicsResponse(topics=[types.Topic(name=name) for name in names])
+        found = [
+            types.Topic.deserialize(each.settings)
+            for each in self._pubsub.topics.values()
+            if each.name.startswith(f"{asked.project}/")
+        ]
+        return types.ListTopicsResponse(topics=found)
 
     def _delete_topic(self, asked: Any) -> Any:
         self._pubsub.delete_topic(self._topic(asked.topic).name)

@@ -80,7 +80,8 @@ class HttpServer:
         await self._send(reply, send)
 
     async def _send(self, reply: Reply, send: Any) -> None:
-        body = json.dumps(reply.body).encode()
+        text = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
+        body = text.encode()
         now = rfc3339(self._door.cloud.clock.now())
         headers = [
             (b"content-type", b"application/json; charset=UTF-8"),

@@ -57,3 +57,52 @@ def test_zones_offer_the_machines_and_gpus_they_have(gcp: GcpDouble, google: Cli
         project="deeplearning-platform-release", family="common-cu129-ubuntu-2404-nvidia-580"
     )
     assert image.status == "READY"
+
+
+def network_of(double: GcpDouble, google: Clients, name: str = "net") -> str:
+    """A network with a subnetwork in us-west1; the subnetwork's path."""
+    project = double.project.id
+    done(
+        google.Networks.insert_unary(
+            project=project,
+            network_resource=compute_v1.Network(name=name, auto_create_subnetworks=False),
+        ),
+        google.GlobalOperations,
+        project=project,
+    )
+    wanted = compute_v1.Subnetwork(
+        name=name, network=f"projects/{project}/global/networks/{name}", ip_cidr_range="10.7.0.0/16"
+    )
+    asked = google.Subnetworks.insert_unary(
+        project=project, region="us-west1", subnetwork_resource=wanted
+    )
+    done(asked, google.RegionOperations, project=project, region="us-west1")
+    return f"projects/{project}/regions/us-west1/subnetworks/{name}"
+
+
+def done(operation: Any, client: Any, **where: str) -> Any:
+    """The operation as it has ended."""
+    assert operation.status != compute_v1.Operation.Status.DONE
+    ended = client.wait(operation=operation.name, **where)
+    assert ended.status == compute_v1.Operation.Status.DONE
+    return ended
+
+
+def test_a_network_is_deleted_only_after_what_is_in_it(gcp: GcpDouble, google: Clients) -> None:
+    subnetwork = network_of(gcp, google)
+    where = {"project": gcp.project.id}
+    with pytest.raises(exceptions.Conflict):
+        google.Networks.insert_unary(network_resource=compute_v1.Network(name="net"), **where)
+    ended = done(
+        google.Networks.delete_unary(network="net", **where), google.GlobalOperations, **where
+    )
+    assert ended.error.errors[0].code == "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"
+    assert subnetwork in ended.error.errors[0].message
+    region = {**where, "region": "us-west1"}
+    asked = google.Subnetworks.delete_unary(subnetwork="net", **region)
+    done(asked, google.RegionOperations, **region)
+    asked = google.Networks.delete_unary(network="net", **where)
+    assert not done(asked, google.GlobalOperations, **where).error.errors
+    with pytest.raises(exceptions.NotFound):
+        google.Networks.get(network="net", **where)
+    assert list(google.Subnetworks.list(**region)) == []
