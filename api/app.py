@@ -28,6 +28,7 @@ from api.routes import (
     job_streams,
     jobs,
     keys,
+    leases,
     nodes,
     offers,
     platform,
@@ -40,7 +41,7 @@ from workflows.contracts.submission import JobSubmission
 
 ROUTERS = (
     health, platform, accounts, keys, projects, providers, regions, nodes, announcements,
-    uploads, offers, jobs, job_streams, billing, events, audit,
+    leases, uploads, offers, jobs, job_streams, billing, events, audit,
 )  # fmt: skip
 HAND_OVER_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

@@ -33,6 +33,7 @@ _TABLES: dict[str, type[tables.LifecycleRow]] = {
     "provider": tables.Provider,
     "region": tables.Region,
     "node": tables.Node,
+    "lease": tables.Lease,
 }
 
 

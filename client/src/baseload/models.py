@@ -214,6 +214,39 @@ class JobsKilled(BaseModel):
     job_ids: Annotated[list[str], Field(title="Job Ids")]
 
 
+class LeaseStatus(
+    RootModel[
+        Literal[
+            "reserved", "creating", "waiting_for_ssh", "ready", "releasing", "released", "refused"
+        ]
+    ]
+):
+    root: Annotated[
+        Literal[
+            "reserved", "creating", "waiting_for_ssh", "ready", "releasing", "released", "refused"
+        ],
+        Field(
+            description="The life of a machine that costs money: `machine/{lease}`.",
+            title="LeaseStatus",
+        ),
+    ]
+
+
+class LeasedOffer(BaseModel):
+    """
+    Where the machine is, or is being asked for, and of which type.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    place: Annotated[str, Field(title="Place")]
+    machine_type: Annotated[str, Field(title="Machine Type")]
+    gpu_type: Annotated[str | None, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    spot: Annotated[bool, Field(title="Spot")]
+
+
 class Mistake(BaseModel):
     """
     One thing wrong with a request.
@@ -879,6 +912,41 @@ class JobSubmission(BaseModel):
     port: Annotated[int | None, Field(title="Port")] = None
     reservation_id: Annotated[str | None, Field(title="Reservation Id")] = None
     priority: Annotated[int, Field(title="Priority")] = 3
+
+
+class Lease(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    account_id: Annotated[str, Field(title="Account Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    status_reason: Annotated[str | None, Field(title="Status Reason")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
+    workflow_id: Annotated[str, Field(title="Workflow Id")]
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    provider_kind: Annotated[str, Field(title="Provider Kind")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    holder_id: Annotated[str, Field(title="Holder Id")]
+    offer: LeasedOffer | None
+    host: Annotated[str | None, Field(title="Host")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
+    price_is_estimate: Annotated[bool, Field(title="Price Is Estimate")]
+    deadline: Annotated[AwareDatetime, Field(title="Deadline")]
+    began_at: Annotated[AwareDatetime | None, Field(title="Began At")]
+    ended_at: Annotated[AwareDatetime | None, Field(title="Ended At")]
+    seconds: Annotated[int, Field(title="Seconds")]
+    cost_microcredits: Annotated[int, Field(title="Cost Microcredits")]
+
+
+class LeasePage(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    items: Annotated[list[Lease], Field(title="Items")]
+    next: Annotated[str | None, Field(title="Next")]
 
 
 class Node(BaseModel):

@@ -285,6 +285,39 @@ class AsyncOperations:
             models.AnnouncementReceipt, Call("POST", "/v1/announcements", body=_sent(body))
         )
 
+    async def list_leases(
+        self,
+        *,
+        status: str | None = None,
+        provider_id: str | None = None,
+        live: bool | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.LeasePage:
+        """The account's leases; live: only those whose machine may still cost money."""
+        return await self._ask(
+            models.LeasePage,
+            Call(
+                "GET",
+                "/v1/leases",
+                query={
+                    "status": status,
+                    "provider_id": provider_id,
+                    "live": live,
+                    "limit": limit,
+                    "after": after,
+                },
+            ),
+        )
+
+    async def get_lease(self, lease_id: str) -> models.Lease:
+        """Get Lease."""
+        return await self._ask(models.Lease, Call("GET", f"/v1/leases/{segment(lease_id)}"))
+
+    async def kill_lease(self, lease_id: str) -> models.Lease:
+        """End the machine, whatever it does; it is over when its status is `released`."""
+        return await self._ask(models.Lease, Call("DELETE", f"/v1/leases/{segment(lease_id)}"))
+
     async def list_uploads(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.UploadPage:
@@ -456,6 +489,19 @@ class AsyncOperations:
             Call(
                 "GET",
                 f"/v1/nodes/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    async def list_lease_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a lease."""
+        return await self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/leases/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )

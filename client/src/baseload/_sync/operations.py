@@ -275,6 +275,39 @@ class Operations:
             models.AnnouncementReceipt, Call("POST", "/v1/announcements", body=_sent(body))
         )
 
+    def list_leases(
+        self,
+        *,
+        status: str | None = None,
+        provider_id: str | None = None,
+        live: bool | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> models.LeasePage:
+        """The account's leases; live: only those whose machine may still cost money."""
+        return self._ask(
+            models.LeasePage,
+            Call(
+                "GET",
+                "/v1/leases",
+                query={
+                    "status": status,
+                    "provider_id": provider_id,
+                    "live": live,
+                    "limit": limit,
+                    "after": after,
+                },
+            ),
+        )
+
+    def get_lease(self, lease_id: str) -> models.Lease:
+        """Get Lease."""
+        return self._ask(models.Lease, Call("GET", f"/v1/leases/{segment(lease_id)}"))
+
+    def kill_lease(self, lease_id: str) -> models.Lease:
+        """End the machine, whatever it does; it is over when its status is `released`."""
+        return self._ask(models.Lease, Call("DELETE", f"/v1/leases/{segment(lease_id)}"))
+
     def list_uploads(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.UploadPage:
@@ -442,6 +475,19 @@ class Operations:
             Call(
                 "GET",
                 f"/v1/nodes/{segment(resource_id)}/events",
+                query={"limit": limit, "after": after},
+            ),
+        )
+
+    def list_lease_events(
+        self, resource_id: str, *, limit: int | None = None, after: str | None = None
+    ) -> models.EventPage:
+        """Events of a lease."""
+        return self._ask(
+            models.EventPage,
+            Call(
+                "GET",
+                f"/v1/leases/{segment(resource_id)}/events",
                 query={"limit": limit, "after": after},
             ),
         )
