@@ -18,16 +18,14 @@ OFFER = MachineOffer(
 BEGAN = datetime(2026, 11, 1, 8, tzinfo=UTC)
 
 
-async def lease(site: Site, owner: Person, lease_id: str = "lea-1", **values: Any) -> str:
-    """The row of a lease in a region of the account's."""
-    region_id = await owner.region(lease_id)
-    (region,) = site.rows(tables.Region, id=region_id)
+def lease_row(region: tables.Region, lease_id: str, **values: Any) -> tables.Lease:
+    """A lease that is ready, of a machine in the cloud."""
     row = {
         "id": lease_id,
         "account_id": region.account_id,
         "name": f"baseload-{lease_id}",
         "status": "ready",
-        "region_id": region_id,
+        "region_id": region.id,
         "provider_id": region.provider_id,
         "provider_kind": "gcp",
         "holder_id": "job-1",
@@ -40,8 +38,12 @@ async def lease(site: Site, owner: Person, lease_id: str = "lea-1", **values: An
         "updated_at": BEGAN,
         **values,
     }
-    site.write(tables.Lease(**row))
-    return lease_id
+    return tables.Lease(**row)
+
+
+async def lease(site: Site, owner: Person, lease_id: str = "lea-1", **values: Any) -> None:
+    (region,) = site.rows(tables.Region, id=await owner.region(lease_id))
+    site.write(lease_row(region, lease_id, **values))
 
 
 async def test_a_lease_shows_what_it_has_cost_to_the_second(site: Site, ada: Person) -> None:

@@ -56,6 +56,8 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("region", "create, ls, show, rm: places with machines", "regions", True),
             Entry("node", "add, ls, show, activate, maintenance, reboot, rm", "nodes", True),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
+            Entry("leases", "Machines that cost money, and what they have cost", "leases"),
+            Entry("kill", "End such machines, and see that they are gone: kill --all", "leases"),
         ),
     ),
     (
