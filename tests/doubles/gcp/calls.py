@@ -24,6 +24,11 @@ class Call:
     body: Json
     principal: str
 
+    @classmethod
+    def by_hand(cls, cloud: Cloud, project: Project, method: str, principal: str) -> Call:
+        """As if a person had done it in the console."""
+        return cls(cloud, project, Method.named(method), {}, {}, principal)
+
     def __getitem__(self, name: str) -> str:
         return self.parameters[name][0]
 

@@ -48,13 +48,13 @@ class Timers:
         self._lock = lock
         self._on_error = on_error
         self._changed = threading.Condition()
-        self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._waiting: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="gcp-double-timers", daemon=True)
         self._thread.start()
 
-    def after(self, real_s: float, action: Callable[[], None]) -> None:
+    def after(self, real_s: float, action: Callable[[], object]) -> None:
         """Do `action` in so many real seconds; what a closed cloud would have done is dropped."""
         with self._changed:
             heapq.heappush(self._waiting, (time.monotonic() + real_s, next(self._order), action))
@@ -74,7 +74,7 @@ class Timers:
                 except Exception as error:  # noqa: BLE001 - told to the test, which fails
                     self._on_error(error)
 
-    def _next(self) -> Callable[[], None] | None:
+    def _next(self) -> Callable[[], object] | None:
         with self._changed:
             while not self._closed:
                 left = self._waiting[0][0] - time.monotonic() if self._waiting else None

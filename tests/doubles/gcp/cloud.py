@@ -11,14 +11,18 @@ from typing import Any
 
 from tests.doubles.gcp.access import PROVIDER_ROLES
 from tests.doubles.gcp.audit import Audit
+from tests.doubles.gcp.boot import Boot, NoBoot
 from tests.doubles.gcp.clock import Clock, Timers
 from tests.doubles.gcp.credentials import Credentials
 from tests.doubles.gcp.discovery import Json
 from tests.doubles.gcp.faults import Faults
+from tests.doubles.gcp.machines import Machines
+from tests.doubles.gcp.meter import Meter
 from tests.doubles.gcp.project import Project
 from tests.doubles.gcp.pubsub import PubSub
 from tests.doubles.gcp.quota import Use
 from tests.doubles.gcp.resources import Resources
+from tests.doubles.gcp.stock import Stock
 
 IMAGE_FAMILIES = {
     "deeplearning-platform-release": (
@@ -58,7 +62,7 @@ class Cloud:
     double itself; a test in which there are any fails.
     """
 
-    def __init__(self, time_scale: float = 1.0) -> None:
+    def __init__(self, time_scale: float = 1.0, boot: Boot | None = None) -> None:
         self.lock = threading.RLock()
         self.violations: list[str] = []
         self.clock = Clock(time_scale)
@@ -81,9 +85,12 @@ class Cloud:
         """Log sinks by their paths."""
         self.undelivered: list[tuple[str, str, Json]] = []
         """Log entries that a sink could not deliver: its name, why, and the entry."""
+        self.stock = Stock()
+        self.meter = Meter()
+        self.machines = Machines(self, boot or NoBoot())
         self._ids = itertools.count(secrets.randbits(62) | 1 << 62)
 
-    def later(self, cloud_s: float, action: Callable[[], None]) -> None:
+    def later(self, cloud_s: float, action: Callable[[], object]) -> None:
         """Do it in so many seconds of the cloud's own time."""
         self.timers.after(self.clock.real_s(cloud_s), action)
 
@@ -123,6 +130,7 @@ class Cloud:
 
     def close(self) -> None:
         self.timers.close()
+        self.machines.close()
 
     def _broke(self, error: BaseException) -> None:
         self.violations.append(f"the double broke: {type(error).__name__}: {error}")

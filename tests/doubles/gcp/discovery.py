@@ -53,6 +53,11 @@ class Method:
     response: str | None
     document: str
 
+    @classmethod
+    def named(cls, method: str) -> Method:
+        """A method of which nothing but its id matters."""
+        return cls(method, "", re.compile(""), {}, frozenset(), None, None, "")
+
     def check_parameters(self, parameters: Mapping[str, list[str]]) -> Iterator[str]:
         """What is wrong with these parameters of path and query, one line each."""
         for name, values in parameters.items():

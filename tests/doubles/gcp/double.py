@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.doubles.gcp.access import PROVIDER_ROLES
+from tests.doubles.gcp.boot import Boot
 from tests.doubles.gcp.cloud import Cloud
 from tests.doubles.gcp.control import Control
 from tests.doubles.gcp.frontdoor import Frontdoor
@@ -29,6 +30,7 @@ class GcpDouble:
     def __init__(
         self,
         *,
+        boot: Boot | None = None,
         time_scale: float = 1.0,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -36,7 +38,7 @@ class GcpDouble:
     ) -> None:
         from tests.doubles.gcp.pubsub_server import PubSubServer  # a second of importing
 
-        self.cloud = Cloud(time_scale)
+        self.cloud = Cloud(time_scale, boot)
         self.door = Frontdoor(self.cloud)
         self._http = HttpServer(self.door, Control(self.cloud, self.door), host, port)
         self.url = self._http.url

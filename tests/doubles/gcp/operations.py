@@ -73,7 +73,7 @@ class Work:
     """What an operation does.
 
     scope: the path of its zone or region, or `projects/p/global`; begin is done at once, end when
-    it has lasted `lasts_s` of the cloud's time, undo if end fails. Both raise OperationFailed.
+    it has lasted `lasts_s` of the cloud's time, undo if end fails by raising OperationFailed.
     """
 
     scope: str
@@ -82,6 +82,7 @@ class Work:
     lasts_s: float
     end: Callable[[], None]
     undo: Callable[[], None] = nothing
+    begin: Callable[[], None] = nothing
     method: str = ""
     """The audited method, such as `v1.compute.instances.insert`; empty: not audited."""
 
@@ -123,6 +124,7 @@ def start(call: Call, work: Work) -> Json:
     if work.method:
         cloud.audit.began(activity)
     if fault is None or fault.kind is not FaultKind.NOTHING_HAPPENS:
+        work.begin()
         cloud.later(work.lasts_s, lambda: _finish(cloud, operation, work, fault, activity))
     return operation
 

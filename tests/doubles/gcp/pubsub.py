@@ -47,7 +47,6 @@ class Topic:
 
     name: str
     settings: bytes = b""
-    labels: dict[str, str] = field(default_factory=dict)
     policy: dict[str, set[str]] = field(default_factory=dict)
     """Members by role."""
 

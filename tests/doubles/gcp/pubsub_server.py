@@ -171,12 +171,11 @@ class PubSubServer:
         with self._pubsub.changed:
             if asked.name in self._pubsub.topics:
                 raise _exists(asked.name)
-            self._pubsub.topics[asked.name] = Topic(asked.name, dict(asked.labels))
+            self._pubsub.topics[asked.name] = Topic(asked.name, types.Topic.serialize(asked))
         return asked
 
     def _get_topic(self, asked: Any) -> Any:
-        topic = self._topic(asked.topic)
-        return types.Topic(name=topic.name, labels=topic.labels)
+        return types.Topic.deserialize(self._topic(asked.topic).settings)
 
     def _list_topics(self, asked: Any) -> Any:
         found = [
@@ -213,7 +212,7 @@ class PubSubServer:
             if asked.name in self._pubsub.subscriptions:
                 raise _exists(asked.name)
             self._pubsub.subscriptions[asked.name] = Subscription(
-                asked.name, asked.topic, deadline_s, types.Subscription.serialize(asked)
+                asked.name, asked.topic, deadline_s, _written(asked)
             )
         return asked
 
@@ -341,6 +340,11 @@ class PubSubServer:
         if subscription is None:
             raise _missing(name)
         return subscription
+
+
+def _written(message: Any) -> bytes:
+    written: bytes = type(message).serialize(message)
+    return written
 
 
 def _missing(name: str) -> _AnswerError:
