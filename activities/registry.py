@@ -27,6 +27,11 @@ from activities.node_rows import (
 )
 from activities.placement import announce_placements, find_placement
 from activities.planning import PLANNING
+from activities.providers.projects import (
+    forget_provider_key,
+    make_provider_part,
+    remove_provider_part,
+)
 from activities.providers.registry import check_provider
 from activities.record import record
 from activities.region_rows import find_dependents, tell_dependents
@@ -57,6 +62,9 @@ MAIN: tuple[Activity, ...] = (
     sweep_lost,
     sweep_machines,
     check_provider,
+    make_provider_part,
+    remove_provider_part,
+    forget_provider_key,
     find_dependents,
     tell_dependents,
     find_announcement,

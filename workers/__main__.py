@@ -2,7 +2,10 @@
 
 import argparse
 import importlib
-from typing import NoReturn
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from workers.process import run_process
 
@@ -25,8 +28,30 @@ def main() -> NoReturn:
         help="main: workflows, rows and sites; planning: placement's rules; "
         "sites: the regions of BASELOAD_SITES alone, with no database; api: the HTTP API",
     )
-    module, function = _KINDS[parser.parse_args().kind]
-    run_process(getattr(importlib.import_module(module), function))
+    run_process(server_of(parser.parse_args().kind))
+
+
+def server_of(kind: str) -> Any:
+    """What serves a kind, with all that it needs loaded."""
+    module, function = _KINDS[kind]
+    with without_grpc():
+        return getattr(importlib.import_module(module), function)
+
+
+@contextmanager
+def without_grpc() -> Generator[None, None, None]:
+    """Temporal's library loads grpc where it finds it, half a second for what nobody here uses.
+
+    Google's library for Pub/Sub brought it, and loads it itself when it is needed.
+    """
+    if "grpc" in sys.modules:
+        yield
+        return
+    sys.modules["grpc"] = None  # type: ignore[assignment]  # so that importing it fails
+    try:
+        yield
+    finally:
+        del sys.modules["grpc"]
 
 
 if __name__ == "__main__":

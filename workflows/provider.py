@@ -3,23 +3,40 @@
 from datetime import timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.base import Contract
 from workflows.contracts.events import Event
-from workflows.contracts.provider import ProviderReport, ProviderRequest, Removal
+from workflows.contracts.provider import (
+    PARTS,
+    CloudPart,
+    Look,
+    ProviderReport,
+    ProviderRequest,
+    Removal,
+)
 from workflows.contracts.record import ProviderChanges
 from workflows.contracts.states import ProviderStatus
 from workflows.effects.region import (
     CheckProvider,
     FindDependents,
+    ForgetProviderKey,
+    ProviderChecked,
+    ProviderPart,
     TellDependents,
     check_provider,
     find_dependents,
+    forget_provider_key,
+    make_provider_part,
+    remove_provider_part,
     tell_dependents,
+    try_provider,
 )
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
 
 NEWS_INTERVAL = timedelta(days=1)
+LOOK_INTERVAL = timedelta(hours=1)
+"""How long nobody may notice that the key of a cloud does not work any more."""
 REMOVAL_INTERVAL = timedelta(seconds=5)
 REMOVAL_LIMIT = timedelta(hours=1)
 
@@ -51,35 +68,79 @@ class ProviderLifecycle:
             await self._serve()
         return self._report()
 
+    @property
+    def _is_cloud(self) -> bool:
+        return self._request.kind in PARTS
+
     async def _enable(self) -> None:
-        """Every check, each with its own name and what to do; ready when none failed."""
+        """Every check, each with its own name and what to do, then what it needs in its cloud."""
         self._status = ProviderStatus.ENABLING
         await self._write(Event(type="provider.enabling", message="is checked"))
-        command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
         try:
-            checked = await check_provider(command)
+            checked = await self._check()
+            changes = ProviderChanges(checks=checked.checks)
+            if checked.passed:
+                changes = changes.model_copy(update={"parts": await self._make_parts()})
         except EFFECT_FAILED as failure:
-            self._status = ProviderStatus.FAILED
-            broken = cause_of(failure)[1]
-            await self._write(Event(type="provider.failed", message=broken), reason=broken)
+            if self._is_cloud and is_cancelled_exception(failure):
+                raise
+            await self._fail(cause_of(failure)[1])
             return
-        failed = [f"{c.name}: {c.detail}" for c in checked.checks if c.status == "failed"]
-        self._status = ProviderStatus.FAILED if failed else ProviderStatus.READY
-        reason = "; ".join(failed) or None
-        await self._write(
-            Event(type=f"provider.{self._status}", message=reason or "every check passed"),
-            changes=ProviderChanges(checks=checked.checks),
-            reason=reason,
+        if not checked.passed:
+            await self._fail(_reasons(checked), changes)
+            return
+        self._status = ProviderStatus.READY
+        ready = Event(type="provider.ready", message="every check passed")
+        await self._write(ready, changes=changes)
+
+    async def _check(self) -> ProviderChecked:
+        command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
+        if self._is_cloud:
+            return await try_provider(command, summary="every check")
+        return await check_provider(command)
+
+    async def _make_parts(self) -> tuple[CloudPart, ...] | None:
+        """What it has once in its cloud, found before it is made; None for one's own machines."""
+        if not self._is_cloud:
+            return None
+        return tuple(
+            [(await make_provider_part(part, summary=part.part)).part for part in self._parts()]
+        )
+
+    def _parts(self) -> tuple[ProviderPart, ...]:
+        return tuple(
+            ProviderPart(provider_id=self._request.provider_id, kind=self._request.kind, part=name)
+            for name in PARTS.get(self._request.kind, ())
         )
 
     async def _serve(self) -> None:
-        message = await self._inbox.wait(NEWS_INTERVAL)
+        message = await self._inbox.wait(LOOK_INTERVAL if self._is_cloud else NEWS_INTERVAL)
         if isinstance(message, Recheck):
             await self._enable()
         elif isinstance(message, Removal):
             await self._remove(message)
+        elif self._is_cloud and self._status is ProviderStatus.READY:
+            await self._look()
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
             self._continue()
+
+    async def _look(self) -> None:
+        """Does its key still work? If not it has failed; the machines that run are left alone."""
+        try:
+            checked = await self._check()
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            message = f"could not be looked at, stays ready: {cause_of(failure)[1]}"
+            await self._write(Event(type="provider.unchecked", message=message))
+            return
+        if not checked.passed:
+            await self._fail(_reasons(checked), ProviderChanges(checks=checked.checks))
+
+    async def _fail(self, reason: str, changes: ProviderChanges | None = None) -> None:
+        self._status = ProviderStatus.FAILED
+        event = Event(type="provider.failed", message=reason)
+        await self._write(event, changes=changes, reason=reason)
 
     async def _remove(self, removal: Removal) -> None:
         """With regions only when forced; then they are removed first."""
@@ -101,12 +162,46 @@ class ProviderLifecycle:
             message = f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
             await self._write(Event(type="provider.removal-refused", message=message))
             return
+        message = "removed"
+        if self._is_cloud:
+            gone, kept = await self._remove_parts()
+            if kept and not removal.force:
+                await self._refuse_removal(kept)
+                return
+            message = _told_of_removal(gone, kept)
+            await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
         self._status, self._removed = ProviderStatus.ARCHIVED, True
-        await self._write(Event(type="provider.archived", message="removed"))
+        await self._write(Event(type="provider.archived", message=message))
+
+    async def _remove_parts(self) -> tuple[list[str], list[str]]:
+        """(what is gone, what is left and why): all that we have made, the last thing first."""
+        gone, kept = [], []
+        for part in reversed(self._parts()):
+            try:
+                seen = await remove_provider_part(part, summary=part.part)
+            except EFFECT_FAILED as failure:
+                if is_cancelled_exception(failure):
+                    raise
+                kept.append(f"{part.part}: {cause_of(failure)[1]}")
+            else:
+                gone.append(seen.part.resource)
+        return gone, kept
+
+    async def _refuse_removal(self, kept: list[str]) -> None:
+        """Some of it is gone: it is of no use until it is checked, and made, again."""
+        self._status = ProviderStatus.FAILED
+        reason = f"not removed: {'; '.join(kept)}; mend it and remove again, or force leaves it"
+        event = Event(type="provider.removal-refused", message=reason)
+        await self._write(event, reason=reason)
 
     @workflow.signal(description="Run every check again.")
     def recheck(self) -> None:
         self._inbox.put(Recheck())
+
+    @workflow.signal(description="Something did not work: does its key?")
+    def look(self) -> None:
+        if not self._inbox.holds(Look):  # whoever uses it says so at once
+            self._inbox.put(Look())
 
     @workflow.signal(description="Remove the provider; with regions only when forced.")
     def remove(self, removal: Removal) -> None:
@@ -131,3 +226,18 @@ class ProviderLifecycle:
             status=self._status,
             status_reason=self._journal.reason,
         )
+
+
+def _reasons(checked: ProviderChecked) -> str:
+    """Every check that failed, with what it found and what to do."""
+    failed = [check for check in checked.checks if check.status == "failed"]
+    return "; ".join(
+        f"{check.name}: {check.detail}" + f" ({check.fix})" * bool(check.fix) for check in failed
+    )
+
+
+def _told_of_removal(gone: list[str], kept: list[str]) -> str:
+    """What was ours and is gone, what of ours is left, and what never was ours."""
+    left = f"; left, by force: {'; '.join(kept)}" if kept else ""
+    others = "the service account, its roles and the APIs that are on are as they were"
+    return f"removed {', '.join(gone) or 'nothing'}{left}; {others}"

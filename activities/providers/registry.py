@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities.providers.base import Driver, Provider, RequestRefused
 from activities.providers.physical import PhysicalProvider
+from activities.providers.projects import PROJECTS, told
 from workflows.contracts.provider import Check
 from workflows.contracts.states import ProviderKind
 from workflows.effects.region import CheckProvider, ProviderChecked
@@ -25,9 +26,12 @@ def driver_of(kind: ProviderKind, provider_id: str) -> Driver:
 @activity.defn
 def check_provider(command: CheckProvider) -> ProviderChecked:
     """Look at everything that a provider needs to be used."""
+    if command.kind in PROJECTS:
+        with told():
+            return ProviderChecked(checks=PROJECTS[command.kind](command.provider_id).check())
     provider = PROVIDERS.get(command.kind)
     if provider is None:
-        known = ", ".join(sorted(PROVIDERS))
+        known = ", ".join(sorted((*PROVIDERS, *PROJECTS)))
         missing = Check(
             name="kind",
             status="failed",

@@ -1,7 +1,9 @@
 """The lives of providers and regions, against a world with state."""
 
 import uuid
+from collections.abc import Awaitable, Callable
 
+from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
@@ -9,11 +11,21 @@ from tests.workflows.conftest import Stage
 from tests.workflows.world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.provider import Check, ProviderRequest, RegionRequest, Removal
+from workflows.contracts.provider import (
+    PARTS,
+    Check,
+    ProviderReport,
+    ProviderRequest,
+    RegionRequest,
+    Removal,
+)
+from workflows.contracts.record import ProviderChanges
 from workflows.contracts.states import ProviderKind
 from workflows.provider import ProviderLifecycle
 from workflows.region import RegionLifecycle
 
+CLOUD = ProviderRequest(provider_id="prv-9", account_id="acc-1", kind=ProviderKind.GCP)
+EVERY_PART = set(PARTS[ProviderKind.GCP])
 PROVIDER = ProviderRequest(provider_id="prv-1", account_id="acc-1", kind=ProviderKind.PHYSICAL)
 HOME = RegionRequest(
     region_id=REGION,
@@ -78,3 +90,103 @@ async def test_a_region_is_healthy_when_its_site_answers(stage: Stage) -> None:
     )
     await reaches(stage, REGION, "healthy")
     assert stage.world.statuses[REGION] == ["provisioning", "healthy"]
+
+
+async def enabled(stage: Stage) -> WorkflowHandle[ProviderLifecycle, ProviderReport]:
+    """A cloud provider, begun."""
+    return await stage.client.start_workflow(
+        ProviderLifecycle.run, CLOUD, id=f"provider/{uuid.uuid4().hex}", task_queue=queues.MAIN
+    )
+
+
+def refuses(part: str) -> Callable[[Contract], Awaitable[None]]:
+    """A fault: this part is refused, others are not."""
+
+    async def refuse(asked: Contract) -> None:
+        if getattr(asked, "part", "") == part:
+            raise ApplicationError(f"{part} is in use", type=errors.REFUSED)
+
+    return refuse
+
+
+async def test_a_cloud_provider_is_ready_with_all_of_its_parts(stage: Stage) -> None:
+    handle = await enabled(stage)
+    await reaches(stage, "prv-9", "ready")
+    assert stage.world.parts["prv-9"] == EVERY_PART
+    changes = stage.world.rows["prv-9"].changes
+    assert isinstance(changes, ProviderChanges)
+    assert {part.name for part in changes.parts or ()} == EVERY_PART
+
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert stage.world.parts["prv-9"] == set()
+    assert stage.world.forgotten_keys == {"prv-9"}
+    told = stage.world.told["prv-9"]["provider.archived"]
+    assert "network of prv-9" in told
+    assert "the service account" in told
+
+
+async def test_a_check_that_fails_leaves_nothing_made_and_says_the_fix(stage: Stage) -> None:
+    lacking = Check(name="api-pubsub", status="failed", detail="is not enabled", fix="https://on")
+    stage.world.checks = (lacking,)
+    await enabled(stage)
+    await reaches(stage, "prv-9", "failed")
+    assert stage.world.rows["prv-9"].status_reason == "api-pubsub: is not enabled (https://on)"
+    assert not stage.world.parts["prv-9"]
+
+
+async def test_a_part_that_is_refused_fails_with_the_clouds_words_and_a_recheck_goes_on(
+    stage: Stage,
+) -> None:
+    stage.world.faults["make_provider_part"] += [refuses("network")] * len(EVERY_PART)
+    handle = await enabled(stage)
+    await reaches(stage, "prv-9", "failed")
+    assert stage.world.rows["prv-9"].status_reason == "network is in use"
+    stage.world.faults["make_provider_part"].clear()
+    await handle.signal(ProviderLifecycle.recheck)
+    await reaches(stage, "prv-9", "ready")
+    assert stage.world.parts["prv-9"] == EVERY_PART
+
+
+async def test_a_key_that_stops_working_turns_the_provider_failed_and_touches_nothing(
+    stage: Stage,
+) -> None:
+    handle = await enabled(stage)
+    await reaches(stage, "prv-9", "ready")
+    stage.world.checks = (Check(name="key", status="failed", detail="invalid_grant"),)
+    await handle.signal(ProviderLifecycle.look)
+    await reaches(stage, "prv-9", "failed")
+    assert stage.world.statuses["prv-9"] == ["enabling", "ready", "failed"]
+    assert "invalid_grant" in str(stage.world.rows["prv-9"].status_reason)
+    assert stage.world.parts["prv-9"] == EVERY_PART
+
+
+async def test_a_cloud_that_does_not_answer_is_no_reason_to_fail(stage: Stage) -> None:
+    handle = await enabled(stage)
+    await reaches(stage, "prv-9", "ready")
+
+    async def nobody(_: Contract) -> None:
+        raise ApplicationError("no answer", type=errors.REFUSED)
+
+    stage.world.faults["check_provider"].append(nobody)
+    await handle.signal(ProviderLifecycle.look)
+    await eventually(lambda: "provider.unchecked" in stage.world.events["prv-9"], "it is told")
+    assert stage.world.statuses["prv-9"] == ["enabling", "ready"]
+
+
+async def test_what_cannot_be_removed_keeps_the_provider_until_it_is_forced_and_named(
+    stage: Stage,
+) -> None:
+    handle = await enabled(stage)
+    await reaches(stage, "prv-9", "ready")
+    stage.world.faults["remove_provider_part"] += [refuses("network")] * 2 * len(EVERY_PART)
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    await reaches(stage, "prv-9", "failed")
+    assert "network: network is in use" in str(stage.world.rows["prv-9"].status_reason)
+    assert stage.world.parts["prv-9"] == {"network"}
+    assert not stage.world.forgotten_keys
+
+    await handle.signal(ProviderLifecycle.remove, Removal(force=True))
+    assert (await handle.result()).status == "archived"
+    told = stage.world.told["prv-9"]["provider.archived"]
+    assert "left, by force: network: network is in use" in told

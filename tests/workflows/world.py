@@ -14,6 +14,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.rented import Cloud, RentedMachines
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
@@ -65,7 +66,7 @@ class Machine:
 
 
 @dataclass
-class World(RentedMachines):
+class World(RentedMachines, CloudProjects):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})

@@ -10,7 +10,7 @@ from workflows.contracts.events import Event
 from workflows.contracts.job import WorkerCarry
 from workflows.contracts.machine import MachineOffer
 from workflows.contracts.node import Hardware, Preparation, Requirement
-from workflows.contracts.provider import Check
+from workflows.contracts.provider import Check, CloudPart
 
 Noun = Literal["provider", "region", "node", "job", "lease"]
 
@@ -18,6 +18,7 @@ Noun = Literal["provider", "region", "node", "job", "lease"]
 class ProviderChanges(Contract):
     noun: Literal["provider"] = "provider"
     checks: tuple[Check, ...] | None = None
+    parts: tuple[CloudPart, ...] | None = None
 
 
 class RegionChanges(Contract):

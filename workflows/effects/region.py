@@ -1,7 +1,7 @@
 """Effects of providers and regions."""
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.provider import Check, Removal
+from workflows.contracts.provider import Check, CloudPart, Removal
 from workflows.contracts.states import ProviderKind
 from workflows.effects.effect import Effect
 
@@ -17,6 +17,24 @@ class ProviderChecked(Contract):
     @property
     def passed(self) -> bool:
         return all(check.status != "failed" for check in self.checks)
+
+
+class ProviderPart(Contract):
+    """One of `PARTS` of a provider."""
+
+    provider_id: str
+    kind: ProviderKind
+    part: str
+
+
+class ProviderPartSeen(Contract):
+    part: CloudPart
+
+
+class ForgetProviderKey(Contract):
+    """Remove the key that was given for a provider from the store; silent when there is none."""
+
+    provider_id: str
 
 
 class CheckSite(Contract):
@@ -47,6 +65,36 @@ class TellDependents(Contract):
 
 
 check_provider = Effect("check_provider", CheckProvider, ProviderChecked, start_to_close_s=60)
+try_provider = Effect(
+    "check_provider",
+    CheckProvider,
+    ProviderChecked,
+    start_to_close_s=120,
+    schedule_to_close_s=300,
+    retry_most_s=60,
+)
+"""For what is reached over the network, which may be away for longer than anybody waits."""
+
+make_provider_part = Effect(
+    "make_provider_part",
+    ProviderPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+    is_waited_for=True,
+)
+"""Find it, else make it."""
+
+remove_provider_part = Effect(
+    "remove_provider_part",
+    ProviderPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+)
+"""Remove it where it is there and ours."""
+
+forget_provider_key = Effect("forget_provider_key", ForgetProviderKey, Done)
 check_site = Effect(
     "check_site",
     CheckSite,

@@ -11,7 +11,7 @@ from tests.failure.stories.loops import (
 )
 from tests.failure.stories.machine import MachineStory
 from tests.failure.stories.node import LossStory, NodeStory
-from tests.failure.stories.places import ProviderStory, RegionStory
+from tests.failure.stories.places import CloudProviderStory, ProviderStory, RegionStory
 from tests.failure.stories.story import Story
 
 STORIES: tuple[type[Story], ...] = (
@@ -21,6 +21,7 @@ STORIES: tuple[type[Story], ...] = (
     NodeStory,
     LossStory,
     ProviderStory,
+    CloudProviderStory,
     RegionStory,
     PlacementStory,
     StartsStory,

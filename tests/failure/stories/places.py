@@ -1,5 +1,6 @@
 """The lives of providers and regions: checked, used, removed with what is in them."""
 
+from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.world import REGION
 from workflows.contracts.provider import ProviderRequest, RegionRequest, Removal
@@ -66,6 +67,7 @@ class PlaceStory(Story):
 class ProviderStory(PlaceStory):
     lifecycle = "ProviderLifecycle"
     resource_id, dependent = PROVIDER, REGION
+    kind = ProviderKind.PHYSICAL
 
     @property
     def workflow_id(self) -> str:
@@ -77,7 +79,7 @@ class ProviderStory(PlaceStory):
         request = ProviderRequest(
             provider_id=PROVIDER,
             account_id="acc-1",
-            kind=ProviderKind.PHYSICAL,
+            kind=self.kind,
             sequence=row.sequence if row else 0,
             carried_status=ProviderStatus.READY if kept is ProviderStatus.REMOVING else kept,
         )
@@ -88,6 +90,25 @@ class ProviderStory(PlaceStory):
             await self.signal(self.workflow_id, "recheck")
         elif status == ProviderStatus.READY:
             await self.cancel()
+
+
+class CloudProviderStory(ProviderStory):
+    """One with things of its own in its cloud. A person removes it by force: what cannot be removed
+    is then left, and named."""
+
+    only = frozenset(
+        {"try_provider", "make_provider_part", "remove_provider_part", "forget_provider_key"}
+    )
+    kind = ProviderKind.GCP
+    may_be_left = (Mode.FAILS_FOR_GOOD, Mode.HANGS)
+
+    def look(self) -> None:
+        super().look()
+        left = self.world.parts[PROVIDER]
+        allowed = self.stub == "remove_provider_part" and self.mode in self.may_be_left
+        named = all(any(f"{part}: " in line for line in self.world.said) for part in left)
+        self.expect(not left or (allowed and named), f"{sorted(left)} are left in its cloud")
+        self.expect(PROVIDER in self.world.forgotten_keys, "its key is still kept")
 
 
 class RegionStory(PlaceStory):

@@ -1,0 +1,69 @@
+"""What a provider has once in its cloud: found or made, removed; and its key, forgotten."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.credentials import forget_credentials
+from activities.providers.base import ProviderError, RequestRefused
+from activities.providers.gcp.provider import GcpProject
+from workflows.contracts.base import Done
+from workflows.contracts.errors import REFUSED
+from workflows.contracts.provider import Check, CloudPart
+from workflows.contracts.states import ProviderKind
+from workflows.effects.region import (
+    ForgetProviderKey,
+    ProviderPart,
+    ProviderPartSeen,
+)
+
+
+class CloudProject(Protocol):
+    """A provider's project, account or tenancy in a cloud, by its key."""
+
+    def check(self) -> tuple[Check, ...]: ...
+
+    def make(self, part: str) -> CloudPart: ...
+
+    def remove(self, part: str) -> CloudPart: ...
+
+
+PROJECTS: dict[ProviderKind, Callable[[str], CloudProject]] = {ProviderKind.GCP: GcpProject}
+"""What makes the project of one provider, by its id."""
+
+
+@activity.defn
+def make_provider_part(command: ProviderPart) -> ProviderPartSeen:
+    """Find one of a provider's own things in its cloud, else make it."""
+    with told():
+        project = PROJECTS[command.kind](command.provider_id)
+        return ProviderPartSeen(part=project.make(command.part))
+
+
+@activity.defn
+def remove_provider_part(command: ProviderPart) -> ProviderPartSeen:
+    """Remove one of a provider's own things from its cloud; silent when it is not there."""
+    with told():
+        project = PROJECTS[command.kind](command.provider_id)
+        return ProviderPartSeen(part=project.remove(command.part))
+
+
+@activity.defn
+def forget_provider_key(command: ForgetProviderKey) -> Done:
+    """Remove the key that was given for a provider; one that is elsewhere stays there."""
+    forget_credentials(command.provider_id)
+    return Done()
+
+
+@contextmanager
+def told() -> Generator[None, None, None]:
+    """Let a provider's answers reach the workflow by their kind: what was refused stays refused."""
+    try:
+        yield
+    except RequestRefused as refusal:
+        raise ApplicationError(str(refusal), type=REFUSED) from refusal
+    except ProviderError as error:
+        raise ApplicationError(str(error), type=error.kind) from error
