@@ -42,6 +42,17 @@ def platform_key_fingerprint(path: Path | None = None) -> str:
 
     Raises: PlatformKeyError.
     """
-    blob = base64.b64decode(platform_public_key(path).split()[1])
+    return fingerprint_of(platform_public_key(path))
+
+
+def fingerprint_of(public_key: str) -> str:
+    """`SHA256:…` of a key as a line of an authorized_keys file has it; a host's is its minion id.
+
+    Raises: ValueError, when it is no such line.
+    """
+    try:
+        blob = base64.b64decode(public_key.split()[1], validate=True)
+    except IndexError as cause:
+        raise ValueError("public key: want a kind and base64, found one word") from cause
     digest = hashlib.sha256(blob).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import take_turn
+from activities.platform_key import fingerprint_of
 from api.authorization import Caller
 from api.changing import Step
 from api.models import nodes as shapes
@@ -233,8 +233,7 @@ def fingerprint(public_key: str) -> str | None:
     name = words[0].encode()
     if blob[: 4 + len(name)] != len(name).to_bytes(4, "big") + name:
         return None
-    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
-    return f"SHA256:{digest}"
+    return fingerprint_of(public_key)
 
 
 def nobody() -> Caller:

@@ -13,7 +13,7 @@ from api.changing import Change, changing
 from api.models.leases import Lease, LeasePage
 from api.nouns import leases
 from api.nouns.ownership import own
-from api.pages import Paging, each, page
+from api.pages import Paging, page
 from workflows.contracts.states import LeaseStatus
 
 router = APIRouter(prefix="/v1/leases", tags=["leases"])
@@ -40,7 +40,7 @@ def list_leases(
         rows = rows.where(col(tables.Lease.status).not_in(ended))
     now = datetime.now(UTC)
     with database().read() as session:
-        view = (col(tables.Lease.id), each(lambda row: leases.shown_lease(row, now)))
+        view = (col(tables.Lease.id), lambda rows: [leases.shown_lease(row, now) for row in rows])
         return page(session, LeasePage, rows, paging, view)
 
 
