@@ -41,12 +41,22 @@ class GoogleRefusedError(Exception):
 
     @property
     def is_in_use(self) -> bool:
-        return self.reason == "resourceInUseByAnotherResource"
+        """An answer words it one way, an operation another."""
+        return self.reason.replace("_", "").lower() == "resourceinusebyanotherresource"
 
 
 LATER = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses that say nothing about what was asked."""
-RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"})
+LATER_REASONS = frozenset(
+    {
+        "rateLimitExceeded",
+        "userRateLimitExceeded",
+        "RATE_LIMIT_EXCEEDED",
+        "resourceNotReady",
+        "RESOURCE_NOT_READY",
+    }
+)
+"""Refusals that pass by themselves."""
 
 
 @contextmanager
@@ -74,7 +84,7 @@ def asking(asked: str) -> Generator[None, None, None]:
 
 def refused(asked: str, code: int, reason: str, message: str) -> Exception:
     """The error for an answer that is none of what was asked for."""
-    if code in LATER or reason in RATE_REASONS:
+    if code in LATER or reason in LATER_REASONS:
         return GoogleUnavailableError(f"{asked}: {code} {reason} {message}")
     if code == 401:
         return KeyRefusedError(f"{asked}: {message}")

@@ -1,15 +1,19 @@
 """What a provider has once in its project: found before it is made, and removed exactly."""
 
+import contextlib
 import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from google.cloud import compute_v1
 
 from activities.providers.gcp.errors import GoogleRefusedError, GoogleUnavailableError
 from activities.providers.gcp.names import LABEL, shared_name
 from activities.providers.gcp.parts import PARTS
 from activities.providers.gcp.session import GoogleSession
+from activities.settings import settings
+from tests.activities.gcp.keys import session_with
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from workflows.contracts import provider
@@ -17,6 +21,7 @@ from workflows.contracts.states import ProviderKind
 
 OURS, OTHER = "prv-01abc", "prv-02def"
 MESSAGES = ("topic", "subscription", "sink", "publisher")
+NETWORK = ("network", "ssh-firewall", "inner-firewall")
 PUBLISHER = "roles/pubsub.publisher"
 
 
@@ -37,6 +42,12 @@ def removed(google: GoogleSession, *names: str, provider_id: str = OURS) -> list
     return [PARTS[name].remove(google, provider_id) for name in reversed(names)]
 
 
+def compute_resources(double: GcpDouble) -> Iterator[str]:
+    for client in (compute_v1.NetworksClient, compute_v1.FirewallsClient):
+        session = session_with(double, account="looker", roles=("roles/viewer",))
+        yield from (each.name for each in session.compute(client).list(project=double.project.id))
+
+
 def state(double: GcpDouble) -> dict[str, Any]:
     """Everything that there is in the project, as a value that can be compared."""
     pubsub = double.cloud.pubsub
@@ -44,6 +55,7 @@ def state(double: GcpDouble) -> dict[str, Any]:
         "topics": {name: copy.deepcopy(topic.policy) for name, topic in pubsub.topics.items()},
         "subscriptions": {name: one.topic for name, one in pubsub.subscriptions.items()},
         "sinks": dict(double.cloud.sinks),
+        "network": list(compute_resources(double)),
     }
 
 
@@ -60,21 +72,34 @@ def test_news_of_machines_reaches_our_subscription(gcp: GcpDouble, google: Googl
     assert list(there["sinks"]) == [sink]
 
 
+def test_machines_are_reached_over_ssh_from_where_we_are_and_by_each_other(
+    gcp: GcpDouble, google: GoogleSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASELOAD_GCP_SSH_SOURCE_RANGES", "198.51.100.0/24, 203.0.113.7/32")
+    settings.cache_clear()
+    network, *firewalls = made(google, *NETWORK)
+    ssh, inner = (gcp.cloud.resources.get(path) for path in firewalls)
+    assert ssh["sourceRanges"] == ["198.51.100.0/24", "203.0.113.7/32"]
+    assert ssh["allowed"] == [{"IPProtocol": "tcp", "ports": ["22"]}]
+    assert inner["sourceTags"] == inner["targetTags"] == ssh["targetTags"] == ["baseload-node"]
+    assert gcp.cloud.resources.get(network)["autoCreateSubnetworks"] is False
+
+
 def test_doing_it_again_changes_nothing(gcp: GcpDouble, google: GoogleSession) -> None:
-    first = made(google, *MESSAGES)
+    first = made(google, *PARTS)
     before = state(gcp)
-    assert made(google, *MESSAGES) == first
+    assert made(google, *PARTS) == first
     assert state(gcp) == before
 
 
 def test_removal_takes_exactly_what_is_ours_and_is_silent_when_it_is_gone(
     gcp: GcpDouble, google: GoogleSession
 ) -> None:
-    made(google, *MESSAGES, provider_id=OTHER)
+    made(google, *PARTS, provider_id=OTHER)
     theirs = state(gcp)
-    made(google, *MESSAGES)
+    made(google, *PARTS)
     for _ in range(2):
-        removed(google, *MESSAGES)
+        removed(google, *PARTS)
         assert state(gcp) == theirs
 
 
@@ -142,3 +167,43 @@ def test_a_grant_waits_for_its_sink(google: GoogleSession) -> None:
     made(google, "topic")
     with pytest.raises(GoogleUnavailableError, match="not there yet"):
         made(google, "publisher")
+
+
+def test_a_network_that_something_still_uses_is_left_with_googles_words(
+    gcp: GcpDouble, google: GoogleSession
+) -> None:
+    (network,) = made(google, "network")
+    google.compute(compute_v1.SubnetworksClient).insert_unary(
+        project=gcp.project.id,
+        region="us-central1",
+        subnetwork_resource=compute_v1.Subnetwork(
+            name="somebodys", network=network, ip_cidr_range="10.1.0.0/16"
+        ),
+    )
+    with pytest.raises(GoogleRefusedError, match="already being used by") as refusal:
+        removed(google, "network")
+    assert refusal.value.is_in_use
+
+
+@pytest.mark.parametrize("kind", [FaultKind.LOST_REQUEST, FaultKind.LOST_REPLY])
+def test_a_network_whose_making_went_unanswered_is_made_once(
+    gcp: GcpDouble, google: GoogleSession, kind: FaultKind
+) -> None:
+    gcp.cloud.faults.add(Fault(kind, "compute.networks.insert", times=1))
+    tries = 0
+    while tries < 50:
+        tries += 1
+        with contextlib.suppress(GoogleUnavailableError):
+            made(google, "network")
+            break
+    assert 1 < tries < 50
+    assert len(state(gcp)["network"]) == 1
+
+
+def test_an_operation_that_ends_badly_is_refused_with_its_code(
+    gcp: GcpDouble, google: GoogleSession
+) -> None:
+    gcp.cloud.faults.add(Fault(FaultKind.OPERATION_QUOTA, "compute.networks.insert", times=1))
+    with pytest.raises(GoogleRefusedError) as refusal:
+        made(google, "network")
+    assert refusal.value.reason == "QUOTA_EXCEEDED"
