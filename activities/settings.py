@@ -40,6 +40,11 @@ class Settings(BaseSettings):
     """One base URL under which every HTTP API of Google's answers at its own path; None: Google."""
     gcp_ssh_source_ranges: str = "0.0.0.0/0"
     """From where machines at Google may be reached over SSH: CIDRs with commas between."""
+    gcp_image: str = (
+        "projects/deeplearning-platform-release/global/images/family/"
+        "common-cu129-ubuntu-2404-nvidia-580"
+    )
+    """What machines at Google boot; CUDA 12, which still knows P100 and V100."""
 
     cpu_core_hour_microcredits: int = 0
     """Usage fee for one CPU core and hour on own machines; 0: CPUs are free."""

@@ -66,8 +66,11 @@ class Provider(Protocol):
 class OwnedMachine(Protocol):
     """A machine at a provider that carries our mark."""
 
-    machine_name: str
-    place: str
+    @property
+    def machine_name(self) -> str: ...
+
+    @property
+    def place(self) -> str: ...
 
 
 class Driver(Protocol):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.providers.base import Driver, Provider, RequestRefused
+from activities.providers.gcp.machines import google_machines
 from activities.providers.physical import PhysicalProvider
 from activities.providers.projects import PROJECTS, told
 from workflows.contracts.provider import Check
@@ -12,7 +13,7 @@ from workflows.contracts.states import ProviderKind
 from workflows.effects.region import CheckProvider, ProviderChecked
 
 PROVIDERS: dict[ProviderKind, Provider] = {ProviderKind.PHYSICAL: PhysicalProvider()}
-DRIVERS: dict[ProviderKind, Callable[[str], Driver]] = {}
+DRIVERS: dict[ProviderKind, Callable[[str], Driver]] = {ProviderKind.GCP: google_machines}
 """What makes the driver of the machines of one provider, by its id."""
 
 

@@ -14,3 +14,8 @@ def shared_name(provider_id: str) -> str:
 def mark(provider_id: str) -> str:
     """The description of what we make where there are no labels."""
     return f"made by baseload for {provider_id}"
+
+
+def subnetwork_name(provider_id: str, cloud_region: str) -> str:
+    """Of the part of a provider's network that is in one region."""
+    return f"{shared_name(provider_id)}-{cloud_region}"

@@ -1,0 +1,195 @@
+"""What Compute Engine is told of a machine that is to be made, and what it tells of one."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from activities.providers.gcp.catalogue import gcp_catalogue
+from activities.providers.gcp.names import LABEL, NODE_TAG, subnetwork_name
+from activities.settings import settings
+from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.states import MachineState
+from workflows.rules.cloud_catalogue import MachineType
+
+USER = "root"
+_NOT_IN_A_LABEL = re.compile(r"[^a-z0-9_-]")
+_STATES = {
+    "PROVISIONING": MachineState.MAKING,
+    "STAGING": MachineState.MAKING,
+    "PENDING": MachineState.MAKING,
+    "RUNNING": MachineState.RUNNING,
+    "REPAIRING": MachineState.RUNNING,
+    "STOPPING": MachineState.ENDING,
+    "PENDING_STOP": MachineState.ENDING,
+    "SUSPENDING": MachineState.ENDING,
+    "DEPROVISIONING": MachineState.ENDING,
+    "SUSPENDED": MachineState.STOPPED,
+    "STOPPED": MachineState.STOPPED,
+    "TERMINATED": MachineState.STOPPED,
+}
+STARTUP = """#!/bin/sh
+# The platform's key is the only way in; it is asked for no password, and root lets in no other.
+umask 077
+mkdir -p /root/.ssh
+printf '%s\\n' '{public_key}' > /root/.ssh/authorized_keys
+mkdir -p /etc/ssh/sshd_config.d
+printf 'PermitRootLogin prohibit-password\\n' > /etc/ssh/sshd_config.d/10-baseload.conf
+systemctl reload ssh 2>/dev/null || systemctl reload sshd
+"""
+
+
+def instance_body(
+    name: str,
+    offer: MachineOffer,
+    spec: MachineSpec,
+    *,
+    owner: tuple[str, str],
+    public_key: str,
+) -> Any:
+    """The body of an insert. owner: provider id and project id."""
+    from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
+
+    provider_id, project_id = owner
+    zone, region = offer.place, offer.place.rpartition("-")[0]
+    machine = machine_of(offer)
+    body = compute_v1.Instance(
+        name=name,
+        machine_type=f"zones/{zone}/machineTypes/{offer.machine_type}",
+        scheduling=_scheduling(offer, spec),
+        disks=[_boot_disk(zone, spec)],
+        network_interfaces=[
+            compute_v1.NetworkInterface(
+                subnetwork=f"regions/{region}/subnetworks/{subnetwork_name(provider_id, region)}",
+                access_configs=[
+                    compute_v1.AccessConfig(name="External NAT", type_="ONE_TO_ONE_NAT")
+                ],
+            )
+        ],
+        metadata=_metadata(public_key),
+        labels={LABEL: provider_id, **_labels(spec)},
+        tags=compute_v1.Tags(items=[NODE_TAG]),
+    )
+    if machine is not None and machine.attaches:
+        gpu = gcp_catalogue().gpu(machine.gpu_type)
+        accelerator = gpu.accelerators[0] if gpu else ""
+        body.guest_accelerators = [
+            compute_v1.AcceleratorConfig(
+                accelerator_type=f"projects/{project_id}/zones/{zone}/acceleratorTypes/{accelerator}",
+                accelerator_count=offer.gpu_count,
+            )
+        ]
+    return body
+
+
+def machine_of(offer: MachineOffer) -> MachineType | None:
+    """The catalogue's line for an offer; None for a machine without GPUs."""
+    return next(
+        (
+            machine
+            for machine in gcp_catalogue().machines
+            if (machine.name, machine.gpu_type, machine.gpu_count)
+            == (offer.machine_type, offer.gpu_type, offer.gpu_count)
+        ),
+        None,
+    )
+
+
+def _scheduling(offer: MachineOffer, spec: MachineSpec) -> Any:
+    """Ended and deleted by Google itself when its time is up: a stopped one costs for its disks."""
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    return compute_v1.Scheduling(
+        on_host_maintenance="TERMINATE",
+        automatic_restart=False,
+        provisioning_model="SPOT" if offer.spot else "STANDARD",
+        instance_termination_action="DELETE",
+        max_run_duration=compute_v1.Duration(seconds=spec.lifetime_s),
+    )
+
+
+def _boot_disk(zone: str, spec: MachineSpec) -> Any:
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    return compute_v1.AttachedDisk(
+        boot=True,
+        auto_delete=True,
+        initialize_params=compute_v1.AttachedDiskInitializeParams(
+            source_image=settings().gcp_image,
+            disk_size_gb=spec.disk_size_gb,
+            disk_type=f"zones/{zone}/diskTypes/pd-balanced",
+        ),
+    )
+
+
+def _metadata(public_key: str) -> Any:
+    """The platform's public key, and that the machine tells Google its host keys. No secret."""
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    items = {
+        "ssh-keys": f"{USER}:{public_key}",
+        "enable-oslogin": "FALSE",
+        "enable-guest-attributes": "TRUE",
+        "install-nvidia-driver": "True",
+        "startup-script": STARTUP.format(public_key=public_key),
+    }
+    return compute_v1.Metadata(
+        items=[compute_v1.Items(key=key, value=value) for key, value in items.items()]
+    )
+
+
+def _labels(spec: MachineSpec) -> dict[str, str]:
+    """As Google takes them: small letters, digits, `-` and `_`, at most 63."""
+    return {
+        _NOT_IN_A_LABEL.sub("-", key.lower())[:63]: _NOT_IN_A_LABEL.sub("-", value.lower())[:63]
+        for key, value in spec.tags.items()
+    }
+
+
+def shown(instance: Any, zone: str) -> MachineSeen:
+    """An instance as Google tells of it; its host key is asked for by itself."""
+    address = None
+    for interface in instance.network_interfaces:
+        outer = [access.nat_i_p for access in interface.access_configs if access.nat_i_p]
+        address = outer[0] if outer else (interface.network_i_p or None)
+        break
+    created = instance.creation_timestamp
+    return MachineSeen(
+        state=_STATES.get(instance.status, MachineState.MAKING),
+        place=zone,
+        provider_machine_id=str(instance.id),
+        host=address,
+        user=USER,
+        microcredits_per_hour=_price(instance, zone),
+        began_at=datetime.fromisoformat(created) if created else None,
+        reason=instance.status_message or "",
+    )
+
+
+def _price(instance: Any, zone: str) -> int | None:
+    """By the catalogue, for the machine that was really made; None where it does not say."""
+    name = instance.machine_type.rpartition("/")[2]
+    attached = {
+        each.accelerator_type.rpartition("/")[2]: each.accelerator_count
+        for each in instance.guest_accelerators
+    }
+    catalogue = gcp_catalogue()
+    machine = next((one for one in catalogue.machines if _is_it(one, name, attached)), None)
+    price = None if machine is None else catalogue.price(machine, zone.rpartition("-")[0])
+    if price is None:
+        return None
+    if instance.scheduling.provisioning_model == "SPOT":
+        return price.spot_microcredits_per_hour
+    return price.on_demand_microcredits_per_hour
+
+
+def _is_it(machine: MachineType, name: str, attached: Mapping[str, int]) -> bool:
+    """Whether a machine of this type with these accelerators is that line of the catalogue.
+
+    Google names the accelerators of types that bring them, too.
+    """
+    if machine.name != name or (machine.attaches and not attached):
+        return False
+    gpu = gcp_catalogue().gpu(machine.gpu_type)
+    counts = [attached.get(accelerator) for accelerator in (gpu.accelerators if gpu else ())]
+    return not attached or machine.gpu_count in counts

@@ -1,0 +1,232 @@
+"""Machines of Compute Engine: found by name, made, ended; their host keys, proven by Google."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from activities.credentials import CredentialsError
+from activities.platform_key import fingerprint_of, platform_public_key
+from activities.providers.base import CapacityExhausted, NotYet, RequestRefused, Unavailable
+from activities.providers.gcp.bodies import instance_body, shown
+from activities.providers.gcp.errors import (
+    GoogleRefusedError,
+    GoogleUnavailableError,
+    KeyRefusedError,
+    asking,
+    must_be_ours,
+    refused,
+)
+from activities.providers.gcp.key import KeyMistakeError
+from activities.providers.gcp.names import LABEL
+from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
+from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.states import MachineState
+
+OPERATION_LIMIT_S = 60.0
+"""How long the end of an operation is waited for in one go."""
+SHORT = (
+    "ZONE_RESOURCE_POOL_EXHAUSTED",
+    "STOCKOUT",
+    "INSUFFICIENT_CAPACITY",
+    "UNSUPPORTED_OPERATION",
+    "RESOURCE_NOT_READY",
+    "QUOTA_EXCEEDED",
+    "QUOTAEXCEEDED",
+)
+"""Beginnings of the reasons for which another zone, region or type may have it, in capitals.
+`UNSUPPORTED_OPERATION` is also told of a machine that was preempted while it was being made."""
+HOST_KEYS = "hostkeys/"
+KEY_KIND = "ssh-ed25519"
+
+
+@dataclass(frozen=True)
+class OwnedInstance:
+    machine_name: str
+    place: str
+
+
+class GoogleMachines:
+    """See `activities/providers/base.py: Driver`. A place is a zone."""
+
+    def __init__(self, session: GoogleSession, provider_id: str) -> None:
+        self._session = session
+        self._provider_id = provider_id
+
+    def find(self, name: str, place: str) -> MachineSeen | None:
+        with _answers():
+            instance = self._instance(name, place)
+            if instance is None:
+                return None
+            self._must_be_ours(instance)
+            seen = shown(instance, place)
+            if seen.state is MachineState.RUNNING and seen.host is not None:
+                key = self._host_key(name, place)
+                seen = seen.model_copy(update={"minion_id": key and fingerprint_of(key)})
+            return seen
+
+    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
+        body = instance_body(
+            name,
+            offer,
+            spec,
+            owner=(self._provider_id, self._session.project_id),
+            public_key=platform_public_key(),
+        )
+        with _answers():
+            try:
+                operation = self._insert(offer.place, body)
+            except GoogleRefusedError as refusal:
+                if not refusal.is_there_already:
+                    raise
+            else:
+                self._finish(operation, offer.place, f"instance {name}")
+        found = self.find(name, offer.place)
+        if found is None:
+            raise NotYet(f"{name}: was asked for, and is not to be seen in {offer.place} yet")
+        return found
+
+    def release(self, name: str, place: str) -> None:
+        with _answers():
+            instance = self._instance(name, place)
+            if instance is None:
+                return
+            self._must_be_ours(instance)
+            try:
+                with asking(f"instance {name}"):
+                    self._instances.delete_unary(
+                        project=self._session.project_id,
+                        zone=place,
+                        instance=name,
+                        timeout=ANSWER_LIMIT_S,
+                        retry=None,
+                    )
+            except GoogleRefusedError as refusal:
+                if not refusal.is_missing:
+                    raise
+
+    def list_owned(self) -> Sequence[OwnedInstance]:
+        from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
+
+        request = compute_v1.AggregatedListInstancesRequest(
+            project=self._session.project_id,
+            filter=f"labels.{LABEL}={self._provider_id}",
+        )
+        owned = []
+        # A zone that cannot be seen fails all of it: partial answers are for who asks for them.
+        with _answers(), asking("instances of every zone"):
+            pages = self._instances.aggregated_list(
+                request=request, timeout=ANSWER_LIMIT_S, retry=None
+            )
+            for scope, found in pages:
+                zone = scope.rpartition("/")[2]
+                owned += [OwnedInstance(each.name, zone) for each in found.instances]
+        return owned
+
+    # ── what it is made of ──────────────────────────────────────────────────────────────────
+
+    @property
+    def _instances(self) -> Any:
+        from google.cloud import compute_v1  # noqa: PLC0415
+
+        return self._session.compute(compute_v1.InstancesClient)
+
+    def _instance(self, name: str, zone: str) -> Any:
+        try:
+            with asking(f"instance {name}"):
+                return self._instances.get(
+                    project=self._session.project_id,
+                    zone=zone,
+                    instance=name,
+                    timeout=ANSWER_LIMIT_S,
+                    retry=None,
+                )
+        except GoogleRefusedError as refusal:
+            if refusal.is_missing:
+                return None
+            raise
+
+    def _must_be_ours(self, instance: Any) -> None:
+        must_be_ours(f"instance {instance.name}", instance.labels.get(LABEL), self._provider_id)
+
+    def _insert(self, zone: str, body: Any) -> Any:
+        """No request id: a repeated one answers for the machine that was there before."""
+        with asking(f"instance {body.name}"):
+            return self._instances.insert_unary(
+                project=self._session.project_id,
+                zone=zone,
+                instance_resource=body,
+                timeout=ANSWER_LIMIT_S,
+                retry=None,
+            )
+
+    def _finish(self, operation: Any, zone: str, asked: str) -> None:
+        """Its error is why there is no machine; one that goes on is looked for later."""
+        from google.cloud import compute_v1  # noqa: PLC0415
+
+        done = compute_v1.Operation.Status.DONE
+        if operation.status != done:
+            client = self._session.compute(compute_v1.ZoneOperationsClient)
+            with asking(f"{asked}: {operation.name}"):
+                operation = client.wait(
+                    project=self._session.project_id,
+                    zone=zone,
+                    operation=operation.name,
+                    timeout=OPERATION_LIMIT_S,
+                    retry=None,
+                )
+        for error in operation.error.errors:
+            if _is_short(error.code):
+                raise CapacityExhausted(error.message)
+            raise refused(asked, operation.http_error_status_code, error.code, error.message)
+
+    def _host_key(self, name: str, zone: str) -> str | None:
+        """The public half, as the machine's own agent has told Google; None: not yet."""
+        from google.cloud import compute_v1  # noqa: PLC0415
+
+        request = compute_v1.GetGuestAttributesInstanceRequest(
+            project=self._session.project_id, zone=zone, instance=name, query_path=HOST_KEYS
+        )
+        try:
+            with asking(f"host keys of {name}"):
+                told = self._instances.get_guest_attributes(
+                    request=request, timeout=ANSWER_LIMIT_S, retry=None
+                )
+        except GoogleRefusedError as refusal:
+            if refusal.is_missing:
+                return None
+            raise
+        keys = {item.key: item.value for item in told.query_value.items}
+        return f"{KEY_KIND} {keys[KEY_KIND]}" if KEY_KIND in keys else None
+
+
+def google_machines(provider_id: str) -> GoogleMachines:
+    """The driver of a provider's machines, with the key that its row refers to now.
+
+    Raises: RequestRefused, when there is no key, or it is none.
+    """
+    try:
+        return GoogleMachines(google_session(provider_id), provider_id)
+    except (CredentialsError, KeyMistakeError) as error:
+        raise RequestRefused(f"key of {provider_id}: {error}") from error
+
+
+def _is_short(reason: str) -> bool:
+    return reason.upper().startswith(SHORT)
+
+
+@contextmanager
+def _answers() -> Iterator[None]:
+    """Google's refusals as the four answers of a driver."""
+    try:
+        yield
+    except GoogleUnavailableError as error:
+        if any(word in str(error).upper() for word in SHORT):
+            raise CapacityExhausted(str(error)) from error
+        raise Unavailable(str(error)) from error
+    except KeyRefusedError as error:
+        raise RequestRefused(str(error)) from error
+    except GoogleRefusedError as error:
+        if _is_short(error.reason):
+            raise CapacityExhausted(error.message) from error
+        raise RequestRefused(str(error)) from error

@@ -1,0 +1,122 @@
+"""The part of a provider's network that is in one cloud region; its machines are in it."""
+
+from typing import Any
+
+from activities.providers.gcp.catalogue import gcp_catalogue
+from activities.providers.gcp.errors import (
+    GoogleRefusedError,
+    GoogleUnavailableError,
+    asking,
+    must_be_ours,
+    refused,
+)
+from activities.providers.gcp.names import mark, subnetwork_name
+from activities.providers.gcp.network import OPERATION_LIMIT_S, network_name
+from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
+
+
+def make_subnetwork(session: GoogleSession, provider_id: str, cloud_region: str) -> str:
+    """Find it, else make it; its path. Raises: the errors of `errors.py`."""
+    from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
+
+    name = subnetwork_name(provider_id, cloud_region)
+    path = f"projects/{session.project_id}/regions/{cloud_region}/subnetworks/{name}"
+    found = _found(session, cloud_region, name)
+    if found is not None:
+        must_be_ours(path, found.description, mark(provider_id))
+        return path
+    wanted = compute_v1.Subnetwork(
+        name=name,
+        description=mark(provider_id),
+        network=f"projects/{session.project_id}/global/networks/{network_name(provider_id)}",
+        ip_cidr_range=range_of(cloud_region),
+        private_ip_google_access=True,
+    )
+    try:
+        with asking(f"subnetwork {name}"):
+            operation = _client(session).insert_unary(
+                project=session.project_id,
+                region=cloud_region,
+                subnetwork_resource=wanted,
+                timeout=ANSWER_LIMIT_S,
+                retry=None,
+            )
+    except GoogleRefusedError as refusal:
+        if not refusal.is_there_already:
+            raise
+        raise GoogleUnavailableError(f"{path}: is being made") from refusal
+    _finish(session, operation, cloud_region, f"subnetwork {name}")
+    return path
+
+
+def remove_subnetwork(session: GoogleSession, provider_id: str, cloud_region: str) -> str:
+    """Silent when there is none; its path."""
+    name = subnetwork_name(provider_id, cloud_region)
+    path = f"projects/{session.project_id}/regions/{cloud_region}/subnetworks/{name}"
+    found = _found(session, cloud_region, name)
+    if found is None:
+        return path
+    must_be_ours(path, found.description, mark(provider_id))
+    try:
+        with asking(f"subnetwork {name}"):
+            operation = _client(session).delete_unary(
+                project=session.project_id,
+                region=cloud_region,
+                subnetwork=name,
+                timeout=ANSWER_LIMIT_S,
+                retry=None,
+            )
+        _finish(session, operation, cloud_region, f"subnetwork {name}")
+    except GoogleRefusedError as refusal:
+        if not refusal.is_missing:
+            raise
+    return path
+
+
+def range_of(cloud_region: str) -> str:
+    """A range of 4,096 addresses for each region, in the catalogue's order."""
+    names = [region.name for region in gcp_catalogue().regions]
+    return f"10.{64 + names.index(cloud_region)}.0.0/20"
+
+
+def _client(session: GoogleSession) -> Any:
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    return session.compute(compute_v1.SubnetworksClient)
+
+
+def _found(session: GoogleSession, cloud_region: str, name: str) -> Any:
+    try:
+        with asking(f"subnetwork {name}"):
+            return _client(session).get(
+                project=session.project_id,
+                region=cloud_region,
+                subnetwork=name,
+                timeout=ANSWER_LIMIT_S,
+                retry=None,
+            )
+    except GoogleRefusedError as refusal:
+        if refusal.is_missing:
+            return None
+        raise
+
+
+def _finish(session: GoogleSession, operation: Any, cloud_region: str, asked: str) -> None:
+    """As `network.finish`, for what happens in one region."""
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    done = compute_v1.Operation.Status.DONE
+    if operation.status != done:
+        client = session.compute(compute_v1.RegionOperationsClient)
+        with asking(f"{asked}: {operation.name}"):
+            operation = client.wait(
+                project=session.project_id,
+                region=cloud_region,
+                operation=operation.name,
+                timeout=OPERATION_LIMIT_S,
+                retry=None,
+            )
+    if operation.status != done:
+        raise GoogleUnavailableError(f"{asked}: {operation.name} goes on")
+    for error in operation.error.errors:
+        raise refused(asked, operation.http_error_status_code, error.code, error.message)

@@ -1,0 +1,168 @@
+"""Machines at Google: found by name, made once, proven by their key, ended; and what it refuses."""
+
+import pytest
+
+from activities.platform_key import fingerprint_of
+from activities.providers.base import CapacityExhausted, RequestRefused, Unavailable
+from activities.providers.gcp.machines import GoogleMachines, OwnedInstance
+from activities.providers.gcp.network import make_network, remove_network
+from activities.providers.gcp.session import GoogleSession
+from activities.providers.gcp.subnetworks import make_subnetwork, remove_subnetwork
+from tests.activities.waiting import wait_for
+from tests.doubles.gcp.double import GcpDouble
+from tests.doubles.gcp.faults import Fault, FaultKind
+from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
+
+OURS = "prv-01abc"
+NAME, ZONE, REGION = "baseload-lea-1", "us-central1-a", "us-central1"
+OFFER = MachineOffer(
+    place=ZONE,
+    machine_type="a2-highgpu-1g",
+    gpu_type="A100",
+    gpu_count=1,
+    microcredits_per_hour=4_000_000,
+    price_is_estimate=True,
+)
+SPEC = MachineSpec(lifetime_s=3600, tags={"baseload-lease": "lea-1"})
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
+
+
+@pytest.fixture
+def machines(
+    gcp: GcpDouble, google: GoogleSession, monkeypatch: pytest.MonkeyPatch
+) -> GoogleMachines:
+    """The driver of a project with a network in one region."""
+    monkeypatch.setattr("activities.providers.gcp.machines.platform_public_key", lambda: PUBLIC_KEY)
+    make_network(google, OURS)
+    make_subnetwork(google, OURS, REGION)
+    return GoogleMachines(google, OURS)
+
+
+def running(machines: GoogleMachines) -> MachineSeen:
+    """The machine once it has an address and a key."""
+
+    def look() -> MachineSeen | None:
+        seen = machines.find(NAME, ZONE)
+        return seen if seen is not None and seen.is_reachable else None
+
+    found = wait_for(look, "an address and a key")
+    assert found is not None
+    return found
+
+
+def gone(machines: GoogleMachines) -> None:
+    machines.release(NAME, ZONE)
+    wait_for(lambda: machines.find(NAME, ZONE) is None, "it is gone")
+
+
+def names(gcp: GcpDouble) -> list[str]:
+    with gcp.cloud.lock:
+        return [vm.name for vm in gcp.cloud.machines.vms.values()]
+
+
+def test_a_machine_is_made_seen_listed_and_gone(gcp: GcpDouble, machines: GoogleMachines) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    seen = running(machines)
+    (vm,) = gcp.cloud.machines.vms.values()
+    assert vm.address is not None
+    assert seen.host == vm.address.host
+    assert seen.minion_id == fingerprint_of(f"ssh-ed25519 {vm.host_keys['ssh-ed25519']}")
+    assert seen.began_at is not None
+    assert round((seen.microcredits_per_hour or 0) / 1e6, 2) == 3.67, "its CPUs and its A100"
+    assert machines.list_owned() == [OwnedInstance(NAME, ZONE)]
+    gone(machines)
+    assert machines.list_owned() == []
+    assert names(gcp) == []
+
+
+def test_a_machine_ends_by_itself_after_its_lifetime_and_carries_no_secret(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER.model_copy(update={"spot": True}), SPEC)
+    (vm,) = gcp.cloud.machines.vms.values()
+    scheduling = vm.body["scheduling"]
+    assert scheduling["maxRunDuration"]["seconds"] == "3600"
+    assert scheduling["instanceTerminationAction"] == "DELETE"
+    assert scheduling["provisioningModel"] == "SPOT"
+    assert vm.body["labels"] == {"baseload-provider": OURS, "baseload-lease": "lea-1"}
+    assert vm.body.get("serviceAccounts", []) == []
+    assert PUBLIC_KEY in vm.metadata()["ssh-keys"]
+    assert "PRIVATE" not in str(vm.body)
+
+
+def test_an_insert_whose_answer_is_lost_makes_one_machine(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    gcp.cloud.faults.add(Fault(FaultKind.LOST_REPLY, "compute.instances.insert"))
+    with pytest.raises(Unavailable):
+        machines.create(NAME, OFFER, SPEC)
+    machines.create(NAME, OFFER, SPEC)
+    running(machines)
+    assert names(gcp) == [NAME]
+    assert gcp.cloud.machines.made == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        FaultKind.STOCKOUT,
+        FaultKind.STOCKOUT_AT_ONCE,
+        FaultKind.OPERATION_QUOTA,
+        FaultKind.QUOTA,
+    ],
+)
+def test_what_is_not_to_be_had_is_exhausted_and_leaves_nothing(
+    gcp: GcpDouble, machines: GoogleMachines, kind: FaultKind
+) -> None:
+    gcp.cloud.faults.add(Fault(kind, "compute.instances.insert"))
+    with pytest.raises(CapacityExhausted):
+        machines.create(NAME, OFFER, SPEC)
+    wait_for(lambda: machines.find(NAME, ZONE) is None, "nothing of it is there")
+    assert names(gcp) == []
+
+
+def test_what_google_does_not_know_is_refused_in_its_words(machines: GoogleMachines) -> None:
+    with pytest.raises(RequestRefused, match="n9-unheard-of"):
+        machines.create(NAME, OFFER.model_copy(update={"machine_type": "n9-unheard-of"}), SPEC)
+
+
+@pytest.mark.parametrize(
+    "kind", [FaultKind.UNAVAILABLE, FaultKind.RATE_LIMIT, FaultKind.LOST_REQUEST]
+)
+def test_a_provider_that_does_not_answer_is_unavailable(
+    gcp: GcpDouble, machines: GoogleMachines, kind: FaultKind
+) -> None:
+    gcp.cloud.faults.add(Fault(kind, "compute.instances.get"))
+    with pytest.raises(Unavailable):
+        machines.find(NAME, ZONE)
+
+
+def test_a_machine_that_is_not_ours_is_neither_taken_nor_ended(
+    gcp: GcpDouble, google: GoogleSession, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    others = GoogleMachines(google, "prv-02def")
+    for ask in (others.find, others.release):
+        with pytest.raises(RequestRefused, match="not ours"):
+            ask(NAME, ZONE)
+    assert others.list_owned() == []
+    assert names(gcp) == [NAME]
+
+
+def test_a_preempted_machine_is_gone_with_its_disks(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    gcp.cloud.faults.add(Fault(FaultKind.PREEMPT, name=NAME))
+    machines.create(NAME, OFFER.model_copy(update={"spot": True}), SPEC)
+    wait_for(lambda: machines.find(NAME, ZONE) is None, "it was taken away")
+    assert names(gcp) == []
+
+
+def test_a_subnetwork_is_made_once_and_removed_before_its_network(
+    google: GoogleSession, machines: GoogleMachines
+) -> None:
+    first = make_subnetwork(google, OURS, REGION)
+    assert make_subnetwork(google, OURS, REGION) == first
+    for _ in range(2):
+        remove_subnetwork(google, OURS, REGION)
+        remove_network(google, OURS)
