@@ -16,6 +16,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from tests.temporal_server import TemporalServer
 from tests.workflows import test_job as jobs
+from tests.workflows import test_machine as machines
 from tests.workflows import test_node as nodes
 from tests.workflows.conftest import Stage, served
 from tests.workflows.test_provider_and_region import HOME, PROVIDER, reaches
@@ -102,6 +103,14 @@ async def region_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def machine_given_back(stage: Stage) -> WorkflowHandle[Any, Any]:
+    stage.world.cloud.short.add("zone-a")
+    offers = (machines.offer("zone-a"), machines.offer("zone-b"))
+    handle = await machines.lease(stage, *offers)
+    await machines.given_back(stage, handle)
+    return handle
+
+
 async def placement_round(stage: Stage) -> WorkflowHandle[Any, Any]:
     handle = await stage.client.start_workflow(
         PlacementLoop.run, PlacementRequest(), id="placement", task_queue=queues.MAIN
@@ -129,6 +138,7 @@ STORIES: tuple[Story, ...] = (
     node_lost_and_removed,
     provider_removed,
     region_removed,
+    machine_given_back,
     placement_round,
     starts_round,
 )
