@@ -34,13 +34,14 @@ from api.routes import (
     platform,
     projects,
     providers,
+    quotas,
     regions,
     uploads,
 )
 from workflows.contracts.submission import JobSubmission
 
 ROUTERS = (
-    health, platform, accounts, keys, projects, providers, regions, nodes, announcements,
+    health, platform, accounts, keys, projects, providers, quotas, regions, nodes, announcements,
     leases, uploads, offers, jobs, job_streams, billing, events, audit,
 )  # fmt: skip
 HAND_OVER_LIMIT_S = 1.0

@@ -42,7 +42,9 @@ _CODE_OF_STATUS = {
     405: "method-not-allowed",
     413: "too-large",
 }
-_SECRET_FIELDS = frozenset({"credentials", "variables", "secrets", "secret", "value"})
+_SECRET_FIELDS = frozenset(
+    {"credentials", "private_key", "variables", "secrets", "secret", "value"}
+)
 
 
 class Problem(HTTPException):

@@ -1,64 +1,18 @@
-"""Providers and regions: where machines come from, and where they are."""
+"""Regions: where machines are."""
 
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import AfterValidator, Field
 
 from api.models.accounts import Name
 from api.models.base import Answer, Asked, Lifecycle, Page
-from workflows.contracts.states import ProviderKind
-
-
-def _only_physical(kind: ProviderKind) -> ProviderKind:
-    if kind is not ProviderKind.PHYSICAL:
-        raise ValueError(f"{kind} is not yet available; available: physical")
-    return kind
-
-
-def _only_credits(mode: str) -> str:
-    if mode != "credits":
-        raise ValueError(f"{mode} is not yet available; available: credits")
-    return mode
-
-
-def _no_credentials(given: dict[str, JsonValue] | None) -> None:
-    if given is not None:
-        raise ValueError("physical machines need none")
 
 
 def _folder(path: str | None) -> str | None:
     if path is not None and (not re.fullmatch(r"/[^\0\n]{0,400}", path) or ".." in path.split("/")):
         raise ValueError("is an absolute path without ..")
     return path
-
-
-class ProviderCreation(Asked):
-    kind: Annotated[ProviderKind, AfterValidator(_only_physical)]
-    name: Name | None = None
-    payment_mode: Annotated[Literal["credits", "stripe"], AfterValidator(_only_credits)] = "credits"
-    credentials: Annotated[dict[str, JsonValue] | None, AfterValidator(_no_credentials)] = None
-    preferred_credits_microcredits: Annotated[int, Field(gt=0, le=10**15)] | None = None
-    waive_usage_fee: bool = False
-    """For administrators alone."""
-
-
-class ProviderCheck(Answer):
-    name: str
-    status: str
-    detail: str
-
-
-class Provider(Lifecycle):
-    kind: str
-    payment_mode: str
-    preferred_credits_microcredits: int | None
-    fee_waived: bool
-    checks: list[ProviderCheck]
-
-
-class ProviderPage(Page[Provider]):
-    pass
 
 
 class RegionCreation(Asked):

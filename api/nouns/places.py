@@ -1,4 +1,4 @@
-"""Providers and regions: how they are shown, and how they are changed."""
+"""Regions: how they are shown and changed, and what all lifecycles are changed by."""
 
 import re
 from collections import defaultdict
@@ -13,25 +13,14 @@ from activities.db.session import take_turn
 from api.changing import Step
 from api.models import places as shapes
 from api.nouns.events import note_creation
-from api.nouns.ownership import lifecycle, own, own_locked
+from api.nouns.ownership import lifecycle, own_locked
 from api.problems import Problem, invalid, mistake
 from workflows.contracts.provider import Removal
-from workflows.contracts.states import NodeStatus, ProviderStatus, RegionStatus
+from workflows.contracts.states import NodeStatus, ProviderKind, ProviderStatus, RegionStatus
 from workflows.rules import hardware
 
 GONE = ("removing", "archived")
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-
-
-def shown_provider(row: tables.Provider) -> shapes.Provider:
-    return shapes.Provider(
-        **lifecycle(row, "provider"),
-        kind=row.kind,
-        payment_mode=row.payment_mode,
-        preferred_credits_microcredits=row.preferred_credits_microcredits,
-        fee_waived=row.fee_waived,
-        checks=[shapes.ProviderCheck(**({"detail": ""} | check)) for check in row.checks],
-    )
 
 
 def shown_regions(session: Session, rows: Sequence[tables.Region]) -> list[shapes.Region]:
@@ -74,53 +63,6 @@ def _shown_region(row: tables.Region, sharing: Sequence[str]) -> shapes.Region:
     )
 
 
-def enable_provider(step: Step, asked: shapes.ProviderCreation) -> shapes.Provider:
-    _check_preference(step, asked)
-    row = tables.Provider(
-        id=new_id("prv"),
-        account_id=step.caller.account_id,
-        name=asked.name or asked.kind.value,
-        kind=asked.kind.value,
-        payment_mode=asked.payment_mode,
-        preferred_credits_microcredits=asked.preferred_credits_microcredits,
-        fee_waived=asked.waive_usage_fee,
-        checks=[],
-        created_at=step.now,
-        updated_at=step.now,
-    )
-    add_lifecycle(step, row, "provider")
-    return shown_provider(row)
-
-
-def _check_preference(step: Step, asked: shapes.ProviderCreation) -> None:
-    """Being used first until an amount is spent, and costing nothing until then, are for machines
-    that are rented: nothing is spent on one's own."""
-    if asked.waive_usage_fee and not step.caller.is_administrator:
-        raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
-    unavailable = [
-        mistake(name, f"is not available yet for {asked.kind}", value)
-        for name in ("preferred_credits_microcredits", "waive_usage_fee")
-        if (value := getattr(asked, name))
-    ]
-    if unavailable:
-        raise invalid(*unavailable)
-
-
-def recheck_provider(step: Step, provider_id: str) -> shapes.Provider:
-    row = own(step.session, tables.Provider, provider_id, step.caller)
-    if row.status not in (ProviderStatus.READY, ProviderStatus.FAILED):
-        raise wrong_state("provider", row, "ready or failed to be checked again")
-    step.tell(row.id, "recheck")
-    return shown_provider(row)
-
-
-def remove_provider(step: Step, provider_id: str, *, force: bool) -> shapes.Provider:
-    row = own_locked(step.session, tables.Provider, provider_id, step.caller)
-    of_it = (tables.Region.provider_id == row.id, tables.Region.status != RegionStatus.ARCHIVED)
-    remove(step, row, force=force, holds=("regions", _names(step.session, tables.Region, of_it)))
-    return shown_provider(row)
-
-
 def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
     unknown = hardware.unknown_names(asked.relaxed_requirements)
     if unknown:
@@ -133,6 +75,9 @@ def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
             f": {provider.status_reason}" * bool(provider.status_reason)
         )
         raise Problem("provider-not-ready", f"provider {provider.id}: {found}; asked: ready")
+    if provider.kind != ProviderKind.PHYSICAL:
+        rule = f"is of one's own machines: regions of {provider.kind} are not available yet"
+        raise invalid(mistake("provider_id", rule, provider.id))
     _check_region_name(step, asked.name)
     row = tables.Region(
         id=new_id("reg"),
@@ -156,7 +101,7 @@ def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
 def remove_region(step: Step, region_id: str, *, force: bool) -> shapes.Region:
     row = own_locked(step.session, tables.Region, region_id, step.caller)
     of_it = (tables.Node.region_id == row.id, tables.Node.status != NodeStatus.ARCHIVED)
-    remove(step, row, force=force, holds=("nodes", _names(step.session, tables.Node, of_it)))
+    remove(step, row, force=force, holds=("nodes", names_of(step.session, tables.Node, of_it)))
     return shown_region(step.session, row)
 
 
@@ -210,6 +155,7 @@ def _check_region_name(step: Step, name: str) -> None:
         raise Problem("conflict", f"region {name}: {found.id} has this name")
 
 
-def _names(session: Session, table: type[SQLModel], conditions: tuple[Any, ...]) -> list[str]:
+def names_of(session: Session, table: type[SQLModel], conditions: tuple[Any, ...]) -> list[str]:
+    """`name (id)` of each that meets the conditions, by name."""
     rows = session.exec(select(table).where(*conditions).order_by(col(table.name)))  # type: ignore[attr-defined]
     return [f"{row.name} ({row.id})" for row in rows]  # type: ignore[attr-defined]

@@ -529,6 +529,23 @@ class ProjectSecretPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class ProviderChange(BaseModel):
+    """
+    A new key for the same project; every check is run again with it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    credentials: Annotated[
+        dict[str, Any] | str,
+        Field(
+            description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
+            title="Credentials",
+        ),
+    ]
+
+
 class ProviderCheck(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -536,10 +553,53 @@ class ProviderCheck(BaseModel):
     name: Annotated[str, Field(title="Name")]
     status: Annotated[str, Field(title="Status")]
     detail: Annotated[str, Field(title="Detail")]
+    fix: Annotated[str, Field(title="Fix")]
 
 
 class PreferredCreditsMicrocredits(RootModel[int]):
     root: Annotated[int, Field(gt=0, le=1000000000000000, title="Preferred Credits Microcredits")]
+
+
+class ProviderCredentials(BaseModel):
+    """
+    Where a provider's key is, and what of it is no secret.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    reference: Annotated[str, Field(title="Reference")]
+    read_only: Annotated[bool, Field(title="Read Only")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    service_account: Annotated[str, Field(title="Service Account")]
+    key: Annotated[str, Field(title="Key")]
+
+
+class ProviderPart(BaseModel):
+    """
+    What was made in the cloud for the provider as a whole.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    resource: Annotated[str, Field(title="Resource")]
+
+
+class Quota(BaseModel):
+    """
+    One limit of the cloud; what it did not tell is null, which is not the same as none.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    metric: Annotated[str, Field(title="Metric")]
+    place: Annotated[str, Field(title="Place")]
+    limit: Annotated[int | None, Field(title="Limit")]
+    used: Annotated[int | None, Field(title="Used")]
+    free: Annotated[int | None, Field(title="Free")]
 
 
 class Readiness(BaseModel):
@@ -620,6 +680,19 @@ class RegionQuotaPage(BaseModel):
     )
     items: Annotated[list[RegionQuota], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
+
+
+class RunnableJobs(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    gpu_type: Annotated[str, Field(title="Gpu Type")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    spot: Annotated[bool, Field(title="Spot")]
+    jobs: Annotated[int | None, Field(title="Jobs")]
+    limiting: Annotated[str | None, Field(title="Limiting")]
+    advice: Annotated[str, Field(title="Advice")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
 
 
 class StatementLine(BaseModel):
@@ -1022,7 +1095,9 @@ class Provider(BaseModel):
         int | None, Field(title="Preferred Credits Microcredits")
     ]
     fee_waived: Annotated[bool, Field(title="Fee Waived")]
+    credentials: ProviderCredentials | None
     checks: Annotated[list[ProviderCheck], Field(title="Checks")]
+    parts: Annotated[list[ProviderPart], Field(title="Parts")]
 
 
 class ProviderCreation(BaseModel):
@@ -1035,7 +1110,7 @@ class ProviderCreation(BaseModel):
     ]
     name: Annotated[Name | None, Field(title="Name")] = None
     payment_mode: Annotated[Literal["credits", "stripe"], Field(title="Payment Mode")] = "credits"
-    credentials: Annotated[dict[str, Any] | None, Field(title="Credentials")] = None
+    credentials: Annotated[dict[str, Any] | str | None, Field(title="Credentials")] = None
     preferred_credits_microcredits: Annotated[
         PreferredCreditsMicrocredits | None,
         Field(title="Preferred Credits Microcredits"),
@@ -1049,6 +1124,23 @@ class ProviderPage(BaseModel):
     )
     items: Annotated[list[Provider], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
+
+
+class QuotaList(BaseModel):
+    """
+    As the cloud tells now; nothing of it is kept.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    cloud_region: Annotated[str, Field(title="Cloud Region")]
+    read_at: Annotated[AwareDatetime, Field(title="Read At")]
+    raise_at: Annotated[str, Field(title="Raise At")]
+    runnable: Annotated[list[RunnableJobs], Field(title="Runnable")]
+    refusal: Annotated[str | None, Field(title="Refusal")]
+    quotas: Annotated[list[Quota], Field(title="Quotas")]
 
 
 class Statement(BaseModel):

@@ -170,6 +170,15 @@ class AsyncOperations:
             models.Provider, Call("GET", f"/v1/providers/{segment(provider_id)}")
         )
 
+    async def change_provider(
+        self, provider_id: str, body: models.ProviderChange
+    ) -> models.Provider:
+        """Give a provider another key of the same project; every check is run again with it."""
+        return await self._ask(
+            models.Provider,
+            Call("PATCH", f"/v1/providers/{segment(provider_id)}", body=_sent(body)),
+        )
+
     async def remove_provider(
         self, provider_id: str, *, force: bool | None = None
     ) -> models.Provider:
@@ -183,6 +192,24 @@ class AsyncOperations:
         """Run every check again."""
         return await self._ask(
             models.Provider, Call("POST", f"/v1/providers/{segment(provider_id)}/recheck")
+        )
+
+    async def list_quotas(
+        self, *, provider_id: str, cloud_region: str, gpu_count: int | None = None
+    ) -> models.QuotaList:
+        """Limits, use, and runnable jobs by GPU type in a cloud region, asked of the cloud
+        now."""
+        return await self._ask(
+            models.QuotaList,
+            Call(
+                "GET",
+                "/v1/quotas",
+                query={
+                    "provider_id": provider_id,
+                    "cloud_region": cloud_region,
+                    "gpu_count": gpu_count,
+                },
+            ),
         )
 
     async def list_regions(

@@ -166,6 +166,13 @@ class Operations:
         """Get Provider."""
         return self._ask(models.Provider, Call("GET", f"/v1/providers/{segment(provider_id)}"))
 
+    def change_provider(self, provider_id: str, body: models.ProviderChange) -> models.Provider:
+        """Give a provider another key of the same project; every check is run again with it."""
+        return self._ask(
+            models.Provider,
+            Call("PATCH", f"/v1/providers/{segment(provider_id)}", body=_sent(body)),
+        )
+
     def remove_provider(self, provider_id: str, *, force: bool | None = None) -> models.Provider:
         """Remove a provider; with regions only when forced."""
         return self._ask(
@@ -177,6 +184,24 @@ class Operations:
         """Run every check again."""
         return self._ask(
             models.Provider, Call("POST", f"/v1/providers/{segment(provider_id)}/recheck")
+        )
+
+    def list_quotas(
+        self, *, provider_id: str, cloud_region: str, gpu_count: int | None = None
+    ) -> models.QuotaList:
+        """Limits, use, and runnable jobs by GPU type in a cloud region, asked of the cloud
+        now."""
+        return self._ask(
+            models.QuotaList,
+            Call(
+                "GET",
+                "/v1/quotas",
+                query={
+                    "provider_id": provider_id,
+                    "cloud_region": cloud_region,
+                    "gpu_count": gpu_count,
+                },
+            ),
         )
 
     def list_regions(

@@ -1,0 +1,31 @@
+"""What a cloud allows an account in one of its regions now: asked of the cloud at each call."""
+
+from activities.providers.gcp.catalogue import gcp_catalogue
+from activities.providers.gcp.provider import answered
+from activities.providers.gcp.quotas import read_quotas
+from activities.providers.gcp.session import google_session
+from workflows.contracts.quotas import Quota, RunnableJobs
+from workflows.contracts.states import ProviderKind
+from workflows.rules.cloud_catalogue import CloudCatalogue
+from workflows.rules.quotas import runnable_jobs
+
+CATALOGUES = {ProviderKind.GCP: gcp_catalogue}
+"""What is known of each cloud before asking it."""
+
+
+def catalogue_of(kind: str) -> CloudCatalogue | None:
+    """None for kinds that have no regions of a cloud."""
+    found = CATALOGUES.get(ProviderKind(kind))
+    return found() if found else None
+
+
+def live_quotas(
+    provider_id: str, region: str, gpu_count: int
+) -> tuple[tuple[Quota, ...], tuple[RunnableJobs, ...]]:
+    """Every quota of a region, and how many jobs with so many GPUs they leave room for.
+
+    Blocking. Raises: Unavailable, RequestRefused.
+    """
+    with answered():
+        quotas = read_quotas(google_session(provider_id), region)
+    return quotas, runnable_jobs(gcp_catalogue(), region, quotas, gpu_count)

@@ -1,0 +1,19 @@
+"""Quotas: what a cloud allows, before there is a region."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from api.authorization import Caller, Needs
+from api.models.quotas import QuotaList, QuotasWanted
+from api.nouns.quotas import quotas_for
+
+router = APIRouter(prefix="/v1/quotas", tags=["quotas"])
+Reader = Annotated[Caller, Depends(Needs("providers:read"))]
+
+
+@router.get("", operation_id="list_quotas")
+def list_quotas(caller: Reader, wanted: Annotated[QuotasWanted, Query()]) -> QuotaList:
+    """Limits, use, and runnable jobs by GPU type in a cloud region, asked of the cloud now."""
+    return quotas_for(caller, wanted, datetime.now(UTC))

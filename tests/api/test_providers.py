@@ -1,0 +1,314 @@
+"""Providers of a cloud over HTTP: their keys come in, and never go out again."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.credentials import credentials_of, environment_name
+from activities.db import tables
+from activities.db.session import Database
+from activities.providers.gcp.session import session_for
+from activities.settings import settings
+from tests.api.site import Person, Site
+from tests.doubles.gcp.double import GcpDouble, service_account_key
+from tests.doubles.gcp.faults import Fault, FaultKind
+from tests.doubles.gcp.fixtures import gcp
+
+__all__ = ["gcp"]
+
+
+@pytest.fixture(autouse=True)
+def at_google(gcp: GcpDouble) -> Iterator[None]:
+    """The API asks the double, and remembers no other."""
+    settings.cache_clear()
+    session_for.cache_clear()
+    yield
+    session_for.cache_clear()
+
+
+@pytest.fixture
+def key(gcp: GcpDouble) -> dict[str, Any]:
+    return service_account_key(gcp)
+
+
+async def enabled(person: Person, key: Any) -> dict[str, Any]:
+    return await person.made("/v1/providers", {"kind": "gcp", "credentials": key})
+
+
+def everything_kept(database: Database) -> str:
+    """All rows of all tables, as text."""
+    with database.read() as session:
+        names = [table.name for table in tables.SQLModel.metadata.sorted_tables]
+        connection = session.connection()
+        rows = [connection.exec_driver_sql(f"SELECT * FROM {name}").all() for name in names]
+    return repr(rows)
+
+
+async def test_a_key_is_sealed_and_only_its_outside_is_shown(
+    site: Site, ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    assert made["credentials"] == {
+        "reference": f"store://providers/gcp/{made['id']}",
+        "read_only": False,
+        "project_id": gcp.project.id,
+        "service_account": key["client_email"],
+        "key": f"…{key['private_key_id'][-4:]}",
+    }
+    assert json.loads(credentials_of(made["id"])) == key
+    secret = key["private_key"].splitlines()[3]
+    for text in (json.dumps(made), everything_kept(site.database)):
+        assert secret not in text
+        assert key["private_key_id"] not in text
+    assert site.asked_of(made["id"]) == [("start", None)]
+
+
+@pytest.mark.parametrize("write", [json.dumps, lambda key: f"\n{json.dumps(key, indent=2)}\n"])
+async def test_a_files_content_is_as_good_as_its_json(
+    ada: Person, key: dict[str, Any], write: Any
+) -> None:
+    made = await enabled(ada, write(key))
+    assert json.loads(credentials_of(made["id"])) == key
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"type": "user"}, "credentials.type"),
+        ({"project_id": "?"}, "credentials.project_id"),
+        ({"client_email": "ada@example.com"}, "credentials.client_email"),
+        ({"private_key": "secret-stuff"}, "credentials.private_key"),
+    ],
+)
+async def test_a_malformed_key_is_refused_at_once_with_field_and_rule(
+    site: Site, ada: Person, key: dict[str, Any], changes: dict[str, str], field: str
+) -> None:
+    body = {"kind": "gcp", "credentials": key | changes}
+    response = await ada.post("/v1/providers", body)
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert error["field"] == field
+    assert error["value"] is None
+    assert "secret-stuff" not in response.text
+    assert site.rows(tables.Provider) == []
+    assert site.rows(tables.StoredSecret) == []
+
+
+async def test_a_cloud_needs_a_key_and_own_machines_need_none(
+    ada: Person, key: dict[str, Any]
+) -> None:
+    for body in ({"kind": "gcp"}, {"kind": "physical", "credentials": key}):
+        response = await ada.post("/v1/providers", body)
+        assert response.status_code == 422
+        assert [error["field"] for error in response.json()["errors"]] == ["credentials"]
+        assert "PRIVATE KEY" not in response.text
+
+
+async def test_a_key_in_the_wrong_place_of_the_body_is_not_repeated(
+    ada: Person, key: dict[str, Any]
+) -> None:
+    response = await ada.post("/v1/providers", {"kind": "gcp", **key})
+    assert response.status_code == 422
+    assert "PRIVATE KEY" not in response.text
+
+
+async def test_references_to_the_servers_own_are_for_administrators(
+    ada: Person, admin: Person, key: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key.json"
+    file.write_text(json.dumps(key))
+    monkeypatch.setenv("GCP_KEY", json.dumps(key))
+    for reference in (f"file://{file}", "env://GCP_KEY"):
+        refused = await ada.post("/v1/providers", {"kind": "gcp", "credentials": reference})
+        assert refused.status_code == 403
+        made = await enabled(admin, reference)
+        assert made["credentials"]["reference"] == reference
+        assert json.loads(credentials_of(made["id"])) == key
+        admin.site.set(tables.Provider, made["id"], status="archived")
+
+
+async def test_a_reference_to_the_store_is_of_the_own_account(
+    site: Site, ada: Person, bob: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    reference = made["credentials"]["reference"]
+    stolen = await bob.post("/v1/providers", {"kind": "gcp", "credentials": reference})
+    assert stolen.status_code == 422
+    assert "there is no such key" in stolen.json()["errors"][0]["rule"]
+    for wrong in ("store://projects/prj-1/key", "store://providers/gcp/"):
+        response = await ada.post("/v1/providers", {"kind": "gcp", "credentials": wrong})
+        assert response.status_code == 422
+    site.set(tables.Provider, made["id"], status="archived")
+    assert (await enabled(ada, reference))["credentials"]["reference"] == reference
+
+
+async def test_a_project_is_enabled_once(ada: Person, bob: Person, gcp: GcpDouble) -> None:
+    first = await enabled(ada, service_account_key(gcp))
+    body = {"kind": "gcp", "credentials": service_account_key(gcp)}
+    again = await ada.post("/v1/providers", body)
+    assert again.status_code == 409
+    assert first["id"] in again.json()["detail"]
+    await enabled(bob, service_account_key(gcp))
+
+
+async def test_a_new_key_of_the_same_project_takes_the_place_of_the_old_one(
+    site: Site, ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    path, newer = f"/v1/providers/{made['id']}", service_account_key(gcp)
+    assert (await ada.call("PATCH", path, json={"credentials": newer})).status_code == 409
+    site.set(tables.Provider, made["id"], status="failed")
+    response = await ada.call("PATCH", path, json={"credentials": newer})
+    assert response.status_code == 202
+    assert response.json()["credentials"]["key"] == f"…{newer['private_key_id'][-4:]}"
+    assert json.loads(credentials_of(made["id"])) == newer
+    assert site.asked_of(made["id"]) == [("start", None), ("recheck", None)]
+
+
+async def test_a_key_of_another_project_is_refused_and_the_old_one_stays(
+    site: Site, ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    site.set(tables.Provider, made["id"], status="ready")
+    other = service_account_key(gcp, project=gcp.cloud.add_project("other-1234"))
+    path = f"/v1/providers/{made['id']}"
+    response = await ada.call("PATCH", path, json={"credentials": other})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "credentials.project_id"
+    assert json.loads(credentials_of(made["id"])) == key
+
+
+async def test_a_key_from_the_environment_is_read_only_here(
+    site: Site, ada: Person, key: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await enabled(ada, key)
+    site.set(tables.Provider, made["id"], status="ready")
+    name = environment_name(made["credentials"]["reference"])
+    monkeypatch.setenv(name, json.dumps(key))
+    path = f"/v1/providers/{made['id']}"
+    assert (await ada.get(path)).json()["credentials"]["read_only"] is True
+    response = await ada.call("PATCH", path, json={"credentials": key})
+    assert response.status_code == 409
+    assert "environment" in response.json()["detail"]
+
+
+async def test_a_repeated_request_keeps_no_key_with_its_answer(
+    site: Site, ada: Person, key: dict[str, Any]
+) -> None:
+    body = {"kind": "gcp", "credentials": key}
+    headers = {"Idempotency-Key": "once"}
+    first, second = [await ada.post("/v1/providers", body, headers=headers) for _ in range(2)]
+    assert first.json() == second.json()
+    assert "PRIVATE" not in everything_kept(site.database)
+
+
+async def test_what_a_check_found_is_shown_with_its_fix(
+    site: Site, ada: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    check = {"name": "billing", "status": "failed", "detail": "is off", "fix": "https://on"}
+    part = {"name": "network", "resource": "projects/p/global/networks/n"}
+    site.set(tables.Provider, made["id"], checks=[check], parts=[part])
+    shown = (await ada.get(f"/v1/providers/{made['id']}")).json()
+    assert (shown["checks"], shown["parts"]) == ([check], [part])
+
+
+async def test_a_region_of_a_cloud_is_refused_by_rule(
+    site: Site, ada: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    site.set(tables.Provider, made["id"], status="ready")
+    response = await ada.post("/v1/regions", {"provider_id": made["id"], "name": "far"})
+    assert response.status_code == 422
+    assert "not available yet" in response.json()["errors"][0]["rule"]
+
+
+# ── quotas ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def quotas(person: Person, provider_id: str, **query: Any) -> Any:
+    asked = {"provider_id": provider_id, "cloud_region": "us-central1", **query}
+    return await person.get("/v1/quotas", params=asked)
+
+
+async def test_quotas_are_live_with_use_and_jobs_by_gpu_type(
+    ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    gcp.project.limits["us-central1"] = {"NVIDIA_T4_GPUS": 4.0, "CPUS": 20.0}
+    made = await enabled(ada, key)
+    found = (await quotas(ada, made["id"])).json()
+    runnable = {(each["gpu_type"], each["spot"]): each for each in found["runnable"]}
+    t4 = runnable["T4", False]
+    assert (t4["jobs"], t4["limiting"]) == (2, "CPUS")
+    assert "raise CPUS in us-central1 to 24" in t4["advice"]
+    assert t4["microcredits_per_hour"] == 730_000
+    assert runnable["H100", False]["jobs"] == 0
+    assert runnable["H100", True]["microcredits_per_hour"] > 0
+    metrics = {each["metric"]: each for each in found["quotas"]}
+    assert (metrics["NVIDIA_T4_GPUS"]["limit"], metrics["NVIDIA_T4_GPUS"]["used"]) == (4, 0)
+    assert metrics["GPUS_ALL_REGIONS"]["place"] == "all regions"
+    assert found["refusal"] is None
+    assert gcp.project.id in found["raise_at"]
+
+    gcp.project.limits["us-central1"]["CPUS"] = 32.0
+    changed = (await quotas(ada, made["id"], gpu_count=2)).json()["runnable"]
+    assert next(each for each in changed if each["gpu_type"] == "T4")["jobs"] == 2
+
+
+async def test_a_region_where_nothing_runs_says_what_to_raise(
+    ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    gcp.project.limits[""] = {"GPUS_ALL_REGIONS": 0.0}
+    made = await enabled(ada, key)
+    found = (await quotas(ada, made["id"])).json()
+    assert {each["jobs"] for each in found["runnable"]} == {0}
+    assert "GPUS_ALL_REGIONS in all regions to 1" in found["refusal"]
+
+
+async def test_quotas_that_google_could_not_read_are_unknown_and_not_none(
+    ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    gcp.cloud.quotas_unread.add("us-central1")
+    made = await enabled(ada, key)
+    found = (await quotas(ada, made["id"])).json()
+    jobs = {each["gpu_type"]: each["jobs"] for each in found["runnable"]}
+    assert jobs["T4"] is None
+    assert found["refusal"] is None
+
+
+async def test_quotas_of_newer_gpus_are_unknown_without_their_api(
+    ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    gcp.project.services.discard("cloudquotas.googleapis.com")
+    made = await enabled(ada, key)
+    found = (await quotas(ada, made["id"])).json()
+    jobs = {(each["gpu_type"], each["spot"]): each["jobs"] for each in found["runnable"]}
+    assert jobs["H100", False] is None
+    assert jobs["T4", False]
+
+
+async def test_quotas_are_asked_for_by_what_there_is(
+    site: Site, ada: Person, bob: Person, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    assert (await quotas(bob, made["id"])).status_code == 404
+    far = await quotas(ada, made["id"], cloud_region="mars-north1")
+    assert "us-central1, europe-west4" in far.json()["errors"][0]["rule"]
+    own = await quotas(ada, await ada.provider())
+    assert own.json()["errors"][0]["rule"] == "is of a cloud: physical has no quotas"
+
+
+async def test_quotas_that_cannot_be_had_say_why(
+    ada: Person, gcp: GcpDouble, key: dict[str, Any]
+) -> None:
+    made = await enabled(ada, key)
+    gcp.cloud.faults.add(Fault(FaultKind.UNAVAILABLE, "compute.regions.get", times=1))
+    assert (await quotas(ada, made["id"])).status_code == 503
+    gcp.cloud.credentials.revoke(key["private_key_id"])
+    session_for.cache_clear()
+    refused = await quotas(ada, made["id"])
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "provider-not-ready"
