@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlmodel import SQLModel
 
 from activities.credentials import credentials_of, environment_name
 from activities.db import tables
@@ -41,7 +42,7 @@ async def enabled(person: Person, key: Any) -> dict[str, Any]:
 def everything_kept(database: Database) -> str:
     """All rows of all tables, as text."""
     with database.read() as session:
-        names = [table.name for table in tables.SQLModel.metadata.sorted_tables]
+        names = [table.name for table in SQLModel.metadata.sorted_tables]
         connection = session.connection()
         rows = [connection.exec_driver_sql(f"SELECT * FROM {name}").all() for name in names]
     return repr(rows)

@@ -52,7 +52,8 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Machines",
         (
-            Entry("provider", "enable, ls, show, rm: sources of machines", "providers", True),
+            Entry("provider", "enable, checks, rotate, disable, ls, show", "providers", True),
+            Entry("quotas", "What a cloud allows in a region, and what to raise", "quotas"),
             Entry("region", "create, ls, show, rm: places with machines", "regions", True),
             Entry("node", "add, ls, show, activate, maintenance, reboot, rm", "nodes", True),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),

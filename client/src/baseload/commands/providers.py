@@ -2,34 +2,99 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.feed import Deadline, Feed, Stream
 from baseload.commands.finding import find, find_id
 from baseload.commands.screen import credits_text, moment_text, pick
-from baseload.commands.session import Session, command
-from baseload.commands.waiting import Goal, wait_for
+from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
+from baseload.commands.waiting import (
+    LOOK_EVERY_S,
+    WAIT_LIMIT_S,
+    Goal,
+    event_line,
+    newest_event,
+    wait_for,
+)
 
 app = new_app()
+Reference = Annotated[str, typer.Argument(help="id or name")]
+
+
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--key", help="file of a service-account key; - reads it from the terminal"),
+]
+KeyReference = Annotated[
+    str | None,
+    typer.Option("--reference", help="where a key is: store://…, env://NAME or file:///path"),
+]
 
 
 @command(app)
 def enable(
     session: Session,
-    kind: Annotated[str, typer.Argument(help="physical, gcp, runpod, vastai, colab or local")],
+    kind: Annotated[str, typer.Argument(help="physical or gcp")],
     name: Annotated[str | None, typer.Option(help="default: its kind")] = None,
+    key: KeyFile = None,
+    reference: KeyReference = None,
     wait: Annotated[bool, typer.Option("--wait", help="until it is ready")] = False,
 ) -> None:
-    """Enable a provider."""
-    provider = session.post("/v1/providers", {"kind": kind} | ({"name": name} if name else {}))
+    """Enable a provider. A key is never given as an argument: others could see it there."""
+    body = {"kind": kind} | ({"name": name} if name else {})
+    if (credentials := _credentials(key, reference)) is not None:
+        body["credentials"] = credentials
+    provider = session.post("/v1/providers", body)
     if wait:
         provider = wait_for(session, "providers", provider, Goal(frozenset({"ready"})))
+    _told(session, provider)
+
+
+@command(app)
+def rotate(
+    session: Session,
+    provider: Reference,
+    key: KeyFile = None,
+    reference: KeyReference = None,
+    wait: Annotated[bool, typer.Option("--wait", help="until it is ready with it")] = False,
+) -> None:
+    """Give a provider another key of the same project, and check everything with it."""
+    credentials = _credentials(key, reference)
+    if credentials is None:
+        raise MistakeError("asked a key: --key FILE or --reference WHERE")
+    path = f"/v1/providers/{find_id(session, 'providers', provider)}"
+    after = newest_event(session, path) if wait else None
+    found = session.patch(path, {"credentials": credentials})
+    _told(session, _checked(session, found, after) if wait else found)
+
+
+@command(app)
+def checks(
+    session: Session,
+    provider: Reference,
+    again: Annotated[bool, typer.Option("--again", help="run them now, and wait")] = False,
+) -> None:
+    """Show what was checked, what was found and what to do. 1 when something failed."""
+    found = find(session, "providers", provider)
+    if again:
+        path = f"/v1/providers/{found['id']}"
+        after = newest_event(session, path)
+        found = _checked(session, session.post(f"{path}/recheck"), after)
     if session.screen.as_json:
-        session.screen.json(provider)
+        session.screen.json({"status": found["status"], "items": found["checks"]})
     else:
-        session.screen.result(f"{provider['id']}  {provider['name']}  {provider['status']}")
+        rows = [pick(each, "name", "status", "detail") for each in found["checks"]]
+        session.screen.table(("check", "result", "found"), rows)
+        for each in found["checks"]:
+            if each["fix"]:
+                session.screen.result(f"\n{each['name']}: {each['fix']}")
+    if found["status"] == "failed":
+        raise NegativeError(f"{found['name']} has failed: {found['status_reason']}")
 
 
 @command(app)
@@ -46,16 +111,20 @@ def ls(session: Session) -> None:
 
 
 @command(app)
-def show(session: Session, provider: Annotated[str, typer.Argument(help="id or name")]) -> None:
+def show(session: Session, provider: Reference) -> None:
     """Show a provider and its checks."""
     found = find(session, "providers", provider)
     if session.screen.as_json:
         session.screen.json(found)
         return
+    credentials = found.get("credentials") or {}
     session.screen.fields(
         [
             *((name, found.get(name)) for name in ("id", "name", "kind", "status")),
             ("reason", found.get("status_reason")),
+            ("project", credentials.get("project_id")),
+            ("service account", credentials.get("service_account")),
+            ("key", _key(credentials)),
             ("payment mode", found.get("payment_mode")),
             ("preferred until", _preferred(found.get("preferred_credits_microcredits"))),
             ("created", moment_text(found.get("created_at"))),
@@ -63,22 +132,91 @@ def show(session: Session, provider: Annotated[str, typer.Argument(help="id or n
     )
     for check in found.get("checks") or ():
         session.screen.result(f"  {check['name']}: {check['status']}  {check['detail']}")
+    for part in found.get("parts") or ():
+        session.screen.result(f"  made: {part['name']}  {part['resource']}")
+
+
+Force = Annotated[bool, typer.Option("--force", help="with its regions, whatever is left then")]
 
 
 @command(app)
-def rm(
+def disable(
     session: Session,
-    provider: Annotated[str, typer.Argument(help="id or name")],
-    force: Annotated[bool, typer.Option("--force", help="with its regions")] = False,
+    provider: Reference,
+    force: Force = False,
+    wait: Annotated[bool, typer.Option("--wait", help="until it is gone")] = False,
 ) -> None:
-    """Remove a provider."""
-    path = f"/v1/providers/{find_id(session, 'providers', provider)}"
+    """Remove a provider, and from its cloud exactly what was made for it."""
+    found = find(session, "providers", provider)
+    path = f"/v1/providers/{found['id']}"
+    after = newest_event(session, path) if wait else None
     removed = session.delete(path, force=force or None)
+    if wait and removed["status"] != "archived":
+        removed = _until_removed(session, removed, after)
+    _told(session, removed)
+
+
+@command(app)
+def rm(session: Session, provider: Reference, force: Force = False) -> None:
+    """Remove a provider: as disable, without waiting."""
+    path = f"/v1/providers/{find_id(session, 'providers', provider)}"
+    _told(session, session.delete(path, force=force or None))
+
+
+def _credentials(key: Path | None, reference: str | None) -> str | None:
+    """What is sent: the content of a key's file, or where one is. Raises: MistakeError."""
+    if key is not None and reference is not None:
+        raise MistakeError("asked one of --key and --reference, found both")
+    if key is None:
+        return reference
+    try:
+        return sys.stdin.read() if str(key) == "-" else key.read_text()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise MistakeError(f"{key}: cannot be read: {cause}") from cause
+
+
+def _checked(session: Session, provider: Document, after: str | None) -> Document:
+    """The provider once it has been checked again, ready or not."""
+    return _until(session, provider, after, ("provider.ready", "provider.failed"))
+
+
+def _until_removed(session: Session, provider: Document, after: str | None) -> Document:
+    """Raises: NegativeError, when it stays, with why."""
+    ends = ("provider.archived", "provider.removal-refused")
+    found = _until(session, provider, after, ends)
+    if found["status"] != "archived":
+        raise NegativeError(f"{found['name']} is {found['status']}: {found['status_reason']}")
+    return found
+
+
+def _until(
+    session: Session, provider: Document, after: str | None, ends: tuple[str, ...]
+) -> Document:
+    """The provider after one of these events; each on the way is told on stderr."""
+    path = f"/v1/providers/{provider['id']}"
+    feed, deadline = Feed(session.transport), Deadline(WAIT_LIMIT_S)
+    feed.add(Stream("events", f"{path}/events", {"follow": True}, after))
+    for arrival in feed.arrivals(LOOK_EVERY_S):
+        if arrival is not None and arrival.event is not None:
+            event = arrival.event.json()
+            session.screen.say(event_line(provider, event))
+            if event["type"] in ends:
+                return session.get(path)
+        if deadline.passed:
+            break
+    raise NegativeError(f"{provider['name']}: no end after {WAIT_LIMIT_S} s")
+
+
+def _told(session: Session, provider: Document) -> None:
     if session.screen.as_json:
-        session.screen.json(removed)
+        session.screen.json(provider)
     else:
-        session.screen.result(f"{provider}: {removed.get('status', 'removed')}")
+        session.screen.result(f"{provider['id']}  {provider['name']}  {provider['status']}")
 
 
 def _preferred(microcredits: int | None) -> str | None:
     return None if microcredits is None else f"{credits_text(microcredits)} credits are spent"
+
+
+def _key(credentials: Document) -> str | None:
+    return f"{credentials['key']} in {credentials['reference']}" if credentials else None

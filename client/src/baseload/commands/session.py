@@ -65,6 +65,9 @@ class Session:
     def post(self, path: str, body: Any = None, **query: Any) -> Document:
         return self._document(_call("POST", path, body=body, query=query))
 
+    def patch(self, path: str, body: Any) -> Document:
+        return self._document(_call("PATCH", path, body=body))
+
     def delete(self, path: str, **query: Any) -> Document:
         return self._document(_call("DELETE", path, query=query))
 
