@@ -92,6 +92,9 @@ ALLOWED = {
     "starlette": ("api/",),
     "uvicorn": ("api/", "workers/"),
     "cryptography": ("activities/", "workers/"),
+    "google": ("activities/providers/gcp/",),
+    "grpc": ("activities/providers/gcp/",),
+    "requests": ("activities/providers/gcp/",),
 }
 # The SSH server of ours plays a machine: it hands its environment on to the commands it runs.
 ENVIRONMENT_READERS = (

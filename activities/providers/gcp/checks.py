@@ -4,6 +4,7 @@ What cannot be asked because the API for it is off, or the role is missing, says
 rest is looked at all the same. Only when Google does not answer at all is nothing said.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,9 +12,11 @@ from typing import Any
 
 from activities.providers.gcp.errors import GoogleRefusedError, KeyRefusedError, asking
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
+from activities.settings import settings
 from workflows.contracts.provider import Check
 from workflows.rules.quotas import GPUS_ALL_REGIONS
 
+_IMAGE_FAMILY = re.compile(r"projects/([^/]+)/global/images/family/([^/]+)")
 CONSOLE = "https://console.cloud.google.com"
 APIS = ("compute", "pubsub", "logging", "cloudresourcemanager", "cloudbilling")
 """Without one of these nothing can be made."""
@@ -44,6 +47,10 @@ ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "iam.serviceAccountUser": ("Service Account User", ("iam.serviceAccounts.actAs",)),
 }  # fmt: skip
 """Role to its name and the permissions of it that we use."""
+USEFUL_ROLES: dict[str, tuple[str, str]] = {
+    "cloudquotas.viewer": ("cloudquotas.quotas.get", USEFUL_APIS["cloudquotas"]),
+}
+"""Role to the permission of it that we use, and what is not known without it."""
 AGENT_HAS_ITS_ROLE_SINCE = datetime(2021, 4, 8, tzinfo=UTC)
 """Projects made before have a Pub/Sub service agent that may make no tokens."""
 TOKEN_CREATOR = "roles/iam.serviceAccountTokenCreator"  # noqa: S105 - a role
@@ -176,6 +183,7 @@ def _billing(looked: _Looked) -> Iterator[Check]:
 def _roles(looked: _Looked) -> Iterator[Check]:
     """The permissions that we use, asked for all at once; a role is had when all of its are."""
     wanted = [each for _, permissions in ROLES.values() for each in permissions]
+    wanted += [permission for permission, _ in USEFUL_ROLES.values()]
     path = f"/v3/projects/{looked.project_id}:testIamPermissions"
     try:
         found = looked.session.ask(
@@ -193,6 +201,10 @@ def _roles(looked: _Looked) -> Iterator[Check]:
             yield looked.failed(name, detail, looked.grant(f"roles/{role}"))
         else:
             yield looked.passed(name, f"{title} is granted")
+    for role, (permission, why) in USEFUL_ROLES.items():
+        if permission not in held:
+            detail = f"{looked.session.key.email} lacks {permission}: {why}"
+            yield looked.warning(f"role-{role}", detail, looked.grant(f"roles/{role}"))
 
 
 def _compute_account(looked: _Looked) -> Iterator[Check]:
@@ -246,6 +258,30 @@ def _gpus(looked: _Looked) -> Iterator[Check]:
         detail = f"{GPUS_ALL_REGIONS} is 0: likely the limit of a free tier or trial account"
         fix = f"upgrade the billing account to a paid one, then ask for more: {page}"
         yield looked.failed("gpus", detail, fix)
+
+
+def _image(looked: _Looked) -> Iterator[Check]:
+    """Families of images are retired; better told now than by the first machine."""
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    image = settings().gcp_image
+    found = _IMAGE_FAMILY.fullmatch(image)
+    if found is None:
+        return  # one image, which whoever has set it has looked at
+    client = looked.session.compute(compute_v1.ImagesClient)
+    try:
+        with asking(f"image {image}"):
+            newest = client.get_from_family(
+                project=found[1], family=found[2], timeout=ANSWER_LIMIT_S, retry=None
+            )
+    except GoogleRefusedError as refusal:
+        if refusal.is_missing:
+            fix = "set BASELOAD_GCP_IMAGE to a family of projects/deeplearning-platform-release"
+            yield looked.failed("image", f"{image}: is there no more", fix)
+        else:
+            yield _unseen(looked, "image", refusal, ("compute", "roles/compute.admin"))
+        return
+    yield looked.passed("image", f"machines boot {newest.name}")
 
 
 def _pubsub_agent(looked: _Looked) -> Iterator[Check]:
@@ -303,5 +339,6 @@ _CHECKS: tuple[Callable[[_Looked], Iterator[Check]], ...] = (
     _roles,
     _compute_account,
     _gpus,
+    _image,
     _pubsub_agent,
 )

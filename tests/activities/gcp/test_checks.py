@@ -7,6 +7,7 @@ import pytest
 from activities.providers.gcp.checks import ROLES, check_project
 from activities.providers.gcp.errors import GoogleUnavailableError
 from activities.providers.gcp.session import GoogleSession
+from activities.settings import settings
 from tests.activities.gcp.keys import session_with
 from tests.doubles.gcp.access import PROVIDER_ROLES
 from tests.doubles.gcp.double import GcpDouble
@@ -29,7 +30,7 @@ def test_a_project_with_all_that_it_needs_passes_every_check(google: GoogleSessi
     checks = found(google)
     assert {check.status for check in checks.values()} == {"passed"}
     assert set(checks) >= {
-        "key", "project", "billing", "gpus", "compute-service-account",
+        "key", "project", "billing", "gpus", "image", "compute-service-account",
         "api-compute", "api-pubsub", "api-logging", "api-cloudresourcemanager", "api-cloudbilling",
         *(f"role-{role}" for role in ROLES),
     }  # fmt: skip
@@ -91,6 +92,13 @@ def test_a_role_that_is_missing_is_named_with_the_command_that_grants_it(
     assert session.key.email in missing.fix
 
 
+def test_a_role_that_only_helps_is_a_warning(gcp: GcpDouble) -> None:
+    session = session_with(gcp, account="plain", roles=PROVIDER_ROLES)
+    helps = found(session)["role-cloudquotas.viewer"]
+    assert (helps.status, "H100" in helps.detail) == ("warning", True)
+    assert "--role=roles/cloudquotas.viewer" in helps.fix
+
+
 def test_billing_that_is_off_is_told(gcp: GcpDouble, google: GoogleSession) -> None:
     gcp.project.billing_enabled = False
     off = failed(google)["billing"]
@@ -110,6 +118,15 @@ def test_gpus_that_are_not_allowed_are_told_as_the_likely_limit_of_a_free_tier(
     none = failed(google)["gpus"]
     assert "free tier" in none.detail
     assert "paid" in none.fix
+
+
+def test_an_image_family_that_was_retired_is_told_before_a_machine_needs_it(
+    gcp: GcpDouble, google: GoogleSession
+) -> None:
+    gcp.cloud.image_families.clear()
+    gone = failed(google)["image"]
+    assert settings().gcp_image in gone.detail
+    assert "BASELOAD_GCP_IMAGE" in gone.fix
 
 
 def test_the_compute_service_account_must_be_usable(gcp: GcpDouble, google: GoogleSession) -> None:
