@@ -19,7 +19,7 @@ from tests.workflows import test_job as jobs
 from tests.workflows import test_machine as machines
 from tests.workflows import test_node as nodes
 from tests.workflows.conftest import Stage, served
-from tests.workflows.test_provider_and_region import HOME, PROVIDER, reaches
+from tests.workflows.test_provider_and_region import CLOUD, HOME, PROVIDER, reaches
 from workflows.contracts import queues
 from workflows.contracts.job import EndRequest, NodeBack
 from workflows.contracts.provider import Removal
@@ -93,6 +93,17 @@ async def provider_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def cloud_provider_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.client.start_workflow(
+        ProviderLifecycle.run, CLOUD, id="provider/recorded-cloud", task_queue=queues.MAIN
+    )
+    await reaches(stage, CLOUD.provider_id, "ready")
+    await handle.signal(ProviderLifecycle.look)
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
 async def region_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     handle = await stage.client.start_workflow(
         RegionLifecycle.run, HOME, id="region/recorded", task_queue=queues.MAIN
@@ -137,6 +148,7 @@ STORIES: tuple[Story, ...] = (
     notebook_stopped_and_removed,
     node_lost_and_removed,
     provider_removed,
+    cloud_provider_removed,
     region_removed,
     machine_given_back,
     placement_round,
