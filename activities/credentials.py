@@ -13,7 +13,7 @@ from sqlmodel import Session
 
 from activities.db.session import database
 from activities.db.tables import Provider, StoredSecret
-from activities.secrets import secret_box
+from activities.secrets import MasterKeyError, SealBrokenError, secret_box
 from activities.settings import environment_value
 
 STORE = "store://"
@@ -100,7 +100,10 @@ def open_credentials(session: Session, account_id: str, reference: str) -> str:
     row = session.get(StoredSecret, place)
     if row is None or row.account_id != account_id:
         raise CredentialsError(f"{reference}: there is no such key in the store")
-    return secret_box().open(row.sealed, place.encode()).decode()
+    try:
+        return secret_box().open(row.sealed, place.encode()).decode()
+    except (SealBrokenError, MasterKeyError) as cause:
+        raise CredentialsError(f"{reference}: cannot be opened: {cause}") from cause
 
 
 def credentials_of(provider_id: str) -> str:

@@ -76,6 +76,15 @@ def test_a_literal_is_sealed_and_its_row_holds_a_reference_alone(
     assert secret.name == "providers/gcp/prv-1"
 
 
+def test_a_key_sealed_under_another_master_key_is_told_by_its_place(
+    account_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
+    settings.cache_clear()
+    with pytest.raises(CredentialsError, match="store://providers/gcp/prv-1: cannot be opened"):
+        credentials_of("prv-1")
+
+
 def test_a_new_key_takes_the_place_of_the_old_one(migrated: Database, account_id: str) -> None:
     with migrated.write() as session:
         seal_credentials(session, account_id, own_place("gcp", "prv-1"), "new", NOW)

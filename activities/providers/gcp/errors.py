@@ -48,15 +48,9 @@ class GoogleRefusedError(Exception):
 LATER = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses that say nothing about what was asked."""
 LATER_REASONS = frozenset(
-    {
-        "rateLimitExceeded",
-        "userRateLimitExceeded",
-        "RATE_LIMIT_EXCEEDED",
-        "resourceNotReady",
-        "RESOURCE_NOT_READY",
-    }
+    {"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED", "resourceNotReady"}
 )
-"""Refusals that pass by themselves."""
+"""Refusals that pass by themselves. What an operation ends with is in capitals, and is its end."""
 
 
 @contextmanager
