@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from . import containers, disk, exits, job_users, look, processes, runtimes, tree
+from . import containers, disk, exits, job_users, look, processes, removal, runtimes, tree
 from .errors import RefusedError
 from .folders import Folders, Run, take_lock
 
@@ -23,7 +23,8 @@ def end(request: dict[str, Any]) -> dict[str, Any]:
 
     grace_s: between TERM and KILL; margin_s: how much longer its supervisor may take before it is
     itself killed and its tree is ended from here.
-    A run that was never started gets an exit.json, so that a late start starts nothing.
+    A run that was never started gets an exit.json, so that a late start starts nothing; one that
+    was removed is left as it is, which is `unknown`.
     Raises: RefusedError `tree-alive` when something of it still lives.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
@@ -35,10 +36,19 @@ def end(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_run(run: Run, grace_s: float, margin_s: float = MARGIN_S) -> None:
-    """See `end`."""
-    if run.has("exit.json"):
+    """See `end`. What is told again after its removal makes nothing anew."""
+    if run.has("exit.json") or removal.was_removed(run):
         return
-    run.make()
+    try:
+        with removal.unless_removed(run):
+            run.make()
+            _end_run(run, grace_s, margin_s)
+    except RefusedError as refused:
+        if refused.code != removal.REFUSAL:
+            raise
+
+
+def _end_run(run: Run, grace_s: float, margin_s: float) -> None:
     deadline = time.monotonic() + grace_s + margin_s
     progress_at = time.monotonic() + PROGRESS_S
     asked = 0

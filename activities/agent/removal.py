@@ -18,6 +18,7 @@ from .errors import RefusedError
 from .folders import Folders, Run
 
 REMOVED = ".removed-"
+REFUSAL = "removed"
 
 
 def remove(run: Run) -> bool:
@@ -52,10 +53,15 @@ def unless_removed(run: Run) -> Iterator[None]:
         _refuse_if_removed(run)
 
 
+def was_removed(run: Run) -> bool:
+    """Whether it was here, and is to be here no more."""
+    return os.path.exists(_mark(run))
+
+
 def _refuse_if_removed(run: Run) -> None:
-    if os.path.exists(_mark(run)):
+    if was_removed(run):
         remove(run)
-        raise RefusedError("removed", "run %s: it was removed from this node" % run.run_id)
+        raise RefusedError(REFUSAL, "run %s: it was removed from this node" % run.run_id)
 
 
 def _mark(run: Run) -> str:

@@ -117,6 +117,30 @@ def test_what_arrives_for_a_run_after_its_removal_is_refused_and_leaves_nothing(
     assert list((agent.root / "runs").iterdir()) == []
 
 
+def test_a_run_that_is_ended_again_after_its_removal_is_not_made_anew(agent: LocalAgent) -> None:
+    agent.run(RUN, "sleep 600")
+    assert agent.call("end", run_id=RUN, grace_s=0)["state"] == "exited"
+    agent.call("clean", run_ids=[RUN])
+    again = agent.call("end", run_id=RUN, grace_s=0)
+    assert (again["state"], again["tree_gone"]) == ("unknown", True)
+    assert list((agent.root / "runs").iterdir()) == []
+
+
+def test_a_run_that_is_removed_while_it_is_ended_leaves_nothing(
+    agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_lock = end.take_lock
+
+    def removed_meanwhile(path: str, wait: bool) -> int | None:
+        agent.call("clean", run_ids=[RUN])
+        agent.path(RUN).mkdir()  # It goes on as if nothing had been.
+        return take_lock(path, wait)
+
+    monkeypatch.setattr(end, "take_lock", removed_meanwhile)
+    end.end({"root": str(agent.root), "run_id": RUN})
+    assert list((agent.root / "runs").iterdir()) == []
+
+
 def test_a_run_that_is_removed_while_it_is_staged_leaves_nothing(
     agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
