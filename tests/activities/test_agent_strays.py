@@ -129,7 +129,7 @@ def test_a_run_that_is_ended_again_after_its_removal_is_not_made_anew(agent: Loc
 def test_a_run_that_is_removed_while_it_is_ended_leaves_nothing(
     agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_lock = end.take_lock
+    take_lock = folders.take_lock
 
     def removed_meanwhile(path: str, wait: bool) -> int | None:
         agent.call("clean", run_ids=[RUN])
