@@ -12,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
+from tests.doubles.gcp.boots import NAMES, boot_named
 from tests.doubles.gcp.double import GcpDouble, service_account_key
 
 
@@ -21,12 +22,14 @@ def main() -> None:
     asked.add_argument("--port", type=int, default=0, help="of the HTTP APIs; 0: any free one")
     asked.add_argument("--pubsub-port", type=int, default=0, help="of Pub/Sub; 0: any free one")
     asked.add_argument("--time-scale", type=float, default=1.0, help="operations go so much faster")
+    asked.add_argument("--boot", choices=NAMES, default="usual", help="what VMs are made of")
     asked.add_argument("--key-file", type=Path, help="where to write a service account's key")
     chosen = asked.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with GcpDouble(
+        boot=boot_named(chosen.boot),
         time_scale=chosen.time_scale,
         host=chosen.host,
         port=chosen.port,

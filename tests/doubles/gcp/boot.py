@@ -77,6 +77,10 @@ class Boot(Protocol):
         """End everything in it at once, as if the plug were pulled; silent when it is off."""
         ...
 
+    def console(self, vm: Vm) -> str:
+        """What its serial port has shown since it was made."""
+        ...
+
     def discard(self, vm: Vm) -> None:
         """Its boot disk is gone."""
         ...
@@ -101,6 +105,9 @@ class NoBoot:
 
     def power_off(self, vm: Vm) -> None:
         """Nothing runs."""
+
+    def console(self, vm: Vm) -> str:
+        return ""
 
     def discard(self, vm: Vm) -> None:
         """Nothing is kept."""

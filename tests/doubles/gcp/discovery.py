@@ -7,6 +7,7 @@ unknown field or parameter is an error here, where the real API would often let 
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,8 +34,8 @@ DOCUMENTS = (
     "logging.v2",
     "cloudquotas.v1",
 )
-SHORTENED_TO = 5
-"""So many entries of each list of an answer are held against the schema: one function made all."""
+CHECKED_ENTRIES = 60
+"""So many entries of the lists of one answer are held against the schema: one function made all."""
 INT64 = r"^-?\d+$"
 SYSTEM_PARAMETERS = frozenset({"$alt", "$prettyPrint", "$fields"})
 """Taken by every Google API although the documents name them otherwise or not at all."""
@@ -137,13 +138,18 @@ def check(document: str, schema: str, body: Any) -> Iterator[str]:
         yield f"{schema}{error.json_path.removeprefix('$')}: {error.message[:300]}"
 
 
-def shortened(body: Any) -> Any:
-    """The body with the first few entries of each of its lists."""
-    if isinstance(body, dict):
-        return {name: shortened(value) for name, value in body.items()}
-    if isinstance(body, list):
-        return [shortened(value) for value in body[:SHORTENED_TO]]
-    return body
+def shortened(body: Any, most: int = CHECKED_ENTRIES) -> Any:
+    """The body with the first entries of its lists, so many in all."""
+    left = itertools.count(most, -1)
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: cut(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [cut(each) for each in value if next(left) > 0]
+        return value
+
+    return cut(body)
 
 
 def json_schema(described: Json) -> Json:

@@ -240,7 +240,8 @@ def detach_disk(call: Call) -> Json:
 def get_serial_port_output(call: Call) -> Json:
     path = _path(call)
     call.cloud.resources.get(path)
-    whole = "".join(call.cloud.machines.vms[path].serial)
+    vm = call.cloud.machines.vms[path]
+    whole = "".join(vm.serial) + call.cloud.machines.power.boot.console(vm)
     begin = min(int(call.get("start", "0")), len(whole))
     return {
         "kind": "compute#serialPortOutput",

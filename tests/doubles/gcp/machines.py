@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tests.doubles.gcp import disks
-from tests.doubles.gcp.boot import PORT_KEY, SSH_PORT, Boot, Vm
+from tests.doubles.gcp.boot import Boot, Vm
 from tests.doubles.gcp.calls import Call
 from tests.doubles.gcp.clock import compute_time
 from tests.doubles.gcp.discovery import Json
@@ -29,6 +28,7 @@ from tests.doubles.gcp.operations import (
     system_event,
 )
 from tests.doubles.gcp.places import link
+from tests.doubles.gcp.power import Power
 from tests.doubles.gcp.quota import Use, exceeded
 from tests.doubles.gcp.resources import path_of
 from tests.doubles.gcp.specification import Specification
@@ -36,7 +36,6 @@ from tests.doubles.gcp.specification import Specification
 if TYPE_CHECKING:
     from tests.doubles.gcp.cloud import Cloud
 
-BOOTING_AT_ONCE = 4
 STAGED_AFTER = 0.4
 """The share of an insert after which the VM has its addresses."""
 FAILS_AFTER = 0.3
@@ -50,14 +49,13 @@ class Machines:
 
     def __init__(self, cloud: Cloud, boot: Boot) -> None:
         self.cloud = cloud
-        self.boot = boot
+        self.power = Power(cloud, boot)
         self.vms: dict[str, Vm] = {}
         self.made = 0
         """How many VMs have ever come to run for the first time."""
         self._uses: dict[str, Use] = {}
         self._in_stock: set[str] = set()
         self._leaving: set[str] = set()
-        self._pool = ThreadPoolExecutor(BOOTING_AT_ONCE, thread_name_prefix="gcp-double-boot")
 
     def insert(self, call: Call, wanted: Specification, body: Json) -> Json:
         """Begin to make the VM. Raises: RefusedError (409) when its name is taken."""
@@ -101,7 +99,7 @@ class Machines:
         def begin() -> None:
             self._leaving.add(path)
             vm.body["status"] = "STOPPING"
-            self.cloud.later(lasts_s * OFF_AFTER, lambda: self._off(vm))
+            self.cloud.later(lasts_s * OFF_AFTER, lambda: self.power.off(vm))
 
         lasts_s = self.cloud.durations.delete_s
         end = partial(self._gone, vm)
@@ -117,7 +115,7 @@ class Machines:
         def begin() -> None:
             if vm.body["status"] == "RUNNING":
                 vm.body["status"] = "STOPPING"
-                self.cloud.later(lasts_s * OFF_AFTER, lambda: self._off(vm))
+                self.cloud.later(lasts_s * OFF_AFTER, lambda: self.power.off(vm))
 
         lasts_s = self.cloud.durations.stop_s
         end = partial(self._stopped, vm)
@@ -154,7 +152,7 @@ class Machines:
             return known
 
         def begin() -> None:
-            self._off(vm)
+            self.power.off(vm)
             self._boot(vm)
 
         method = "v1.compute.instances.reset"
@@ -177,7 +175,7 @@ class Machines:
         if vm is None or vm.body["status"] != "RUNNING":
             return False
         self._event(vm, "compute.instances.hostError")
-        self._off(vm)
+        self.power.off(vm)
         self.cloud.meter.stop(vm.id)
         if not vm.body["scheduling"]["automaticRestart"]:
             self._stopped(vm)
@@ -209,8 +207,7 @@ class Machines:
         )
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        self.boot.close()
+        self.power.close()
 
     def _found(self, path: str) -> Vm:
         if path not in self.vms:
@@ -264,21 +261,7 @@ class Machines:
     def _stage(self, vm: Vm) -> None:
         if self.vms.get(vm.path) is vm and vm.body["status"] == "PROVISIONING":
             vm.body["status"] = "STAGING"
-            self._place(vm)
-
-    def _place(self, vm: Vm) -> None:
-        """Give it its addresses: those where it is going to answer."""
-        if vm.address is not None:
-            return
-        vm.address = self.boot.place(vm)
-        for interface in vm.body["networkInterfaces"]:
-            interface["networkIP"] = vm.address.host
-            for config in interface.get("accessConfigs", []):
-                config["natIP"] = vm.address.host
-        if vm.address.port != SSH_PORT:
-            items = vm.body.setdefault("metadata", {}).setdefault("items", [])
-            items[:] = [each for each in items if each["key"] != PORT_KEY]
-            items.append({"key": PORT_KEY, "value": str(vm.address.port)})
+            self.power.place(vm)
 
     def _inserted(self, vm: Vm, problem: OperationFailed | None) -> None:
         if self.vms.get(vm.path) is not vm or vm.path in self._leaving:
@@ -290,7 +273,7 @@ class Machines:
 
     def _run(self, vm: Vm) -> None:
         """From here on it is charged."""
-        self._place(vm)
+        self.power.place(vm)
         cloud = self.cloud
         vm.body["status"] = "RUNNING"
         vm.body["lastStartTimestamp"] = compute_time(cloud.clock.now())
@@ -310,45 +293,13 @@ class Machines:
 
     def _boot(self, vm: Vm) -> None:
         """Turn it on: its port opens some time later, unless a fault has it otherwise."""
-        vm.start_count += 1
+        self.power.switch_on(vm)
         count, faults = vm.start_count, self.cloud.faults
-        struck = {
-            kind: faults.take(frozenset({kind}), "boot", vm.name)
-            for kind in (FaultKind.NO_SSH, FaultKind.WRONG_HOST_KEY)
-        }
         for kind, strike in ENDS.items():
             fault = faults.take(frozenset({kind}), "boot", vm.name)
             if fault is not None:
                 act = partial(strike, self, vm.path)
                 self.cloud.timers.after(fault.seconds, partial(self._if_same, vm, count, act))
-        vm.serial.append(f"[    0.000000] Linux version 6.8.0-gcp (start {count})\n")
-        if struck[FaultKind.NO_SSH] is None:
-            wrong = struck[FaultKind.WRONG_HOST_KEY] is not None
-            boot = partial(self._pool.submit, self._power_on, vm, count, wrong)
-            self.cloud.later(self.cloud.durations.ssh_s, boot)
-
-    def _power_on(self, vm: Vm, count: int, wrong: bool) -> None:
-        """On a thread of its own, without the cloud's lock."""
-        with vm.power:
-            if vm.start_count != count or vm.body["status"] != "RUNNING":
-                return
-            try:
-                keys = self.boot.power_on(vm)
-            except Exception as error:  # noqa: BLE001 - told to the test, which fails
-                self.cloud.violations.append(f"boot of {vm.name}: {error!r}")
-                return
-        if wrong:
-            keys = {kind: f"{key[:-12]}AAAAAAAAAAAA" for kind, key in keys.items()}
-        with self.cloud.lock:
-            if vm.start_count == count:
-                vm.host_keys = keys
-
-    def _off(self, vm: Vm) -> None:
-        """Whatever it did or was about to do is over."""
-        vm.start_count += 1
-        vm.host_keys = {}
-        with vm.power:
-            self.boot.power_off(vm)
 
     def _if_same(self, vm: Vm, count: int, do: Callable[[], object]) -> None:
         """Unless it has been turned off since."""
@@ -357,7 +308,7 @@ class Machines:
 
     def _leave(self, vm: Vm) -> None:
         """Google ends it: deleted or stopped, as its termination action says."""
-        self._off(vm)
+        self.power.off(vm)
         vm.body["status"] = "STOPPING"
         deletes = vm.body["scheduling"].get("instanceTerminationAction") == "DELETE"
         finish = self._gone if deletes else self._stopped
@@ -367,7 +318,7 @@ class Machines:
     def _stopped(self, vm: Vm) -> None:
         if self.vms.get(vm.path) is not vm:
             return
-        self._off(vm)
+        self.power.off(vm)
         self.cloud.meter.stop(vm.id)
         self._let_go(vm)
         self._leaving.discard(vm.path)
@@ -387,7 +338,7 @@ class Machines:
     def _gone(self, vm: Vm) -> None:
         if self.vms.get(vm.path) is not vm:
             return
-        self._off(vm)
+        self.power.off(vm)
         self.cloud.meter.stop(vm.id)
         self._let_go(vm)
         self._leaving.discard(vm.path)
@@ -401,7 +352,7 @@ class Machines:
         self.cloud.resources.remove(vm.path)
         del self.vms[vm.path]
         self._uses.pop(vm.id, None)
-        self.boot.discard(vm)
+        self.power.boot.discard(vm)
 
     def _event(self, vm: Vm, method: str) -> None:
         system_event(self.cloud, _zone(vm.path), method, vm.path)

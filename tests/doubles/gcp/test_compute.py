@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from google.api_core import exceptions
 from google.cloud import compute_v1
-from google.oauth2 import service_account
 
 from tests.activities.waiting import wait_for
-from tests.doubles.gcp.double import GcpDouble, service_account_key
+from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
-
-SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
-
-
-class Clients:
-    """Google's clients with a key of the double's, each made when it is first asked for."""
-
-    def __init__(self, double: GcpDouble) -> None:
-        key = service_account_key(double)
-        self._credentials = service_account.Credentials.from_service_account_info(  # type: ignore[no-untyped-call]
-            key, scopes=SCOPES
-        )
-        self._options = {"api_endpoint": double.url}
-
-    def __getattr__(self, name: str) -> Any:
-        kind = getattr(compute_v1, f"{name}Client")
-        return kind(credentials=self._credentials, client_options=self._options)
+from tests.doubles.gcp.google_clients import (
+    IMAGES,
+    ZONE,
+    Clients,
+    Machine,
+    done,
+    hostkeys,
+    network_of,
+)
 
 
 @pytest.fixture
@@ -61,35 +50,6 @@ def test_zones_offer_the_machines_and_gpus_they_have(gcp: GcpDouble, google: Cli
     assert image.status == "READY"
 
 
-def network_of(double: GcpDouble, google: Clients, name: str = "net") -> str:
-    """A network with a subnetwork in us-west1; the subnetwork's path."""
-    project = double.project.id
-    done(
-        google.Networks.insert_unary(
-            project=project,
-            network_resource=compute_v1.Network(name=name, auto_create_subnetworks=False),
-        ),
-        google.GlobalOperations,
-        project=project,
-    )
-    wanted = compute_v1.Subnetwork(
-        name=name, network=f"projects/{project}/global/networks/{name}", ip_cidr_range="10.7.0.0/16"
-    )
-    asked = google.Subnetworks.insert_unary(
-        project=project, region="us-west1", subnetwork_resource=wanted
-    )
-    done(asked, google.RegionOperations, project=project, region="us-west1")
-    return f"projects/{project}/regions/us-west1/subnetworks/{name}"
-
-
-def done(operation: Any, client: Any, **where: str) -> Any:
-    """The operation as it has ended."""
-    assert operation.status != compute_v1.Operation.Status.DONE
-    ended = client.wait(operation=operation.name, **where)
-    assert ended.status == compute_v1.Operation.Status.DONE
-    return ended
-
-
 def test_a_network_is_deleted_only_after_what_is_in_it(gcp: GcpDouble, google: Clients) -> None:
     subnetwork = network_of(gcp, google)
     where = {"project": gcp.project.id}
@@ -110,86 +70,6 @@ def test_a_network_is_deleted_only_after_what_is_in_it(gcp: GcpDouble, google: C
     assert list(google.Subnetworks.list(**region)) == []
 
 
-ZONE = "us-west1-a"
-IMAGES = "projects/deeplearning-platform-release/global/images/family"
-
-
-class Machine:
-    """A VM with a T4 in us-west1-a, as the product asks for one, by Google's client."""
-
-    def __init__(self, double: GcpDouble, google: Clients, name: str = "burst-1") -> None:
-        self.name = name
-        self.where = {"project": double.project.id, "zone": ZONE}
-        self.path = f"projects/{double.project.id}/zones/{ZONE}/instances/{name}"
-        self._google = google
-        self._double = double
-
-    def body(self, **settings: Any) -> compute_v1.Instance:
-        project = self.where["project"]
-        wanted = {
-            "name": self.name,
-            "machine_type": f"zones/{ZONE}/machineTypes/n1-standard-8",
-            "guest_accelerators": [
-                {
-                    "accelerator_type": f"projects/{project}/zones/{ZONE}/acceleratorTypes/"
-                    "nvidia-tesla-t4",
-                    "accelerator_count": 1,
-                }
-            ],
-            "scheduling": {
-                "on_host_maintenance": "TERMINATE",
-                "automatic_restart": False,
-                "provisioning_model": "SPOT",
-                "instance_termination_action": "DELETE",
-                "max_run_duration": {"seconds": 86400},
-            },
-            "disks": [
-                {
-                    "boot": True,
-                    "auto_delete": True,
-                    "initialize_params": {
-                        "source_image": f"{IMAGES}/common-cu129-ubuntu-2404-nvidia-580",
-                        "disk_size_gb": 100,
-                        "disk_type": f"zones/{ZONE}/diskTypes/pd-balanced",
-                    },
-                }
-            ],
-            "network_interfaces": [
-                {
-                    "subnetwork": "regions/us-west1/subnetworks/net",
-                    "access_configs": [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}],
-                }
-            ],
-            "metadata": {"items": [{"key": "enable-guest-attributes", "value": "TRUE"}]},
-            "labels": {"baseload-lease": "lease-1"},
-        }
-        return compute_v1.Instance({**wanted, **settings})
-
-    def insert(self, request_id: str | None = None, **settings: Any) -> Any:
-        asked = {**self.where, "instance_resource": self.body(**settings)}
-        if request_id is not None:
-            asked["request_id"] = request_id
-        return self._google.Instances.insert_unary(request=asked)
-
-    def made(self, **settings: Any) -> Any:
-        """The operation that made it, DONE, well or not."""
-        return done(self.insert(**settings), self._google.ZoneOperations, **self.where)
-
-    def delete(self) -> Any:
-        asked = self._google.Instances.delete_unary(instance=self.name, **self.where)
-        return done(asked, self._google.ZoneOperations, **self.where)
-
-    def get(self) -> Any:
-        return self._google.Instances.get(instance=self.name, **self.where)
-
-    def listed(self) -> list[str]:
-        pages = self._google.Instances.aggregated_list(project=self.where["project"])
-        return [each.name for _, scope in pages for each in scope.instances]
-
-    def is_gone(self) -> bool:
-        return self.path not in self._double.cloud.machines.vms
-
-
 @pytest.fixture
 def machine(gcp: GcpDouble, google: Clients) -> Machine:
     network_of(gcp, google)
@@ -199,8 +79,9 @@ def machine(gcp: GcpDouble, google: Clients) -> Machine:
 def test_a_machine_is_charged_from_running_until_it_is_gone(
     gcp: GcpDouble, google: Clients, machine: Machine
 ) -> None:
+    gcp.cloud.durations.insert_s = 60.0
     asked = machine.insert()
-    assert machine.get().status == "PROVISIONING"
+    assert machine.get().status in ("PROVISIONING", "STAGING")
     assert gcp.cloud.meter.running() == []
     done(asked, google.ZoneOperations, **machine.where)
     found = machine.get()
@@ -276,6 +157,69 @@ def test_preemption_ends_the_machine_and_is_in_the_operations(
     assert gcp.cloud.meter.running() == []
     entries = [each["protoPayload"]["methodName"] for each in gcp.cloud.audit.written]
     assert entries == ["v1.compute.instances.insert"] * 2 + ["compute.instances.preempted"]
+
+
+def test_host_keys_are_published_once_sshd_has_them_unless_a_fault_forbids(
+    gcp: GcpDouble, google: Clients, machine: Machine
+) -> None:
+    other = Machine(gcp, google, "burst-2")
+    gcp.cloud.faults.add(Fault(FaultKind.NO_SSH, "boot", "burst-1"))
+    gcp.cloud.faults.add(Fault(FaultKind.WRONG_HOST_KEY, "boot", "burst-2"))
+    machine.made()
+    other.made()
+    vm = gcp.cloud.machines.vms[other.path]
+    wait_for(lambda: vm.host_keys, "the host keys", 10)
+    assert hostkeys(other, google) != list(gcp.cloud.machines.power.boot.power_on(vm).values())
+    with pytest.raises(exceptions.NotFound, match="'hostkeys/' of type 'Guest Attribute'"):
+        hostkeys(machine, google)
+    assert gcp.cloud.faults.count() == {"no_ssh": 1, "wrong_host_key": 1}
+
+
+def test_an_operation_that_never_ends_may_have_done_its_work(
+    gcp: GcpDouble, google: Clients, machine: Machine
+) -> None:
+    gcp.cloud.faults.add(Fault(FaultKind.OPERATION_HANGS, "compute.instances.insert"))
+    asked = machine.insert()
+    wait_for(lambda: machine.get().status == "RUNNING", "the machine", 10)
+    found = google.ZoneOperations.get(operation=asked.name, **machine.where)
+    assert found.status == compute_v1.Operation.Status.RUNNING
+
+
+def test_a_data_disk_outlives_its_machine_and_is_not_deleted_under_it(
+    gcp: GcpDouble, google: Clients, machine: Machine
+) -> None:
+    disk = compute_v1.Disk(name="data", size_gb=200, type_=f"zones/{ZONE}/diskTypes/pd-ssd")
+    asked = google.Disks.insert_unary(disk_resource=disk, **machine.where)
+    done(asked, google.ZoneOperations, **machine.where)
+    boot = machine.body().disks[0]
+    source = f"projects/{gcp.project.id}/zones/{ZONE}/disks/data"
+    data = {"source": source, "device_name": "data0", "auto_delete": False}
+    machine.made(disks=[boot, compute_v1.AttachedDisk(data)])
+    with pytest.raises(exceptions.BadRequest, match="already being used by"):
+        google.Disks.delete_unary(disk="data", **machine.where)
+    machine.delete()
+    left = [each.name for each in google.Disks.list(**machine.where)]
+    assert left == ["data"]
+    done(
+        google.Disks.delete_unary(disk="data", **machine.where),
+        google.ZoneOperations,
+        **machine.where,
+    )
+    assert gcp.cloud.uses == {}
+
+
+def test_a_machine_deleted_by_hand_is_told_in_the_audit_log(
+    gcp: GcpDouble, machine: Machine
+) -> None:
+    machine.made()
+    with gcp.cloud.lock:
+        gcp.cloud.machines.delete_by_hand(machine.path, "ann@example.com")
+    with pytest.raises(exceptions.BadRequest, match="is not ready"):
+        machine.delete()
+    wait_for(machine.is_gone, "the end of the machine", 10)
+    entries = [each["protoPayload"] for each in gcp.cloud.audit.written[2:]]
+    assert {each["authenticationInfo"]["principalEmail"] for each in entries} >= {"ann@example.com"}
+    assert entries[0]["methodName"] == "v1.compute.instances.delete"
 
 
 def test_lists_lag_when_asked(gcp: GcpDouble, machine: Machine) -> None:
