@@ -13,7 +13,6 @@ from activities.providers.gcp.names import LABEL, shared_name
 from activities.providers.gcp.parts import PARTS
 from activities.providers.gcp.session import GoogleSession
 from activities.settings import settings
-from tests.activities.gcp.keys import session_with
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from workflows.contracts import provider
@@ -42,12 +41,6 @@ def removed(google: GoogleSession, *names: str, provider_id: str = OURS) -> list
     return [PARTS[name].remove(google, provider_id) for name in reversed(names)]
 
 
-def compute_resources(double: GcpDouble) -> Iterator[str]:
-    for client in (compute_v1.NetworksClient, compute_v1.FirewallsClient):
-        session = session_with(double, account="looker", roles=("roles/viewer",))
-        yield from (each.name for each in session.compute(client).list(project=double.project.id))
-
-
 def state(double: GcpDouble) -> dict[str, Any]:
     """Everything that there is in the project, as a value that can be compared."""
     pubsub = double.cloud.pubsub
@@ -55,7 +48,11 @@ def state(double: GcpDouble) -> dict[str, Any]:
         "topics": {name: copy.deepcopy(topic.policy) for name, topic in pubsub.topics.items()},
         "subscriptions": {name: one.topic for name, one in pubsub.subscriptions.items()},
         "sinks": dict(double.cloud.sinks),
-        "network": list(compute_resources(double)),
+        "network": [
+            body["name"]
+            for kind in ("networks", "firewalls")
+            for body in double.cloud.resources.listed(f"projects/{double.project.id}/global/{kind}")
+        ],
     }
 
 
