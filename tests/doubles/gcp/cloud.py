@@ -20,7 +20,7 @@ from tests.doubles.gcp.machines import Machines
 from tests.doubles.gcp.meter import Meter
 from tests.doubles.gcp.project import Project
 from tests.doubles.gcp.pubsub import PubSub
-from tests.doubles.gcp.quota import Use
+from tests.doubles.gcp.quota import Uses
 from tests.doubles.gcp.resources import Resources
 from tests.doubles.gcp.stock import Stock
 
@@ -70,7 +70,7 @@ class Cloud:
         self.credentials = Credentials(self.clock)
         self.faults = Faults()
         self.projects: dict[str, Project] = {}
-        self.uses: dict[str, Use] = {}
+        self.uses = Uses()
         """What each resource counts against quotas, by its path."""
         self.quotas_unread: set[str] = set()
         """Regions whose quotas Google cannot tell at the moment."""

@@ -109,7 +109,7 @@ def make(cloud: Cloud, path: str, asked: Json) -> Json:
 
 def remove(cloud: Cloud, path: str) -> None:
     cloud.resources.remove(path)
-    cloud.uses.pop(path, None)
+    cloud.uses.free(path)
 
 
 def described(cloud: Cloud, path: str, kind: str, size_gb: int) -> Json:

@@ -227,7 +227,7 @@ class Machines:
         return None
 
     def _let_go(self, vm: Vm) -> None:
-        self.cloud.uses.pop(vm.path, None)
+        self.cloud.uses.free(vm.path)
         if vm.id in self._in_stock:
             self._in_stock.discard(vm.id)
             self.cloud.stock.give_back(vm.zone, vm.machine, vm.gpus)

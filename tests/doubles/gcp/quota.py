@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -55,6 +55,34 @@ class Use:
     of_project: Mapping[str, float] = field(default_factory=dict)
 
 
+class Uses(dict[str, Use]):
+    """What each resource uses, by its path, and what they use together.
+
+    totals: by project and region, region `""` for what counts against the whole project.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.totals: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+
+    def __setitem__(self, path: str, use: Use) -> None:
+        self.free(path)
+        super().__setitem__(path, use)
+        self._count(use, 1)
+
+    def free(self, path: str) -> None:
+        """Silent when it uses nothing."""
+        if path in self:
+            self._count(self[path], -1)
+            super().__delitem__(path)
+
+    def _count(self, use: Use, sign: int) -> None:
+        for region, metrics in ((use.region, use.metrics), (GLOBAL, use.of_project)):
+            total = self.totals[use.project, region]
+            for metric, amount in metrics.items():
+                total[metric] += sign * amount  # type: ignore[assignment]
+
+
 @dataclass(frozen=True)
 class Exceeded:
     metric: str
@@ -93,11 +121,7 @@ def limit(project: Project, region: str, metric: str) -> float:
 
 def usage(cloud: Cloud, project: Project, region: str) -> Counter[str]:
     """What is used of each metric, region `""` for those of the whole project."""
-    total: Counter[str] = Counter()
-    for use in cloud.uses.values():
-        if use.project == project.id and region in (GLOBAL, use.region):
-            total.update(use.of_project if region == GLOBAL else use.metrics)
-    return total
+    return cloud.uses.totals[project.id, region]
 
 
 def exceeded(cloud: Cloud, project: Project, more: Use) -> Exceeded | None:

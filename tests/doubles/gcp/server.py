@@ -19,18 +19,49 @@ from tests.doubles.gcp.frontdoor import CutError, Frontdoor, Reply, Request
 _STARTS_WITHIN_S = 20.0
 
 
+_Ends = tuple[str, int, str, int]
+"""Our own address and port, and those of the client."""
+
+
+def _ends(transport: asyncio.Transport) -> _Ends:
+    ours, theirs = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+    return (*ours[:2], *theirs[:2])
+
+
 class _Cuttable(H11Protocol):
     """A connection that can be cut in the middle of a request, as by a network that fails."""
 
-    by_peer: dict[tuple[str, int], asyncio.Transport] = {}  # noqa: RUF012 - one table for all
+    open: dict[_Ends, asyncio.Transport] = {}  # noqa: RUF012 - one table for all
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.by_peer[transport.get_extra_info("peername")[:2]] = transport
+        self.open[_ends(transport)] = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.by_peer.pop(self.transport.get_extra_info("peername")[:2], None)
+        self.open.pop(_ends(self.transport), None)
         super().connection_lost(exc)
+
+
+class _Server(uvicorn.Server):
+    """Ends at once when it is told to, instead of looking ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.capture_signals = nullcontext  # type: ignore[method-assign,assignment]
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:
+            await self._told.wait()
+
+    def end(self) -> None:
+        """From any thread."""
+        self.should_exit = True
+        self.force_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._told.set)
 
 
 class HttpServer:
@@ -47,16 +78,14 @@ class HttpServer:
             access_log=False, date_header=False, server_header=False,
             interface="asgi3", proxy_headers=False,
         )  # fmt: skip
-        self._server = uvicorn.Server(config)
-        self._server.capture_signals = nullcontext  # type: ignore[method-assign,assignment]
+        self._server = _Server(config)
         self._thread = threading.Thread(target=self._run, name="gcp-double-http", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        self._server.should_exit = True
-        self._server.force_exit = True
+        self._server.end()
         self._thread.join(_STARTS_WITHIN_S)
         self._socket.close()
 
@@ -71,7 +100,7 @@ class HttpServer:
             else:
                 reply = await self._door.answer(request)
         except CutError:
-            transport = _Cuttable.by_peer.get(tuple(scope["client"]))
+            transport = _Cuttable.open.get((*scope["server"], *scope["client"]))
             if transport is not None:
                 transport.abort()
             while (await receive())["type"] != "http.disconnect":
