@@ -59,6 +59,7 @@ class ProviderLifecycle:
         self._status = request.carried_status or ProviderStatus.NEW
         self._inbox = Inbox()
         self._removed = False
+        self._made: list[CloudPart] = []
 
     @workflow.run
     async def run(self, request: ProviderRequest) -> ProviderReport:
@@ -76,22 +77,22 @@ class ProviderLifecycle:
         """Every check, each with its own name and what to do, then what it needs in its cloud."""
         self._status = ProviderStatus.ENABLING
         await self._write(Event(type="provider.enabling", message="is checked"))
+        changes = ProviderChanges()
         try:
             checked = await self._check()
             changes = ProviderChanges(checks=checked.checks)
-            if checked.passed:
-                changes = changes.model_copy(update={"parts": await self._make_parts()})
+            if not checked.passed:
+                await self._fail(_reasons(checked), changes)
+                return
+            await self._make_parts()
         except EFFECT_FAILED as failure:
             if self._is_cloud and is_cancelled_exception(failure):
                 raise
-            await self._fail(cause_of(failure)[1])
-            return
-        if not checked.passed:
-            await self._fail(_reasons(checked), changes)
+            await self._fail(cause_of(failure)[1], self._with_parts(changes))
             return
         self._status = ProviderStatus.READY
         ready = Event(type="provider.ready", message="every check passed")
-        await self._write(ready, changes=changes)
+        await self._write(ready, changes=self._with_parts(changes))
 
     async def _check(self) -> ProviderChecked:
         command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
@@ -99,13 +100,16 @@ class ProviderLifecycle:
             return await try_provider(command, summary="every check")
         return await check_provider(command)
 
-    async def _make_parts(self) -> tuple[CloudPart, ...] | None:
-        """What it has once in its cloud, found before it is made; None for one's own machines."""
-        if not self._is_cloud:
-            return None
-        return tuple(
-            [(await make_provider_part(part, summary=part.part)).part for part in self._parts()]
-        )
+    async def _make_parts(self) -> None:
+        """What it has once in its cloud, one after another; each is found before it is made."""
+        self._made.clear()
+        for part in self._parts():
+            self._made.append((await make_provider_part(part, summary=part.part)).part)
+
+    def _with_parts(self, changes: ProviderChanges) -> ProviderChanges:
+        """And what of it is known to be there; nothing of the kind where machines are one's own."""
+        parts = tuple(self._made) if self._is_cloud else None
+        return changes.model_copy(update={"parts": parts})
 
     def _parts(self) -> tuple[ProviderPart, ...]:
         return tuple(
@@ -162,37 +166,39 @@ class ProviderLifecycle:
             message = f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
             await self._write(Event(type="provider.removal-refused", message=message))
             return
-        message = "removed"
+        message, changes = "removed", ProviderChanges()
         if self._is_cloud:
-            gone, kept = await self._remove_parts()
-            if kept and not removal.force:
-                await self._refuse_removal(kept)
+            gone = await self._remove_parts()
+            if self._made and not removal.force:
+                await self._refuse_removal()
                 return
-            message = _told_of_removal(gone, kept)
+            message, changes = _told_of_removal(gone, self._made), self._with_parts(changes)
             await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
         self._status, self._removed = ProviderStatus.ARCHIVED, True
-        await self._write(Event(type="provider.archived", message=message))
+        await self._write(Event(type="provider.archived", message=message), changes=changes)
 
-    async def _remove_parts(self) -> tuple[list[str], list[str]]:
-        """(what is gone, what is left and why): all that we have made, the last thing first."""
-        gone, kept = [], []
+    async def _remove_parts(self) -> list[str]:
+        """All that we have made, the last thing first; what is gone. What is left says why."""
+        gone: list[str] = []
+        self._made.clear()
         for part in reversed(self._parts()):
             try:
                 seen = await remove_provider_part(part, summary=part.part)
             except EFFECT_FAILED as failure:
                 if is_cancelled_exception(failure):
                     raise
-                kept.append(f"{part.part}: {cause_of(failure)[1]}")
+                self._made.append(CloudPart(name=part.part, resource=cause_of(failure)[1]))
             else:
                 gone.append(seen.part.resource)
-        return gone, kept
+        return gone
 
-    async def _refuse_removal(self, kept: list[str]) -> None:
+    async def _refuse_removal(self) -> None:
         """Some of it is gone: it is of no use until it is checked, and made, again."""
         self._status = ProviderStatus.FAILED
-        reason = f"not removed: {'; '.join(kept)}; mend it and remove again, or force leaves it"
+        left = _listed(self._made)
+        reason = f"not removed: {left}; mend it and remove again, or force leaves it"
         event = Event(type="provider.removal-refused", message=reason)
-        await self._write(event, reason=reason)
+        await self._write(event, changes=self._with_parts(ProviderChanges()), reason=reason)
 
     @workflow.signal(description="Run every check again.")
     def recheck(self) -> None:
@@ -236,8 +242,12 @@ def _reasons(checked: ProviderChecked) -> str:
     )
 
 
-def _told_of_removal(gone: list[str], kept: list[str]) -> str:
+def _listed(kept: list[CloudPart]) -> str:
+    return "; ".join(f"{part.name}: {part.resource}" for part in kept)
+
+
+def _told_of_removal(gone: list[str], kept: list[CloudPart]) -> str:
     """What was ours and is gone, what of ours is left, and what never was ours."""
-    left = f"; left, by force: {'; '.join(kept)}" if kept else ""
+    left = f"; left, by force: {_listed(kept)}" if kept else ""
     others = "the service account, its roles and the APIs that are on are as they were"
     return f"removed {', '.join(gone) or 'nothing'}{left}; {others}"

@@ -109,17 +109,23 @@ def refuses(part: str) -> Callable[[Contract], Awaitable[None]]:
     return refuse
 
 
+def recorded_parts(stage: Stage) -> list[str]:
+    """What the row says that there is in the cloud."""
+    changes = stage.world.rows["prv-9"].changes
+    assert isinstance(changes, ProviderChanges)
+    return [part.name for part in changes.parts or ()]
+
+
 async def test_a_cloud_provider_is_ready_with_all_of_its_parts(stage: Stage) -> None:
     handle = await enabled(stage)
     await reaches(stage, "prv-9", "ready")
     assert stage.world.parts["prv-9"] == EVERY_PART
-    changes = stage.world.rows["prv-9"].changes
-    assert isinstance(changes, ProviderChanges)
-    assert {part.name for part in changes.parts or ()} == EVERY_PART
+    assert set(recorded_parts(stage)) == EVERY_PART
 
     await handle.signal(ProviderLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
     assert stage.world.parts["prv-9"] == set()
+    assert recorded_parts(stage) == []
     assert stage.world.forgotten_keys == {"prv-9"}
     told = stage.world.told["prv-9"]["provider.archived"]
     assert "network of prv-9" in told
@@ -142,6 +148,7 @@ async def test_a_part_that_is_refused_fails_with_the_clouds_words_and_a_recheck_
     handle = await enabled(stage)
     await reaches(stage, "prv-9", "failed")
     assert stage.world.rows["prv-9"].status_reason == "network is in use"
+    assert recorded_parts(stage) == ["topic", "subscription", "sink", "publisher"]
     stage.world.faults["make_provider_part"].clear()
     await handle.signal(ProviderLifecycle.recheck)
     await reaches(stage, "prv-9", "ready")
@@ -184,6 +191,7 @@ async def test_what_cannot_be_removed_keeps_the_provider_until_it_is_forced_and_
     await reaches(stage, "prv-9", "failed")
     assert "network: network is in use" in str(stage.world.rows["prv-9"].status_reason)
     assert stage.world.parts["prv-9"] == {"network"}
+    assert recorded_parts(stage) == ["network"]
     assert not stage.world.forgotten_keys
 
     await handle.signal(ProviderLifecycle.remove, Removal(force=True))

@@ -22,7 +22,7 @@ class CloudPart(Contract):
     name: str
     """What of the provider it is, such as `network`; see `PARTS`."""
     resource: str
-    """What the cloud calls it."""
+    """What the cloud calls it; of one that could not be removed, why."""
 
 
 PARTS: dict[ProviderKind, tuple[str, ...]] = {
