@@ -54,8 +54,13 @@ Subsystem sftp internal-sftp
 """
 """As on Google's images: root is not let in, whatever keys there are, until the VM says so."""
 SYSTEMCTL = """#!/bin/sh
+begun() { grep -c 'Server listening' /var/log/sshd.log; }
 case "$1 $2" in
-  "reload ssh"*|"restart ssh"*) exec kill -HUP "$(cat /run/sshd.pid)" ;;
+  "reload ssh"*|"restart ssh"*)
+    before=$(begun)
+    kill -HUP "$(cat /run/sshd.pid)" || exit 1
+    for _ in $(seq 500); do [ "$(begun)" -gt "$before" ] && exit 0; sleep 0.01; done
+    exit 1 ;;
 esac
 echo "System has not been booted with systemd as init system" >&2
 exit 1

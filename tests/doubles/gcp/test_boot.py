@@ -75,8 +75,8 @@ async def test_a_contained_vm_is_a_machine_of_its_own(boot_with: BootWith) -> No
     keys = await asyncio.to_thread(boot_with, boot, vm)
     assert vm.address is not None
     assert vm.address.port == 22
-    assert await said(vm, keys, "id -un; pwd", "ann") == "ann\n/home/ann"
     await asyncio.to_thread(wait_for, lambda: let_in(boot, vm, 1), "the script", 10)
+    assert await said(vm, keys, "id -un; pwd", "ann") == "ann\n/home/ann"
     mark = "/var/lib/baseload/mark"
     await said(vm, keys, f"touch {mark}; setsid sleep 4711 > /dev/null 2>&1 &", "root")
     assert await said(vm, keys, "hostname", "root") == "burst-1"
