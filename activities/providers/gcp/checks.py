@@ -6,94 +6,26 @@ rest is looked at all the same. Only when Google does not answer at all is nothi
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from activities.providers.gcp.errors import GoogleRefusedError, KeyRefusedError, asking
+from activities.providers.gcp.looked import Looked
+from activities.providers.gcp.needs import (
+    AGENT_HAS_ITS_ROLE_SINCE,
+    APIS,
+    CONSOLE,
+    ROLES,
+    TOKEN_CREATOR,
+    USEFUL_APIS,
+    USEFUL_ROLES,
+)
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from activities.settings import settings
 from workflows.contracts.provider import Check
 from workflows.rules.quotas import GPUS_ALL_REGIONS
 
 _IMAGE_FAMILY = re.compile(r"projects/([^/]+)/global/images/family/([^/]+)")
-CONSOLE = "https://console.cloud.google.com"
-APIS = ("compute", "pubsub", "logging", "cloudresourcemanager", "cloudbilling")
-"""Without one of these nothing can be made."""
-USEFUL_APIS = {
-    "iam": "else nobody can look whether machines may be made with the project's service account",
-    "cloudquotas": "else the quotas of H100 and newer GPUs are not known",
-}
-ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "compute.admin": (
-        "Compute Admin",
-        (
-            "compute.instances.create", "compute.instances.delete", "compute.disks.create",
-            "compute.networks.create", "compute.subnetworks.create", "compute.firewalls.create",
-            "compute.regions.get",
-        ),
-    ),
-    "pubsub.admin": (
-        "Pub/Sub Admin",
-        (
-            "pubsub.topics.create", "pubsub.topics.setIamPolicy", "pubsub.subscriptions.create",
-            "pubsub.subscriptions.consume",
-        ),
-    ),
-    "logging.configWriter": (
-        "Logs Configuration Writer",
-        ("logging.sinks.create", "logging.sinks.get", "logging.sinks.delete"),
-    ),
-    "iam.serviceAccountUser": ("Service Account User", ("iam.serviceAccounts.actAs",)),
-}  # fmt: skip
-"""Role to its name and the permissions of it that we use."""
-USEFUL_ROLES: dict[str, tuple[str, str]] = {
-    "cloudquotas.viewer": ("cloudquotas.quotas.get", USEFUL_APIS["cloudquotas"]),
-}
-"""Role to the permission of it that we use, and what is not known without it."""
-AGENT_HAS_ITS_ROLE_SINCE = datetime(2021, 4, 8, tzinfo=UTC)
-"""Projects made before have a Pub/Sub service agent that may make no tokens."""
-TOKEN_CREATOR = "roles/iam.serviceAccountTokenCreator"  # noqa: S105 - a role
-
-
-@dataclass
-class _Looked:
-    """What the checks before have found, for those after."""
-
-    session: GoogleSession
-    number: str = ""
-    created_at: datetime | None = None
-    enabled: frozenset[str] | None = None
-    """None: nobody could say which APIs are on."""
-    checks: list[Check] = field(default_factory=list)
-
-    @property
-    def project_id(self) -> str:
-        return self.session.project_id
-
-    @property
-    def project_path(self) -> str:
-        return f"/v1/projects/{self.project_id}"
-
-    def passed(self, name: str, detail: str) -> Check:
-        return Check(name=name, status="passed", detail=detail)
-
-    def failed(self, name: str, detail: str, fix: str) -> Check:
-        return Check(name=name, status="failed", detail=detail, fix=fix)
-
-    def warning(self, name: str, detail: str, fix: str) -> Check:
-        return Check(name=name, status="warning", detail=detail, fix=fix)
-
-    def grant(self, role: str, member: str | None = None) -> str:
-        """The command that gives a role."""
-        who = member or f"serviceAccount:{self.session.key.email}"
-        return (
-            f"gcloud projects add-iam-policy-binding {self.project_id} "
-            f"--member={who} --role={role} --condition=None"
-        )
-
-    def switch_on(self, api: str) -> str:
-        return f"{CONSOLE}/apis/library/{api}.googleapis.com?project={self.project_id}"
 
 
 def check_project(session: GoogleSession) -> tuple[Check, ...]:
@@ -101,7 +33,7 @@ def check_project(session: GoogleSession) -> tuple[Check, ...]:
 
     Raises: GoogleUnavailableError, when Google does not answer.
     """
-    looked = _Looked(session)
+    looked = Looked(session)
     try:
         session.prove_key()
     except KeyRefusedError as refusal:
@@ -114,7 +46,7 @@ def check_project(session: GoogleSession) -> tuple[Check, ...]:
     return tuple(looked.checks)
 
 
-def _apis(looked: _Looked) -> Iterator[Check]:
+def _apis(looked: Looked) -> Iterator[Check]:
     """One request lists all that is on."""
     try:
         looked.enabled = frozenset(_enabled(looked))
@@ -133,7 +65,7 @@ def _apis(looked: _Looked) -> Iterator[Check]:
             yield looked.warning(f"api-{api}", detail, looked.switch_on(api))
 
 
-def _enabled(looked: _Looked) -> Iterator[str]:
+def _enabled(looked: Looked) -> Iterator[str]:
     query = {"filter": "state:ENABLED", "pageSize": "200"}
     while True:
         page = looked.session.ask(
@@ -146,7 +78,7 @@ def _enabled(looked: _Looked) -> Iterator[str]:
         query["pageToken"] = page["nextPageToken"]
 
 
-def _project(looked: _Looked) -> Iterator[Check]:
+def _project(looked: Looked) -> Iterator[Check]:
     home = f"{CONSOLE}/home/dashboard?project={looked.project_id}"
     try:
         found = looked.session.ask(
@@ -165,7 +97,7 @@ def _project(looked: _Looked) -> Iterator[Check]:
         yield looked.failed("project", f"{looked.project_id} is {state}, not ACTIVE", fix)
 
 
-def _billing(looked: _Looked) -> Iterator[Check]:
+def _billing(looked: Looked) -> Iterator[Check]:
     path = f"{looked.project_path}/billingInfo"
     try:
         found = looked.session.ask("GET", "cloudbilling", path)
@@ -180,7 +112,7 @@ def _billing(looked: _Looked) -> Iterator[Check]:
     yield looked.failed("billing", f"is off: the project has {account}", fix)
 
 
-def _roles(looked: _Looked) -> Iterator[Check]:
+def _roles(looked: Looked) -> Iterator[Check]:
     """The permissions that we use, asked for all at once; a role is had when all of its are."""
     wanted = [each for _, permissions in ROLES.values() for each in permissions]
     wanted += [permission for permission, _ in USEFUL_ROLES.values()]
@@ -207,7 +139,7 @@ def _roles(looked: _Looked) -> Iterator[Check]:
             yield looked.warning(f"role-{role}", detail, looked.grant(f"roles/{role}"))
 
 
-def _compute_account(looked: _Looked) -> Iterator[Check]:
+def _compute_account(looked: Looked) -> Iterator[Check]:
     """Machines run without rights of their own, but Google asks for the right to use it."""
     if not looked.number or (looked.enabled is not None and "iam" not in looked.enabled):
         return
@@ -235,7 +167,7 @@ def _compute_account(looked: _Looked) -> Iterator[Check]:
         yield looked.failed(name, f"{account} may not be used", fix)
 
 
-def _gpus(looked: _Looked) -> Iterator[Check]:
+def _gpus(looked: Looked) -> Iterator[Check]:
     """All GPUs of the project together; with none granted nothing with a GPU can be made."""
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
@@ -260,7 +192,7 @@ def _gpus(looked: _Looked) -> Iterator[Check]:
         yield looked.failed("gpus", detail, fix)
 
 
-def _image(looked: _Looked) -> Iterator[Check]:
+def _image(looked: Looked) -> Iterator[Check]:
     """Families of images are retired; better told now than by the first machine."""
     from google.cloud import compute_v1  # noqa: PLC0415
 
@@ -284,7 +216,7 @@ def _image(looked: _Looked) -> Iterator[Check]:
     yield looked.passed("image", f"machines boot {newest.name}")
 
 
-def _pubsub_agent(looked: _Looked) -> Iterator[Check]:
+def _pubsub_agent(looked: Looked) -> Iterator[Check]:
     """Of old projects alone."""
     old = looked.created_at is not None and looked.created_at < AGENT_HAS_ITS_ROLE_SINCE
     if not old or not looked.number:
@@ -310,7 +242,7 @@ def _bindings(policy: dict[str, Any], role: str) -> Iterator[dict[str, Any]]:
 
 
 def _unseen(
-    looked: _Looked, name: str, refusal: GoogleRefusedError, needs: tuple[str, str]
+    looked: Looked, name: str, refusal: GoogleRefusedError, needs: tuple[str, str]
 ) -> Check:
     """For what could not be looked at: by an API that is off, or a role that is missing.
 
@@ -332,7 +264,7 @@ def _instant(text: str | None) -> datetime | None:
         return None
 
 
-_CHECKS: tuple[Callable[[_Looked], Iterator[Check]], ...] = (
+_CHECKS: tuple[Callable[[Looked], Iterator[Check]], ...] = (
     _apis,
     _project,
     _billing,

@@ -5,7 +5,7 @@ Google's libraries cost more than a second and 150 MB; they are loaded when they
 
 import threading
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from activities.credentials import credentials_of
@@ -48,8 +48,9 @@ class GoogleSession:
         """
         from google.auth.transport.requests import Request  # noqa: PLC0415
 
+        limited = partial(Request(), timeout=ANSWER_LIMIT_S)
         with asking(f"token for {self.key.email}"):
-            self.credentials.refresh(Request())  # type: ignore[no-untyped-call]
+            self.credentials.refresh(limited)  # type: ignore[no-untyped-call]
 
     def ask(
         self,
