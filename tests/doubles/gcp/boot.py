@@ -73,6 +73,10 @@ class Boot(Protocol):
         """Boot it, until its port is open. Answers its host keys: base64 by type."""
         ...
 
+    def refresh(self, vm: Vm) -> None:
+        """Its metadata has changed, as the guest agent sees; silent when it is off."""
+        ...
+
     def power_off(self, vm: Vm) -> None:
         """End everything in it at once, as if the plug were pulled; silent when it is off."""
         ...
@@ -102,6 +106,9 @@ class NoBoot:
 
     def power_on(self, vm: Vm) -> Mapping[str, str]:
         return {"ssh-ed25519": f"AAAAC3NzaC1lZDI1NTE5AAAAI{vm.id}"}
+
+    def refresh(self, vm: Vm) -> None:
+        """Nobody looks."""
 
     def power_off(self, vm: Vm) -> None:
         """Nothing runs."""

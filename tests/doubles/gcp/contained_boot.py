@@ -7,11 +7,9 @@ VMs share the ports of the host but for 22, which each has at its own loopback a
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
-import re
 import shlex
 import shutil
 import socket
@@ -24,6 +22,7 @@ from pathlib import Path
 import asyncssh
 
 from tests.doubles.gcp.boot import SSH_PORT, Address, Vm
+from tests.doubles.gcp.contained_disk import configure, install, let_in
 from tests.lab.host import children, start_ticks
 from tests.lab.waiting import wait_until
 
@@ -32,40 +31,6 @@ PREFIX = "baseload-gcp-"
 ROOM = Path("/var/tmp")
 """A real disk: no overlay lies on tmpfs."""
 BOOTS_WITHIN_S = 60.0
-OWN_FOLDERS = {
-    "root": 0o700,
-    "home": 0o755,
-    "etc/ssh": 0o755,
-    "var/lib/baseload": 0o755,
-    "var/tmp": 0o1777,
-}
-"""Folders of the host that a new VM has its own, empty, instead of."""
-SSHD_CONFIG = """Include /etc/ssh/sshd_config.d/*.conf
-Port {port}
-ListenAddress {host}
-HostKey /etc/ssh/ssh_host_ed25519_key
-PermitRootLogin no
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-UsePAM no
-UseDNS no
-MaxStartups 100:30:200
-Subsystem sftp internal-sftp
-"""
-"""As on Google's images: root is not let in, whatever keys there are, until the VM says so."""
-SYSTEMCTL = """#!/bin/sh
-begun() { grep -c 'Server listening' /var/log/sshd.log; }
-case "$1 $2" in
-  "reload ssh"*|"restart ssh"*)
-    before=$(begun)
-    kill -HUP "$(cat /run/sshd.pid)" || exit 1
-    for _ in $(seq 500); do [ "$(begun)" -gt "$before" ] && exit 0; sleep 0.01; done
-    exit 1 ;;
-esac
-echo "System has not been booted with systemd as init system" >&2
-exit 1
-"""
-_USER = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
 @dataclass
@@ -110,8 +75,8 @@ class ContainedBoot:
     def power_on(self, vm: Vm) -> Mapping[str, str]:
         box = self._boxes[vm.id]
         if not box.folder.exists():
-            _install(box, vm)
-        _configure(box, vm)
+            install(box.folder, box.key, vm)
+        configure(box.folder, box.address, vm)
         with (box.folder / "console").open("ab") as console:
             box.power = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", "bash", HERE / "contained_vm.sh", "power"],
@@ -129,6 +94,12 @@ class ContainedBoot:
             raise TimeoutError(f"{error}: {self.console(vm)}") from error
         kind, key, *_ = box.key.export_public_key().decode().split()
         return {kind: key}
+
+    def refresh(self, vm: Vm) -> None:
+        box = self._boxes.get(vm.id)
+        init = box.init if box is not None else None
+        if init is not None:
+            let_in(Path(f"/proc/{init}/root"), vm)
 
     def power_off(self, vm: Vm) -> None:
         box = self._boxes.get(vm.id)
@@ -221,53 +192,3 @@ def _greets(box: _Box) -> bool:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
-
-
-def _install(box: _Box, vm: Vm) -> None:
-    """Write the VM's own files onto its empty disk."""
-    upper = box.folder / "upper"
-    for each in ("work", "root", "upper/usr/local/sbin", "upper/usr/local/bin"):
-        (box.folder / each).mkdir(parents=True)
-    for name, mode in OWN_FOLDERS.items():
-        (upper / name).mkdir(parents=True, exist_ok=True)
-        (upper / name).chmod(mode)
-        os.setxattr(upper / name, "trusted.overlay.opaque", b"y")
-    (upper / "etc/ssh/sshd_config.d").mkdir()
-    key = upper / "etc/ssh/ssh_host_ed25519_key"
-    key.write_bytes(box.key.export_private_key())
-    key.chmod(0o600)
-    (upper / "etc/hosts").write_text(f"127.0.0.1 localhost\n{box.address.host} {vm.name}\n")
-    (upper / "etc/hostname").write_text(f"{vm.name}\n")
-    _write_program(upper / "usr/local/sbin/vm-init", (HERE / "contained_vm.sh").read_text())
-    _write_program(upper / "usr/local/bin/systemctl", SYSTEMCTL)
-    with contextlib.suppress(KeyError):
-        _write_program(upper / "usr/local/sbin/startup-script", vm.metadata()["startup-script"])
-    users = _keys_by_user(vm)
-    (box.folder / "users").write_text("".join(f"{user}\n" for user in users if user != "root"))
-
-
-def _configure(box: _Box, vm: Vm) -> None:
-    """What Google's guest agent does at each start: the keys of the metadata are let in."""
-    upper = box.folder / "upper"
-    where = {"host": box.address.host, "port": box.address.port}
-    (upper / "etc/ssh/sshd_config").write_text(SSHD_CONFIG.format(**where))
-    for user, keys in _keys_by_user(vm).items():
-        folder = upper / ("root/.ssh" if user == "root" else f"home/{user}/.ssh")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "authorized_keys").write_text("".join(f"{key}\n" for key in keys))
-        (folder / "authorized_keys").chmod(0o644)
-
-
-def _keys_by_user(vm: Vm) -> dict[str, list[str]]:
-    """From `ssh-keys`: lines of `user:type key comment`."""
-    found: dict[str, list[str]] = {}
-    for line in vm.metadata().get("ssh-keys", "").splitlines():
-        user, _, key = line.partition(":")
-        if _USER.fullmatch(user) and key:
-            found.setdefault(user, []).append(key.strip())
-    return found
-
-
-def _write_program(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)

@@ -37,6 +37,8 @@ class FaultKind(StrEnum):
     """The operation ends with ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS."""
     OPERATION_QUOTA = "operation_quota"
     """The operation ends with QUOTA_EXCEEDED."""
+    PREEMPTED_IN_CREATION = "preempted_in_creation"
+    """The operation ends with UNSUPPORTED_OPERATION, as when Google takes the VM back so early."""
     OPERATION_HANGS = "operation_hangs"
     """The thing is done and its operation stays RUNNING for ever."""
     NOTHING_HAPPENS = "nothing_happens"
@@ -68,6 +70,7 @@ IN_THE_OPERATION = frozenset(
     {
         FaultKind.STOCKOUT,
         FaultKind.OPERATION_QUOTA,
+        FaultKind.PREEMPTED_IN_CREATION,
         FaultKind.OPERATION_HANGS,
         FaultKind.NOTHING_HAPPENS,
     }

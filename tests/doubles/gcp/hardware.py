@@ -94,6 +94,22 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
     }
 )
 
+SHOWN_AS: Mapping[str, tuple[str, int]] = MappingProxyType(
+    {
+        "nvidia-tesla-p100": ("Tesla P100-PCIE-16GB", 16384),
+        "nvidia-tesla-v100": ("Tesla V100-SXM2-16GB", 16384),
+        "nvidia-tesla-t4": ("Tesla T4", 15360),
+        "nvidia-l4": ("NVIDIA L4", 23034),
+        "nvidia-tesla-a100": ("NVIDIA A100-SXM4-40GB", 40960),
+        "nvidia-a100-80gb": ("NVIDIA A100-SXM4-80GB", 81920),
+        "nvidia-h100-80gb": ("NVIDIA H100 80GB HBM3", 81559),
+        "nvidia-h100-mega-80gb": ("NVIDIA H100 80GB HBM3", 81559),
+        "nvidia-h200-141gb": ("NVIDIA H200", 143771),
+        "nvidia-b200": ("NVIDIA B200", 183359),
+    }
+)
+"""Each GPU's name and memory in MiB as nvidia-smi shows them."""
+
 ZONES: Mapping[str, str] = MappingProxyType(
     {
         "us-central1": "abcf",

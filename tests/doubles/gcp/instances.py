@@ -177,6 +177,8 @@ def set_metadata(call: Call) -> Json:
 
     def change() -> None:
         instance["metadata"].update(items=items, fingerprint=fingerprint(items))
+        machines = call.cloud.machines
+        machines.power.boot.refresh(machines.vms[_path(call)])
 
     return _changed(call, "setMetadata", change)
 

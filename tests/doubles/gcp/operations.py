@@ -198,6 +198,9 @@ def _strike(fault: Fault | None, work: Work) -> None:
     zone = work.scope.rsplit("/", 1)[1]
     if fault.kind is FaultKind.STOCKOUT:
         raise OperationFailed.stockout(zone, project, "injected", "")
+    if fault.kind is FaultKind.PREEMPTED_IN_CREATION:
+        message = f"Instance '{work.target}' creation failed: it was preempted meanwhile."
+        raise OperationFailed("UNSUPPORTED_OPERATION", message)
     if fault.kind is FaultKind.OPERATION_QUOTA:
         raise OperationFailed.quota(Exceeded("CPUS", 0.0, zone.rpartition("-")[0]))
 
