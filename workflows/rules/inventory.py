@@ -71,6 +71,7 @@ class Machine:
 
     __slots__ = (
         "active",
+        "cpu_price",
         "free_cpus",
         "free_disk_bytes",
         "free_gpus",
@@ -94,6 +95,7 @@ class Machine:
         self.trusted_only = offer.trusted_only
         self.podman = "podman" in offer.runtimes
         self.price = offer.microcredits_per_gpu_hour
+        self.cpu_price = offer.microcredits_per_cpu_core_hour
         self.gpu_total = len(offer.gpus)
         self.free_gpus = sorted(slot.index for slot in offer.gpus if slot.free)
         self.free_cpus = offer.free_cpu_count
@@ -104,6 +106,8 @@ class Machine:
         """A job that has waited for too long: nothing else is placed here."""
 
     def cpus_for(self, demand: Demand) -> int:
+        if demand.cpu_count:
+            return demand.cpu_count
         return reserved_cpus(
             demand.cpu_count, demand.gpu_count, self.offer.cpu_count, self.gpu_total
         )
@@ -168,8 +172,8 @@ class Machine:
 
     def cost_per_hour(self, demand: Demand) -> int:
         """Microcredits that one worker costs here while it runs."""
-        cpu_price = self.offer.microcredits_per_cpu_core_hour
-        return demand.gpu_count * self.price + self.cpus_for(demand) * cpu_price
+        price = demand.gpu_count * self.price
+        return price + self.cpus_for(demand) * self.cpu_price if self.cpu_price else price
 
 
 @dataclass(slots=True)

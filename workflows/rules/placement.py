@@ -88,9 +88,9 @@ def rank(demand: Demand, offers: Iterable[NodeOffer] | Inventory, most: int = 10
     best = heapq.nsmallest(most, fitting, key=itemgetter(0))
     items = tuple(_ranked(machine, place, demand) for _, machine, place in best)
     enough = bool(fitting) if demand.workers == 1 else _choose(demand, inventory) is not None
-    refusals = told(found, demand)
-    if enough:  # what has room and is not needed has refused nothing
-        refusals = tuple(refusal for refusal in refusals if refusal.code != ROOMY)
+    # What has room and is not needed has refused nothing.
+    refusing = [finding for finding in found if not enough or finding.code != ROOMY]
+    refusals = told(refusing, demand) if refusing or not enough else ()
     return Ranking(placeable=enough, items=items, refusals=refusals)
 
 
