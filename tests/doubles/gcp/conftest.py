@@ -1,3 +1,3 @@
-from tests.doubles.gcp.fixtures import gcp, make_gcp
+from tests.doubles.gcp.fixtures import contained, gcp, make_gcp
 
-__all__ = ["gcp", "make_gcp"]
+__all__ = ["contained", "gcp", "make_gcp"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 from google.auth.credentials import CredentialsWithRegionalAccessBoundary
 
+from tests.doubles.gcp.contained_boot import ContainedBoot
 from tests.doubles.gcp.double import GcpDouble
+from tests.lab.host import obstacle
 
 OPERATIONS_ARE_FASTER = 200.0
 """An insert that takes the cloud 20 s takes a tenth of one."""
@@ -54,3 +57,14 @@ def stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def assert_understood(double: GcpDouble) -> None:
     """Nothing was asked that Google's documents do not know, and the double kept to them too."""
     assert not double.violations, "\n".join(double.violations)
+
+
+@pytest.fixture
+def contained() -> ContainedBoot:
+    """Skips where the host cannot; with CI=true it fails."""
+    reason = obstacle()
+    if reason is not None and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+    return ContainedBoot()

@@ -67,7 +67,7 @@ class Machine:
         self.name = name
         self.where = {"project": double.project.id, "zone": ZONE}
         self.path = f"projects/{double.project.id}/zones/{ZONE}/instances/{name}"
-        self._google = google
+        self.google = google
         self._double = double
 
     def body(self, **settings: Any) -> compute_v1.Instance:
@@ -115,21 +115,21 @@ class Machine:
         asked = {**self.where, "instance_resource": self.body(**settings)}
         if request_id is not None:
             asked["request_id"] = request_id
-        return self._google.Instances.insert_unary(request=asked)
+        return self.google.Instances.insert_unary(request=asked)
 
     def made(self, **settings: Any) -> Any:
         """The operation that made it, DONE, well or not."""
-        return done(self.insert(**settings), self._google.ZoneOperations, **self.where)
+        return done(self.insert(**settings), self.google.ZoneOperations, **self.where)
 
     def delete(self) -> Any:
-        asked = self._google.Instances.delete_unary(instance=self.name, **self.where)
-        return done(asked, self._google.ZoneOperations, **self.where)
+        asked = self.google.Instances.delete_unary(instance=self.name, **self.where)
+        return done(asked, self.google.ZoneOperations, **self.where)
 
     def get(self) -> Any:
-        return self._google.Instances.get(instance=self.name, **self.where)
+        return self.google.Instances.get(instance=self.name, **self.where)
 
     def listed(self) -> list[str]:
-        pages = self._google.Instances.aggregated_list(project=self.where["project"])
+        pages = self.google.Instances.aggregated_list(project=self.where["project"])
         return [each.name for _, scope in pages for each in scope.instances]
 
     def is_gone(self) -> bool:

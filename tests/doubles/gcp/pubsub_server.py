@@ -156,7 +156,8 @@ class PubSubServer:
             getattr(request, "name", "") or getattr(request, "topic", "")
             or getattr(request, "subscription", "") or getattr(request, "resource", "")
         ).rsplit("/", 1)[-1]  # fmt: skip
-        fault = self.cloud.faults.take(AT_THE_DOOR, f"pubsub.{name}", resource)
+        with self.cloud.lock:
+            fault = self.cloud.faults.take(AT_THE_DOOR, f"pubsub.{name}", resource)
         if fault is None:
             return do(request)
         if fault.kind is FaultKind.SLOW:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
+import asyncssh
 import pytest
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
 from tests.activities.waiting import wait_for
+from tests.doubles.gcp.boot import Address
+from tests.doubles.gcp.contained_boot import ContainedBoot
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.doubles.gcp.google_clients import (
@@ -18,6 +24,7 @@ from tests.doubles.gcp.google_clients import (
     hostkeys,
     network_of,
 )
+from tests.doubles.gcp.login import PUBLIC, said
 
 
 @pytest.fixture
@@ -227,3 +234,38 @@ def test_lists_lag_when_asked(gcp: GcpDouble, machine: Machine) -> None:
     machine.made()
     assert machine.get().status == "RUNNING"
     assert machine.listed() == []
+
+
+async def test_who_rents_a_machine_logs_in_until_it_is_preempted(
+    contained: ContainedBoot, make_gcp: Callable[..., GcpDouble]
+) -> None:
+    double = make_gcp(boot=contained, time_scale=200)
+    machine = await asyncio.to_thread(rented, double)
+    keys = {"ssh-ed25519": hostkeys(machine, machine.google)[0]}
+    address = machine.get().network_interfaces[0].access_configs[0].nat_i_p
+    assert await said(Address(address), keys, "nvidia-smi -L | wc -l; id -un", "ann") == "1\nann"
+    with pytest.raises(asyncssh.HostKeyNotVerifiable):
+        await said(Address(address), {"ssh-ed25519": other_key()}, "true", "ann")
+    with double.cloud.lock:
+        assert double.cloud.machines.preempt(machine.path)
+    with pytest.raises(ConnectionRefusedError):
+        await said(Address(address), keys, "true", "ann")
+    await asyncio.to_thread(wait_for, machine.is_gone, "the end of the machine", 10)
+    assert not double.cloud.uses
+
+
+def rented(double: GcpDouble) -> Machine:
+    """A machine that runs and has published its host key."""
+    google = Clients(double)
+    network_of(double, google)
+    machine = Machine(double, google)
+    metadata = {"enable-guest-attributes": "TRUE", "ssh-keys": f"ann:{PUBLIC}"}
+    items = [{"key": key, "value": value} for key, value in metadata.items()]
+    machine.made(metadata={"items": items})
+    wait_for(lambda: double.cloud.machines.vms[machine.path].host_keys, "the host keys", 60)
+    return machine
+
+
+def other_key() -> str:
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    return key.export_public_key().decode().split()[1]
