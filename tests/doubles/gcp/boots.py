@@ -13,7 +13,8 @@ NAMES = ("usual", "contained", "plain", "none")
 def boot_named(name: str = "usual") -> Boot:
     """`contained`, `plain` or `none`; `usual` is contained where this host allows it, else plain.
 
-    One more, such as whole machines of the lab: a class with the methods of `Boot`.
+    Whole machines of a test's own lab: `lab_boot.LabBoot(lab)`. One more: a class with the methods
+    of `Boot`.
     """
     if name == "usual":
         name = "contained" if obstacle() is None else "plain"

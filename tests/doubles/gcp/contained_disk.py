@@ -73,7 +73,7 @@ def install(folder: Path, key_of_host: asyncssh.SSHKey, vm: Vm) -> None:
         _write_program(upper / "usr/local/sbin/startup-script", vm.metadata()["startup-script"])
     if vm.gpus:
         _put_gpus(upper, vm)
-    users = _keys_by_user(vm)
+    users = keys_by_user(vm)
     (folder / "users").write_text("".join(f"{user}\n" for user in users if user != "root"))
 
 
@@ -114,14 +114,14 @@ def configure(folder: Path, address: Address, vm: Vm) -> None:
 
 
 def let_in(root: Path, vm: Vm) -> None:
-    for user, keys in _keys_by_user(vm).items():
+    for user, keys in keys_by_user(vm).items():
         folder = root / ("root/.ssh" if user == "root" else f"home/{user}/.ssh")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "authorized_keys").write_text("".join(f"{key}\n" for key in keys))
         (folder / "authorized_keys").chmod(0o644)
 
 
-def _keys_by_user(vm: Vm) -> dict[str, list[str]]:
+def keys_by_user(vm: Vm) -> dict[str, list[str]]:
     """From `ssh-keys`: lines of `user:type key comment`."""
     found: dict[str, list[str]] = {}
     for line in vm.metadata().get("ssh-keys", "").splitlines():

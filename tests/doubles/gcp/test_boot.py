@@ -14,8 +14,10 @@ from tests.activities.waiting import wait_for
 from tests.doubles.gcp.boot import Address, Boot, Vm
 from tests.doubles.gcp.contained_boot import ContainedBoot
 from tests.doubles.gcp.hardware import MACHINE_TYPES
+from tests.doubles.gcp.lab_boot import LabBoot
 from tests.doubles.gcp.login import LET_ROOT_IN, PUBLIC, said
 from tests.doubles.gcp.plain_boot import PlainBoot
+from tests.lab.machines import Lab
 
 T4 = (("nvidia-tesla-t4", 1),)
 
@@ -68,6 +70,17 @@ async def test_a_contained_vm_is_a_machine_of_its_own(
     keys = dict(await asyncio.to_thread(boot.power_on, vm))
     await asyncio.to_thread(wait_for, lambda: let_in(boot, vm, ends + 1), "the script", 10)
     assert await said(address_of(vm), keys, f"ls {mark}", "root") == mark
+
+
+async def test_a_vm_may_be_a_whole_machine_of_the_lab(lab: Lab, boot_with: BootWith) -> None:
+    boot = LabBoot(lab)
+    vm = vm_of(ssh_keys=f"root:{PUBLIC}")
+    keys = await asyncio.to_thread(boot_with, boot, vm)
+    assert "Tesla T4" in await said(address_of(vm), keys, "nvidia-smi -L", "root")
+    machine = boot.machines[vm.id]
+    assert machine.pids()
+    await asyncio.to_thread(boot.power_off, vm)
+    assert not machine.pids()
 
 
 async def test_a_plain_vm_takes_the_keys_of_its_metadata_only(boot_with: BootWith) -> None:
