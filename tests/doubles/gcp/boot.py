@@ -29,8 +29,9 @@ class Vm:
     """A VM beside its instance resource.
 
     body: the instance resource, whose metadata is read whenever it matters; start_count: grows with
-    each start, so that what was meant for an earlier one is dropped; power: held while it is turned
-    on or off; host_keys: base64 by type, as `ssh-ed25519`, what the guest agent publishes.
+    each start and end, so that what was meant for an earlier one is dropped; booted_count: what it
+    was at the latest boot; power: held while it is turned on or off; host_keys: base64 by type, as
+    `ssh-ed25519`, what the guest agent publishes.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Vm:
     spot: bool
     address: Address | None = None
     start_count: int = 0
+    booted_count: int = 0
     host_keys: Mapping[str, str] = field(default_factory=dict)
     serial: list[str] = field(default_factory=list)
     power: threading.Lock = field(default_factory=threading.Lock)

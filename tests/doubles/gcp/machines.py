@@ -352,7 +352,7 @@ class Machines:
         self.cloud.resources.remove(vm.path)
         del self.vms[vm.path]
         self._uses.pop(vm.id, None)
-        self.power.boot.discard(vm)
+        self.power.discard(vm)
 
     def _event(self, vm: Vm, method: str) -> None:
         system_event(self.cloud, _zone(vm.path), method, vm.path)

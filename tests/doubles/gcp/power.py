@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -55,12 +57,35 @@ class Power:
         """Whatever it did or was about to do is over."""
         vm.start_count += 1
         vm.host_keys = {}
-        with vm.power:
-            self.boot.power_off(vm)
+        self._when_free(vm, partial(self._end, vm, vm.start_count))
+
+    def discard(self, vm: Vm) -> None:
+        """It is off and its boot disk is gone."""
+        self._when_free(vm, partial(self.boot.discard, vm))
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
         self.boot.close()
+
+    def _when_free(self, vm: Vm, do: Callable[[], None]) -> None:
+        """Now, or as soon as it has booted: nobody waits for that with the cloud's lock in hand."""
+        if vm.power.acquire(blocking=False):
+            try:
+                do()
+            finally:
+                vm.power.release()
+        else:
+            with contextlib.suppress(RuntimeError):  # closed: then everything ends
+                self._pool.submit(self._under_power, vm, do)
+
+    def _under_power(self, vm: Vm, do: Callable[[], None]) -> None:
+        with vm.power:
+            do()
+
+    def _end(self, vm: Vm, count: int) -> None:
+        """Unless it has been booted anew since."""
+        if vm.booted_count < count:
+            self.boot.power_off(vm)
 
     def _power_on(self, vm: Vm, count: int, wrong: bool) -> None:
         """On a thread of its own, without the cloud's lock."""
@@ -68,6 +93,8 @@ class Power:
             if vm.start_count != count or vm.body["status"] != "RUNNING":
                 return
             try:
+                self.boot.power_off(vm)
+                vm.booted_count = count
                 keys = self.boot.power_on(vm)
             except Exception as error:  # noqa: BLE001 - told to the test, which fails
                 self._cloud.violations.append(f"boot of {vm.name}: {error!r}")
