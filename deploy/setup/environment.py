@@ -12,11 +12,18 @@ from console import CHECKOUT, locked, main_of, need_disk, run, say
 VENV = CHECKOUT / ".venv"
 STAMP = VENV / "baseload-lock"
 TOOLS = CHECKOUT / ".baseload" / "tools"
+OURS = ("workflows", "activities", "api", "workers", "client", "tests")
 NETWORK = "Is the network up? A mirror can be named with UV_DEFAULT_INDEX and PIP_INDEX_URL"
 
 
 def set_up_environment() -> None:
-    """Bring `.venv` to the state of the lock file."""
+    """Bring `.venv` to the state of the lock file, and our own bytecode to that of the sources."""
+    _install()
+    compiled = [VENV / "bin" / "python", "-m", "compileall", "-q", *OURS]
+    run(compiled, "compiling", advice="A file named above cannot be read or written")
+
+
+def _install() -> None:
     if _is_current():
         return
     with locked(CHECKOUT / ".baseload", "environment"):
@@ -28,7 +35,13 @@ def set_up_environment() -> None:
             [_uv(), "sync", "--frozen", "--python", sys.executable],
             "installing dependencies",
             advice=NETWORK,
-            environment={"UV_PYTHON_DOWNLOADS": "never", "UV_PROJECT_ENVIRONMENT": str(VENV)},
+            environment={
+                "UV_PYTHON_DOWNLOADS": "never",
+                "UV_PROJECT_ENVIRONMENT": str(VENV),
+                # Half of a process's start would else be compiling, and each time again where
+                # PYTHONDONTWRITEBYTECODE is set.
+                "UV_COMPILE_BYTECODE": "1",
+            },
         )
         STAMP.write_text(_lock_digest())
 

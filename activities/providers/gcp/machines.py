@@ -36,6 +36,8 @@ SHORT = (
 )
 """Beginnings of the reasons for which another zone, region or type may have it, in capitals.
 `UNSUPPORTED_OPERATION` is also told of a machine that was preempted while it was being made."""
+BEING_DELETED = "resourceNotReady"
+"""What a second deletion is told while the first goes on."""
 HOST_KEYS = "hostkeys/"
 KEY_KIND = "ssh-ed25519"
 
@@ -102,7 +104,7 @@ class GoogleMachines:
                         retry=None,
                     )
             except GoogleRefusedError as refusal:
-                if not refusal.is_missing:
+                if not (refusal.is_missing or refusal.reason == BEING_DELETED):
                     raise
 
     def list_owned(self) -> Sequence[OwnedInstance]:

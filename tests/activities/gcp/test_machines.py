@@ -149,6 +149,16 @@ def test_a_machine_that_is_not_ours_is_neither_taken_nor_ended(
     assert names(gcp) == [NAME]
 
 
+def test_a_machine_whose_end_was_asked_for_is_asked_to_end_again(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    for _ in range(3):
+        machines.release(NAME, ZONE)
+    wait_for(lambda: machines.find(NAME, ZONE) is None, "it is gone")
+    assert names(gcp) == []
+
+
 def test_a_preempted_machine_is_gone_with_its_disks(
     gcp: GcpDouble, machines: GoogleMachines
 ) -> None:
