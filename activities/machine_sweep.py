@@ -16,7 +16,7 @@ from activities.providers.registry import DRIVERS, driver_of
 from activities.temporal import tell
 from workflows.contracts.states import LeaseStatus, ProviderKind, ProviderStatus
 from workflows.effects.lifecycle import MachinesSwept, SweepMachines
-from workflows.rules.strays import Leased, Verdict, judge
+from workflows.rules.strays import Leased, judge
 
 
 @activity.defn
@@ -29,17 +29,13 @@ async def sweep_machines(_: SweepMachines) -> MachinesSwept:
     async with beating():
         for provider_id, kind in await asyncio.to_thread(_providers):
             try:
-                verdict, released = await asyncio.to_thread(_sweep, provider_id, kind)
+                found = await asyncio.to_thread(_sweep, provider_id, kind)
             except ProviderError as error:
                 activity.logger.warning("%s could not be swept: %s", provider_id, error)
                 swept = swept.plus(failed=(f"{provider_id}: {error}",))
                 continue
-            await _have_looked_at(verdict.missing)
-            swept = swept.plus(
-                released=released,
-                unknown=tuple(name for name, _ in verdict.unknown),
-                missing=verdict.missing,
-            )
+            await _have_looked_at(found.missing)
+            swept = swept.plus(**found.model_dump())
     return swept
 
 
@@ -53,17 +49,28 @@ def _providers() -> list[tuple[str, ProviderKind]]:
         return [(provider_id, ProviderKind(kind)) for provider_id, kind in session.exec(query)]
 
 
-def _sweep(provider_id: str, kind: ProviderKind) -> tuple[Verdict, tuple[str, ...]]:
-    """What was found, and the machines whose end was asked for; the next sweep sees to it."""
+def _sweep(provider_id: str, kind: ProviderKind) -> MachinesSwept:
+    """What was found; the end of what nobody holds is asked for, and the next sweep sees to it."""
     driver = driver_of(kind, provider_id)
     owned = {(machine.machine_name, machine.place) for machine in driver.list_owned()}
     verdict = judge(owned, _leases(provider_id, {name for name, _ in owned}))
+    swept = MachinesSwept(
+        unknown=tuple(name for name, _ in verdict.unknown), missing=verdict.missing
+    )
     for name, place in verdict.to_release:
+        # Its lease may have come to this place since the list was made.
+        if (name, place) not in judge({(name, place)}, _leases(provider_id, {name})).to_release:
+            continue
         activity.logger.warning("%s in %s: nobody holds it, it is ended", name, place)
-        driver.release(name, place)
+        try:
+            driver.release(name, place)
+        except ProviderError as error:
+            swept = swept.plus(failed=(f"{name} in {place}: {error}",))
+        else:
+            swept = swept.plus(released=(name,))
     for name, place in verdict.unknown:
         activity.logger.error("%s in %s: carries our mark, and no lease names it", name, place)
-    return verdict, tuple(name for name, _ in verdict.to_release)
+    return swept
 
 
 def _leases(provider_id: str, names: set[str]) -> dict[str, Leased]:

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TypeVar
 
 from sqlmodel import col, select
@@ -23,6 +25,7 @@ from workflows.contracts.states import MachineState
 from workflows.effects.machine import (
     CreateMachine,
     FindShortages,
+    HolderTold,
     LookAtMachine,
     NamedMachine,
     ReleaseMachine,
@@ -33,6 +36,8 @@ from workflows.effects.machine import (
 
 SHORTAGE_KEPT = timedelta(minutes=10)
 """How long nobody asks again for what was not to be had."""
+CALLS_AT_ONCE = 64
+"""As many as this worker's activities: none waits for a thread while its limit runs."""
 GONE = MachineSeen(state=MachineState.GONE)
 
 Found = TypeVar("Found")
@@ -58,7 +63,8 @@ async def await_machine(command: LookAtMachine) -> MachineSeen:
         seen = _find(driver, command) or GONE
         on_its_way = seen.state is MachineState.MAKING
         if on_its_way or (seen.state is MachineState.RUNNING and not seen.is_reachable):
-            raise NotYet(f"{command.machine_name}: {seen.state}, no address or no host key yet")
+            why = seen.reason or "no address or no host key yet"
+            raise NotYet(f"{command.machine_name}: {seen.state}, {why}")
         return seen
 
     return await _asked(command, look)
@@ -66,13 +72,12 @@ async def await_machine(command: LookAtMachine) -> MachineSeen:
 
 @activity.defn
 async def release_machine(command: ReleaseMachine) -> MachineSeen:
-    """End it. Raises: NotYet, for as long as its provider knows it."""
+    """End it, whatever else can be known of it. Raises: NotYet, while its provider knows it."""
 
     def release(driver: Driver) -> MachineSeen:
-        if _find(driver, command) is not None:
-            driver.release(command.machine_name, command.place)
-            if (left := _find(driver, command)) is not None:
-                raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
+        driver.release(command.machine_name, command.place)
+        if (left := _find(driver, command)) is not None:
+            raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
         return GONE
 
     return await _asked(command, release)
@@ -99,14 +104,22 @@ async def _asked(command: NamedMachine, question: Callable[[Driver], Found]) -> 
 async def _to_its_end(question: Callable[[], Found]) -> Found:
     """In a thread, which nobody can stop: given up, it is left when it is over, and not before.
 
-    What is made by a call that was given up would else be made behind its release.
+    What is made by a call that was given up would else be made behind its release. One that has
+    not begun never does.
     """
-    work = asyncio.create_task(asyncio.to_thread(question))
+    work = _threads().submit(question)
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(asyncio.wrap_future(work))
     except asyncio.CancelledError:
-        await asyncio.wait([work])
+        if not work.cancel():
+            await asyncio.wait([asyncio.wrap_future(work)])
         raise
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    """Of their own: providers answer in a minute, and rows are not to wait for them."""
+    return ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="providers")
 
 
 @contextmanager
@@ -145,12 +158,10 @@ def remember_shortage(command: RememberShortage) -> Done:
 
 
 @activity.defn
-async def tell_holder(command: TellHolder) -> Done:
+async def tell_holder(command: TellHolder) -> HolderTold:
     """Signal who the machine is for; once, however often this is done."""
     workflow_id = workflow_id_of(command.holder_id)
-    request_id = id_of_this_activity()
-    if command.ready is not None:
-        await tell(workflow_id, "machine_ready", command.ready, request_id=request_id)
-    if command.lost is not None:
-        await tell(workflow_id, "machine_lost", command.lost, request_id=request_id)
-    return Done()
+    signal = "machine_lost" if command.ready is None else "machine_ready"
+    news = command.lost if command.ready is None else command.ready
+    heard = await tell(workflow_id, signal, news, request_id=id_of_this_activity())
+    return HolderTold(is_there=heard)

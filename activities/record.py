@@ -73,14 +73,29 @@ def apply_step(session: Session, step: Record) -> bool:
 def _values(step: Record) -> dict[str, Any]:
     """The columns that the changes of a step set beside its status."""
     changes = step.changes
-    values = changes.model_dump(mode="json", exclude={"noun", "release"}, exclude_none=True)
+    values = changes.model_dump(
+        mode="json", exclude={"noun", "release", "is_another"}, exclude_none=True
+    )
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
     if isinstance(changes, LeaseChanges):
         # Instants as they are: what JSON makes of them no column takes.
         values |= {"began_at": changes.began_at, "ended_at": changes.ended_at}
-        return {name: value for name, value in values.items() if value is not None}
+        known = {name: value for name, value in values.items() if value is not None}
+        return {**_NO_MACHINE, **known} if changes.is_another else known
     return values
+
+
+_NO_MACHINE = {
+    "provider_machine_id": None,
+    "host": None,
+    "port": 22,
+    "user": "root",
+    "minion_id": None,
+    "microcredits_per_hour": None,
+    "began_at": None,
+    "ended_at": None,
+}
 
 
 def _capacity(hardware: Hardware) -> dict[str, Any]:

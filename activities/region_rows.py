@@ -8,17 +8,17 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Node, Region
+from activities.db.tables import Allocation, Lease, Node, Region
 from activities.lifecycle_requests import prefix_of, workflow_id_of
 from activities.temporal import tell
 from workflows.contracts.base import Done
-from workflows.contracts.states import NodeStatus, RegionStatus
+from workflows.contracts.states import LeaseStatus, NodeStatus, RegionStatus
 from workflows.effects.region import DependentsFound, FindDependents, TellDependents
 
 
 @activity.defn
 def find_dependents(command: FindDependents) -> DependentsFound:
-    """A provider's regions, a region's nodes, a node's jobs: those that are not archived."""
+    """A provider's regions, a region's nodes, a node's jobs, and leases: what has not ended."""
     with database().read() as session:
         return DependentsFound(ids=tuple(dependents_of(session, command.resource_id)))
 
@@ -41,7 +41,22 @@ async def tell_dependents(command: TellDependents) -> Done:
 
 
 def dependents_of(session: Session, resource_id: str) -> list[str]:
-    """The ids of what still uses a resource, oldest first."""
+    """The ids of what still uses a resource, oldest first: its leases after what they are for."""
+    return [*_users_of(session, resource_id), *_leases_of(session, resource_id)]
+
+
+def _leases_of(session: Session, resource_id: str) -> list[str]:
+    """A provider's or region's machines that may still cost money."""
+    columns = {"prv": Lease.provider_id, "reg": Lease.region_id}
+    column = columns.get(prefix_of(resource_id))
+    if column is None:
+        return []
+    ended = [status for status in LeaseStatus if status.is_final]
+    query = select(Lease.id).where(col(column) == resource_id, col(Lease.status).not_in(ended))
+    return sorted(session.exec(query).all())
+
+
+def _users_of(session: Session, resource_id: str) -> list[str]:
     prefix = prefix_of(resource_id)
     if prefix == "prv":
         query = select(Region.id).where(

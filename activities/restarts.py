@@ -14,7 +14,13 @@ from activities.db import tables
 from activities.lifecycle_requests import WorkflowStart, start_of
 from workflows.contracts.base import Contract
 from workflows.contracts.job import EndRequest, JobCarry, JobRequest, WorkerCarry
-from workflows.contracts.machine import MachineCarry, MachineOffer, MachineRequest, MachineSeen
+from workflows.contracts.machine import (
+    GiveBack,
+    MachineCarry,
+    MachineOffer,
+    MachineRequest,
+    MachineSeen,
+)
 from workflows.contracts.node import NodeCarry, NodeRequest
 from workflows.contracts.provider import ProviderRequest, RegionRequest, Removal
 from workflows.contracts.states import (
@@ -116,11 +122,16 @@ def _machine(row: tables.Lease, request: MachineRequest) -> MachineRequest:
             microcredits_per_hour=row.microcredits_per_hour,
             began_at=row.began_at,
         )
+    status = LeaseStatus(row.status)
+    leaves = status is LeaseStatus.RELEASING
     carried = MachineCarry(
         sequence=row.sequence,
-        status=LeaseStatus(row.status),
+        status=status,
         offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
         seen=seen,
+        was_ready=status is LeaseStatus.READY,
+        given_back=GiveBack(reason=row.status_reason or "its release goes on") if leaves else None,
+        earlier_microcredits=row.earlier_microcredits,
     )
     return request.model_copy(update={"carried": carried})
 

@@ -13,6 +13,7 @@ from workflows.contracts.errors import (
     HOST_KEY_MISMATCH,
     PRICE_CAP,
     REQUEST_REFUSED,
+    UNAVAILABLE,
 )
 from workflows.contracts.events import Event
 from workflows.contracts.machine import (
@@ -27,7 +28,7 @@ from workflows.contracts.machine import (
     Shortage,
 )
 from workflows.contracts.node import NodeAddress
-from workflows.contracts.provider import Look
+from workflows.contracts.provider import Look, Removal
 from workflows.contracts.record import LeaseChanges
 from workflows.contracts.states import LeaseStatus, MachineState
 from workflows.effects.machine import (
@@ -40,6 +41,7 @@ from workflows.effects.machine import (
     await_machine,
     create_machine,
     find_shortages,
+    glance_at_machine,
     look_at_machine,
     release_machine,
     remember_shortage,
@@ -47,6 +49,7 @@ from workflows.effects.machine import (
 )
 from workflows.effects.node import ReachNode, await_ssh
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
+from workflows.rules.metering import cumulative_microcredits
 from workflows.waiting import Interrupted, undisturbed, unless
 
 LOOK_INTERVAL = timedelta(minutes=10)
@@ -78,9 +81,11 @@ class MachineLifecycle:
         self._status = carried.status if carried else LeaseStatus.RESERVED
         self._offer = carried.offer if carried else None
         self._seen = carried.seen if carried else None
-        self._was_ready = self._status in (LeaseStatus.READY, LeaseStatus.RELEASING)
-        self._given_back: GiveBack | None = None
-        self._lost: MachineLost | None = None
+        self._was_ready = carried.was_ready if carried else False
+        self._given_back = carried.given_back if carried else None
+        self._lost = carried.lost if carried else None
+        self._earlier_microcredits = carried.earlier_microcredits if carried else 0
+        """What the machines of earlier offers have cost that were not kept."""
         self._inbox = Inbox()
         self._silent = ""
         """Why its provider could not be asked the last time."""
@@ -90,11 +95,12 @@ class MachineLifecycle:
         try:
             if request.carried is None or self._status in _BEGINNINGS:
                 await self._acquire()
-            if self._status is LeaseStatus.READY:
+            if self._status is LeaseStatus.READY and self._given_back is None:
                 await self._serve()
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
             self._note(cause)
         await undisturbed(self._release(), self._canceled_outside)
+        await workflow.wait_condition(workflow.all_handlers_finished)
         return self._report()
 
     # ── the states ──────────────────────────────────────────────────────────────────────────
@@ -106,6 +112,7 @@ class MachineLifecycle:
         shortages = {one.scope: one for one in found.shortages}
         refusals = []
         for offer in self._in_turn():
+            self._must_have_time()
             refusal = self._refusal_before(offer, shortages) or await self._try(offer)
             if refusal is None:
                 self._status = LeaseStatus.READY
@@ -130,23 +137,36 @@ class MachineLifecycle:
 
     async def _try(self, offer: MachineOffer) -> str | None:
         """None: it answers over SSH. Else why it is not to be had, with nothing left of it."""
+        is_another = self._offer not in (None, offer)
         self._offer, self._seen, self._status = offer, None, LeaseStatus.CREATING
         message = f"{offer.machine_type} in {offer.place or 'any place'} is asked for"
-        await self._write(Event(type="lease.creating", message=message))
+        await self._write(Event(type="lease.creating", message=message), is_another=is_another)
         try:
             await self._unless_given_back(self._make(offer))
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             kind, reason = cause_of(failure)
+            if kind in (REQUEST_REFUSED, HOST_KEY_MISMATCH):
+                raise
         else:
             return None
-        await undisturbed(self._end_it(), self._canceled_outside)
-        if kind in (REQUEST_REFUSED, HOST_KEY_MISMATCH):
-            raise ApplicationError(reason, type=kind)
+        await undisturbed(self._give_up(), self._canceled_outside)
         if kind == CAPACITY_EXHAUSTED:
             await self._remember(offer.scope, reason)
         return reason
+
+    async def _give_up(self) -> None:
+        """Nothing of this offer is left, and what it has cost is kept."""
+        ended = await self._end_it()
+        if ended.began_at is not None and ended.ended_at is not None:
+            seconds = int((ended.ended_at - ended.began_at).total_seconds())
+            self._earlier_microcredits += cumulative_microcredits(self._price(), seconds)
+
+    def _price(self) -> int:
+        """Microcredits an hour: what the provider says, else what was offered."""
+        seen = self._seen.microcredits_per_hour if self._seen else None
+        return seen or (self._offer.microcredits_per_hour if self._offer else 0)
 
     async def _remember(self, scope: str, reason: str) -> None:
         short = RememberShortage(provider_id=self._request.provider_id, scope=scope, reason=reason)
@@ -165,7 +185,7 @@ class MachineLifecycle:
         seen = await await_machine(LookAtMachine(**self._name))
         if not seen.is_reachable:
             reason = seen.reason or f"it is {seen.state} and was never to be reached"
-            raise ApplicationError(reason, type=CAPACITY_EXHAUSTED)
+            raise ApplicationError(reason, type=UNAVAILABLE)
         price = seen.microcredits_per_hour
         if price is not None and (too_dear := self._too_dear(price)):
             raise ApplicationError(too_dear, type=PRICE_CAP)
@@ -181,18 +201,25 @@ class MachineLifecycle:
 
     async def _serve(self) -> None:
         """Until it is given back, its time is up, or its provider has ended it."""
-        if not self._was_ready:
-            self._was_ready = True
+        is_new, self._was_ready = not self._was_ready, True
+        if is_new:
             await self._write(Event(type="lease.ready", message=f"answers at {self._where()}"))
-        await self._tell_ready()
+        if not await self._tell_ready() and is_new:
+            raise ApplicationError(f"{self._request.holder_id}, whom it is for, is not there")
         while not self._given_back:
-            if workflow.info().is_continue_as_new_suggested():
+            if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
                 self._continue()
-            left = self._request.deadline - workflow.now()
-            if left <= timedelta(0):
-                raise ApplicationError(f"its time is up: {self._request.deadline:%F %T} UTC")
+            left = self._must_have_time()
             await self._unless_given_back(self._inbox.wait(min(LOOK_INTERVAL, left)))
+            self._must_have_time()
             await self._look()
+
+    def _must_have_time(self) -> timedelta:
+        """What is left of it. Raises: ApplicationError, when that is nothing."""
+        left = self._request.deadline - workflow.now()
+        if left <= timedelta(0):
+            raise ApplicationError(f"its time is up: {self._request.deadline:%F %T} UTC")
+        return left
 
     async def _look(self) -> None:
         """Raises: ApplicationError, when it is no more. Who cannot be asked has not ended it."""
@@ -214,34 +241,68 @@ class MachineLifecycle:
         """Nothing of it is left, and its provider has said so."""
         reason = self._reason()
         if self._offer is not None:
-            self._status = LeaseStatus.RELEASING
-            await self._write(Event(type="lease.releasing", message=reason), reason=reason)
-            gone = await self._end_it()
-            self._seen = gone.model_copy(update={"ended_at": gone.ended_at or workflow.now()})
+            await self._say_releasing(reason)
+        if self._given_back is None or not self._given_back.by_holder:
+            lost = self._lost or MachineLost(lease_id=self._request.lease_id, reason=reason)
+            await self._tell(TellHolder(holder_id=self._request.holder_id, lost=lost))
+        if self._offer is not None:
+            self._seen = await self._end_it()
         is_refused = not self._was_ready and self._given_back is None
         self._status = LeaseStatus.REFUSED if is_refused else LeaseStatus.RELEASED
         await self._write(Event(type=f"lease.{self._status}", message=reason), reason=reason)
-        if self._lost is not None:
-            await self._tell(TellHolder(holder_id=self._request.holder_id, lost=self._lost))
+
+    async def _say_releasing(self, reason: str) -> None:
+        if self._status is not LeaseStatus.RELEASING:
+            self._status = LeaseStatus.RELEASING
+            await self._write(Event(type="lease.releasing", message=reason), reason=reason)
 
     async def _end_it(self) -> MachineSeen:
         """Asked for until it is gone; a refusal is shown to people, and is asked again."""
+        if self._seen is None:
+            await self._glance()
         told = ""
         while True:
             try:
-                return await release_machine(ReleaseMachine(**self._name))
+                gone = await release_machine(ReleaseMachine(**self._name))
+                known = self._seen or gone
+                ended_at = gone.ended_at or workflow.now()
+                return known.model_copy(update={"state": gone.state, "ended_at": ended_at})
             except EFFECT_FAILED as failure:
-                reason = f"it could not be ended and still costs: {cause_of(failure)[1]}"
+                reason = f"it could not be ended and may still cost: {cause_of(failure)[1]}"
             if reason != told:
                 await self._write(Event(type="lease.not-released", message=reason), reason=reason)
                 told = reason
             await workflow.sleep(RELEASE_INTERVAL, summary="its release is asked for again")
+            if (
+                self._status is LeaseStatus.RELEASING
+                and workflow.info().is_continue_as_new_suggested()
+            ):
+                self._continue()
+
+    async def _glance(self) -> None:
+        """Of a machine whose making went unanswered: since when, and how much, it costs."""
+        try:
+            seen = await glance_at_machine(LookAtMachine(**self._name))
+        except EFFECT_FAILED as failure:
+            message = f"what it has cost is not known: {cause_of(failure)[1]}"
+            event = Event(type="lease.cost-unknown", message=message)
+            await self._write(event, reason=self._journal.reason)
+            return
+        if seen.state is not MachineState.GONE:
+            await self._see(seen)
 
     # ── messages ────────────────────────────────────────────────────────────────────────────
 
     @workflow.signal(description="The machine is not needed any more.")
-    def give_back(self, asked: GiveBack) -> None:
-        self._given_back = self._given_back or asked
+    async def give_back(self, asked: GiveBack) -> None:
+        """Written down at once: what is under way may go on for minutes, and be killed."""
+        if self._given_back is None and not self._status.is_final:
+            self._given_back = asked
+            await self._say_releasing(asked.reason)
+
+    @workflow.signal(description="Its region or provider is removed.")
+    async def remove(self, removal: Removal) -> None:
+        await self.give_back(GiveBack(reason=f"removed by {removal.requested_by or 'a person'}"))
 
     @workflow.signal(description="Its provider has news of it: look now.")
     def look(self) -> None:
@@ -278,7 +339,9 @@ class MachineLifecycle:
 
     async def _see(self, seen: MachineSeen) -> None:
         """What is known of it is written down before anything is waited for."""
-        self._seen = seen.model_copy(update={"began_at": seen.began_at or workflow.now()})
+        before = self._seen.began_at if self._seen else None
+        began_at = seen.began_at or before or workflow.now()
+        self._seen = seen.model_copy(update={"began_at": began_at})
         message = f"its provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
         await self._write(Event(type="lease.seen", message=message))
 
@@ -306,22 +369,23 @@ class MachineLifecycle:
     def _where(self) -> str:
         return "" if self._seen is None else f"{self._seen.host}:{self._seen.port}"
 
-    async def _tell_ready(self) -> None:
-        if self._seen is not None and self._offer is not None:
-            ready = MachineReady(
-                lease_id=self._request.lease_id, seen=self._seen, offer=self._offer
-            )
-            await self._tell(TellHolder(holder_id=self._request.holder_id, ready=ready))
+    async def _tell_ready(self) -> bool:
+        """Whether there is somebody who has heard it; where that cannot be known, there is."""
+        if self._seen is None or self._offer is None:
+            return True
+        ready = MachineReady(lease_id=self._request.lease_id, seen=self._seen, offer=self._offer)
+        return await self._tell(TellHolder(holder_id=self._request.holder_id, ready=ready))
 
-    async def _tell(self, told: TellHolder) -> None:
-        """A holder that cannot be told looks at the lease's row itself."""
+    async def _tell(self, told: TellHolder) -> bool:
         try:
-            await tell_holder(told)
+            return (await tell_holder(told)).is_there
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             message = f"{told.holder_id} could not be told: {cause_of(failure)[1]}"
-            await self._write(Event(type="lease.holder-not-told", message=message))
+        event = Event(type="lease.holder-not-told", message=message)
+        await self._write(event, reason=self._journal.reason)
+        return True
 
     def _continue(self) -> None:
         carry = MachineCarry(
@@ -329,14 +393,25 @@ class MachineLifecycle:
             status=self._status,
             offer=self._offer,
             seen=self._seen,
+            was_ready=self._was_ready,
+            given_back=self._given_back,
+            lost=self._lost,
+            earlier_microcredits=self._earlier_microcredits,
         )
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 
-    async def _write(self, event: Event, *, reason: str | None = None) -> None:
+    async def _write(
+        self, event: Event, *, reason: str | None = None, is_another: bool = False
+    ) -> None:
         known: dict[str, Any] = {}
         if self._seen is not None:
             known = self._seen.model_dump(exclude={"state", "place", "reason"})
-        changes = LeaseChanges(offer=self._offer, **known)
+        changes = LeaseChanges(
+            offer=self._offer,
+            earlier_microcredits=self._earlier_microcredits,
+            is_another=is_another,
+            **known,
+        )
         await self._journal.write(self._status, changes, event, reason=reason)
 
     def _report(self) -> MachineReport:

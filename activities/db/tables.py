@@ -235,6 +235,7 @@ class Lease(LifecycleRow, table=True):
     microcredits_per_hour: int | None = Field(default=None, sa_type=BigInteger)
     began_at: datetime | None = Field(default=None, sa_type=Instant)
     ended_at: datetime | None = Field(default=None, sa_type=Instant)
+    earlier_microcredits: int = Field(default=0, sa_type=BigInteger)
     __table_args__ = (
         Index("leases_name", "name", unique=True),
         Index("leases_by_status", "status"),

@@ -26,7 +26,7 @@ def shown_lease(row: tables.Lease, now: datetime) -> shapes.Lease:
         microcredits_per_hour=price,
         price_is_estimate=offer is not None and offer.price_is_estimate,
         seconds=seconds,
-        cost_microcredits=cumulative_microcredits(price or 0, seconds),
+        cost_microcredits=row.earlier_microcredits + cumulative_microcredits(price or 0, seconds),
     )
 
 

@@ -233,6 +233,22 @@ async def test_a_sweep_ends_what_no_lease_holds_and_nothing_else(
     assert told == [f"machine/{vanished.id} look"]
 
 
+async def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    books = Books(migrated)
+    running = MachineSeen(state=MachineState.RUNNING)
+    for _ in range(3):
+        name = books.lease(LeaseStatus.RELEASED).name
+        driver.machines[Owned(name, "zone-a")] = running
+    driver.lost_replies = 1
+    swept: MachinesSwept = await do(sweep_machines, SweepMachines())
+    assert driver.machines == {}
+    assert len(swept.released) == 2
+    (failed,) = swept.failed
+    assert "the connection was cut" in failed
+
+
 async def test_a_provider_that_cannot_be_asked_is_named_by_the_sweep(
     migrated: Database, driver: RentedDriver
 ) -> None:

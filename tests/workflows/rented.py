@@ -27,10 +27,13 @@ class Cloud:
     silent: set[str] = field(default_factory=set)
     """Places whose machines never get an address."""
     price_microcredits: int = PRICE_MICROCREDITS
+    began_at: datetime | None = None
+    """Since when its machines cost; None: since they were made."""
     remembered: dict[str, str] = field(default_factory=dict)
     """Scope to reason, of what was not to be had."""
     ready: list[MachineReady] = field(default_factory=list)
     lost: list[MachineLost] = field(default_factory=list)
+    holder_has_ended: bool = False
     stray: set[str] = field(default_factory=set)
     """Machines that no lease holds, by name."""
     swept: Counter[str] = field(default_factory=Counter)
@@ -62,7 +65,7 @@ class RentedMachines:
             host=None if is_silent else "10.0.0.1",
             minion_id=None if is_silent else HOST_KEY,
             microcredits_per_hour=self.cloud.price_microcredits,
-            began_at=datetime.now(UTC),
+            began_at=self.cloud.began_at or datetime.now(UTC),
         )
         return self.cloud.machines[key]
 
@@ -90,9 +93,9 @@ class RentedMachines:
         self.cloud.remembered[asked.scope] = asked.reason
         return Done()
 
-    def tell_holder(self, asked: machine.TellHolder) -> Done:
+    def tell_holder(self, asked: machine.TellHolder) -> machine.HolderTold:
         if asked.ready is not None:
             self.cloud.ready.append(asked.ready)
         if asked.lost is not None:
             self.cloud.lost.append(asked.lost)
-        return Done()
+        return machine.HolderTold(is_there=not self.cloud.holder_has_ended)

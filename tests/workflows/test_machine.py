@@ -1,5 +1,6 @@
 """The life of a machine that costs money, against a provider that keeps what it has made."""
 
+import asyncio
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -65,7 +66,9 @@ async def reaches(stage: Stage, status: LeaseStatus) -> None:
 
 async def given_back(stage: Stage, handle: Handle) -> MachineReport:
     await reaches(stage, LeaseStatus.READY)
-    await handle.signal(MachineLifecycle.give_back, GiveBack(reason="its job has ended"))
+    await handle.signal(
+        MachineLifecycle.give_back, GiveBack(reason="its job has ended", by_holder=True)
+    )
     return await handle.result()
 
 
@@ -209,3 +212,51 @@ async def test_a_provider_that_cannot_be_asked_costs_nobody_a_machine(stage: Sta
     assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
     assert stage.world.cloud.lost == []
     assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED
+
+
+async def test_who_holds_a_machine_is_told_when_somebody_else_gives_it_back(stage: Stage) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    await handle.signal(MachineLifecycle.give_back, GiveBack(reason="killed by usr-1"))
+    assert (await handle.result()).status is LeaseStatus.RELEASED
+    assert [lost.reason for lost in stage.world.cloud.lost] == ["killed by usr-1"]
+
+
+async def test_a_machine_whose_holder_has_ended_meanwhile_is_not_kept(stage: Stage) -> None:
+    stage.world.cloud.holder_has_ended = True
+    report = await (await lease(stage)).result()
+    assert report.status is LeaseStatus.RELEASED
+    assert "nod-1, whom it is for, is not there" in str(report.status_reason)
+    assert stage.world.cloud.machines == {}
+
+
+async def test_what_an_earlier_offer_has_cost_is_not_forgotten(stage: Stage) -> None:
+    began = datetime.now(UTC) - timedelta(hours=2)
+    stage.world.cloud.price_microcredits = 2 * PRICE_MICROCREDITS
+    stage.world.cloud.began_at = began
+    handle = await lease(stage, price_cap_microcredits_per_hour=PRICE_MICROCREDITS)
+    assert (await handle.result()).status is LeaseStatus.REFUSED
+    changes = stage.world.rows[LEASE].changes
+    assert isinstance(changes, LeaseChanges)
+    assert changes.earlier_microcredits is not None
+    assert 4 * PRICE_MICROCREDITS <= changes.earlier_microcredits < 4.1 * PRICE_MICROCREDITS
+
+
+async def test_a_give_back_is_written_down_before_what_is_under_way_has_ended(
+    stage: Stage,
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def take_long(_: Contract) -> None:
+        begun.set()
+        await go_on.wait()
+
+    stage.world.faults["create_machine"].append(take_long)
+    handle = await lease(stage)
+    await begun.wait()
+    await handle.signal(MachineLifecycle.give_back, GiveBack(reason="not needed"))
+    await reaches(stage, LeaseStatus.RELEASING)
+    assert stage.world.rows[LEASE].status_reason == "not needed"
+    go_on.set()
+    assert (await handle.result()).status is LeaseStatus.RELEASED
+    assert stage.world.cloud.machines == {}

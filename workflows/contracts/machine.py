@@ -83,26 +83,16 @@ class MachineRequest(Contract):
     price_cap_microcredits_per_hour: int | None = None
     deadline: datetime
     """Then it is given back, whoever holds it."""
-    ssh_limit_s: int = 600
     sequence: int = 0
     carried: "MachineCarry | None" = None
 
 
-class MachineCarry(Contract):
-    """What a machine's workflow takes along when it continues as new, or begins again."""
+class GiveBack(Contract):
+    """Signal `give_back`: the machine is not needed any more."""
 
-    sequence: int
-    status: LeaseStatus
-    offer: MachineOffer | None = None
-    seen: MachineSeen | None = None
-
-
-class MachineReady(Contract):
-    """Signal to the holder: the machine answers at its address, with its own key."""
-
-    lease_id: str
-    seen: MachineSeen
-    offer: MachineOffer
+    reason: str
+    by_holder: bool = False
+    """Who it was for says so itself, and need not be told."""
 
 
 class MachineLost(Contract):
@@ -113,10 +103,25 @@ class MachineLost(Contract):
     capacity_exhausted: bool = False
 
 
-class GiveBack(Contract):
-    """Signal `give_back`: the machine is not needed any more."""
+class MachineCarry(Contract):
+    """What a machine's workflow takes along when it continues as new, or begins again."""
 
-    reason: str
+    sequence: int
+    status: LeaseStatus
+    offer: MachineOffer | None = None
+    seen: MachineSeen | None = None
+    was_ready: bool = False
+    given_back: GiveBack | None = None
+    lost: MachineLost | None = None
+    earlier_microcredits: int = 0
+
+
+class MachineReady(Contract):
+    """Signal to the holder: the machine answers at its address, with its own key."""
+
+    lease_id: str
+    seen: MachineSeen
+    offer: MachineOffer
 
 
 class MachineReport(Contract):

@@ -61,6 +61,10 @@ class LeaseChanges(Contract):
     microcredits_per_hour: int | None = None
     began_at: datetime | None = None
     ended_at: datetime | None = None
+    earlier_microcredits: int | None = None
+    """What the machines of earlier offers have cost that were not kept."""
+    is_another: bool = False
+    """What is known of the machine of an earlier offer is not about this one."""
 
 
 Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges

@@ -54,11 +54,16 @@ class RememberShortage(Contract):
 
 
 class TellHolder(Contract):
-    """Signal the workflow of the resource that the machine is for; one that has ended is silent."""
+    """Signal the workflow of the resource that the machine is for."""
 
     holder_id: str
     ready: MachineReady | None = None
     lost: MachineLost | None = None
+
+
+class HolderTold(Contract):
+    is_there: bool
+    """False: its workflow has ended, or never was."""
 
 
 _ANSWERED = (*NEVER_RETRIED, CAPACITY_EXHAUSTED, REQUEST_REFUSED)
@@ -85,6 +90,18 @@ look_at_machine = Effect(
     heartbeat_s=HEARTBEAT_S,
     never_retried=_ANSWERED,
 )
+glance_at_machine = Effect(
+    "look_at_machine",
+    LookAtMachine,
+    MachineSeen,
+    start_to_close_s=20,
+    schedule_to_close_s=40,
+    heartbeat_s=HEARTBEAT_S,
+    attempts=2,
+    never_retried=_ANSWERED,
+)
+"""What it was, before its end is asked for; that does not wait for an answer."""
+
 await_machine = Effect(
     "await_machine",
     LookAtMachine,
@@ -111,4 +128,4 @@ release_machine = Effect(
 
 find_shortages = Effect("find_shortages", FindShortages, ShortagesFound)
 remember_shortage = Effect("remember_shortage", RememberShortage, Done)
-tell_holder = Effect("tell_holder", TellHolder, Done, schedule_to_close_s=600)
+tell_holder = Effect("tell_holder", TellHolder, HolderTold, schedule_to_close_s=600)

@@ -67,7 +67,7 @@ def instance_body(
             )
         ],
         metadata=_metadata(public_key),
-        labels={LABEL: provider_id, **_labels(spec)},
+        labels={**_labels(spec), LABEL: provider_id},
         tags=compute_v1.Tags(items=[NODE_TAG]),
     )
     if machine is not None and machine.attaches:
@@ -153,7 +153,7 @@ def shown(instance: Any, zone: str) -> MachineSeen:
         outer = [access.nat_i_p for access in interface.access_configs if access.nat_i_p]
         address = outer[0] if outer else (interface.network_i_p or None)
         break
-    created = instance.creation_timestamp
+    started = instance.last_start_timestamp or instance.creation_timestamp
     return MachineSeen(
         state=_STATES.get(instance.status, MachineState.MAKING),
         place=zone,
@@ -161,7 +161,7 @@ def shown(instance: Any, zone: str) -> MachineSeen:
         host=address,
         user=USER,
         microcredits_per_hour=_price(instance, zone),
-        began_at=datetime.fromisoformat(created) if created else None,
+        began_at=datetime.fromisoformat(started) if started else None,
         reason=instance.status_message or "",
     )
 

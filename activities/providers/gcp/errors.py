@@ -4,6 +4,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+_THERE = frozenset({"alreadyexists", "already_exists", "resource_already_exists"})
+"""Reasons for a 409 that mean: of this name there is one."""
+
 
 class GoogleUnavailableError(Exception):
     """No answer, or one that says: later. Nothing is known of what was asked."""
@@ -32,7 +35,7 @@ class GoogleRefusedError(Exception):
 
     @property
     def is_there_already(self) -> bool:
-        return self.code == 409 and self.reason.lower() in {"alreadyexists", "already_exists"}
+        return self.code == 409 and self.reason.lower() in _THERE
 
     @property
     def is_switched_off(self) -> bool:

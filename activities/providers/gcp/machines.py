@@ -36,8 +36,6 @@ SHORT = (
 )
 """Beginnings of the reasons for which another zone, region or type may have it, in capitals.
 `UNSUPPORTED_OPERATION` is also told of a machine that was preempted while it was being made."""
-BEING_DELETED = "resourceNotReady"
-"""What a second deletion is told while the first goes on."""
 HOST_KEYS = "hostkeys/"
 KEY_KIND = "ssh-ed25519"
 
@@ -63,8 +61,7 @@ class GoogleMachines:
             self._must_be_ours(instance)
             seen = shown(instance, place)
             if seen.state is MachineState.RUNNING and seen.host is not None:
-                key = self._host_key(name, place)
-                seen = seen.model_copy(update={"minion_id": key and fingerprint_of(key)})
+                return seen.model_copy(update=self._proof(name, place))
             return seen
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
@@ -78,11 +75,10 @@ class GoogleMachines:
         with _answers():
             try:
                 operation = self._insert(offer.place, body)
+                self._finish(operation, offer.place, f"instance {name}")
             except GoogleRefusedError as refusal:
                 if not refusal.is_there_already:
                     raise
-            else:
-                self._finish(operation, offer.place, f"instance {name}")
         found = self.find(name, offer.place)
         if found is None:
             raise NotYet(f"{name}: was asked for, and is not to be seen in {offer.place} yet")
@@ -94,6 +90,8 @@ class GoogleMachines:
             if instance is None:
                 return
             self._must_be_ours(instance)
+            if shown(instance, place).state is MachineState.ENDING:
+                return  # A second deletion would be told that it is not ready for one.
             try:
                 with asking(f"instance {name}"):
                     self._instances.delete_unary(
@@ -104,7 +102,7 @@ class GoogleMachines:
                         retry=None,
                     )
             except GoogleRefusedError as refusal:
-                if not (refusal.is_missing or refusal.reason == BEING_DELETED):
+                if not refusal.is_missing:
                     raise
 
     def list_owned(self) -> Sequence[OwnedInstance]:
@@ -181,6 +179,14 @@ class GoogleMachines:
             if _is_short(error.code):
                 raise CapacityExhausted(error.message)
             raise refused(asked, operation.http_error_status_code, error.code, error.message)
+
+    def _proof(self, name: str, zone: str) -> dict[str, str | None]:
+        """Its minion id, or why it has none: without one it is not used, and can be ended."""
+        try:
+            key = self._host_key(name, zone)
+        except GoogleRefusedError as refusal:
+            return {"reason": f"its host key cannot be read: {refusal}"}
+        return {"minion_id": None if key is None else fingerprint_of(key)}
 
     def _host_key(self, name: str, zone: str) -> str | None:
         """The public half, as the machine's own agent has told Google; None: not yet."""

@@ -159,6 +159,22 @@ def test_a_machine_whose_end_was_asked_for_is_asked_to_end_again(
     assert names(gcp) == []
 
 
+def test_a_machine_whose_host_key_cannot_be_read_can_be_ended(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    running(machines)
+    gcp.cloud.faults.add(
+        Fault(FaultKind.FORBIDDEN, "compute.instances.getGuestAttributes", times=None)
+    )
+    seen = machines.find(NAME, ZONE)
+    assert seen is not None
+    assert (seen.is_reachable, seen.minion_id) == (False, None)
+    assert "host key cannot be read" in seen.reason
+    gone(machines)
+    assert names(gcp) == []
+
+
 def test_a_preempted_machine_is_gone_with_its_disks(
     gcp: GcpDouble, machines: GoogleMachines
 ) -> None:

@@ -73,7 +73,8 @@ class MachineStory(Story):
 
     async def cancel(self) -> None:
         self.asked = True
-        await self.signal(self.workflow_id, "give_back", GiveBack(reason="not needed any more"))
+        ended = GiveBack(reason="not needed any more", by_holder=True)
+        await self.signal(self.workflow_id, "give_back", ended)
 
     async def step(self) -> bool:
         if self.has_ended():

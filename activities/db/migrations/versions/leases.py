@@ -45,6 +45,7 @@ def create_leases() -> None:
         sa.Column("microcredits_per_hour", sa.BigInteger(), nullable=True),
         sa.Column("began_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("earlier_microcredits", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"], name="fk_leases_account_id"),
         sa.ForeignKeyConstraint(["provider_id"], ["providers.id"], name="fk_leases_provider_id"),
         sa.ForeignKeyConstraint(["region_id"], ["regions.id"], name="fk_leases_region_id"),

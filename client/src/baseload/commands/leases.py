@@ -11,6 +11,7 @@ from baseload.commands.app import new_app
 from baseload.commands.screen import credits_text, moment_text, pick
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
 from baseload.commands.waiting import WAIT_LIMIT_S, spinner, state_line
+from baseload.errors import BaseloadError
 
 app = new_app()
 LOOK_EVERY_S = 2.0
@@ -61,8 +62,7 @@ def kill(
         chosen = _live(session, provider)
     if chosen and not yes and not typer.confirm(f"End {len(chosen)} machines?", err=True):
         raise MistakeError("nothing was ended")
-    for each in chosen:
-        session.delete(f"/v1/leases/{each['id']}")
+    _ask_all(session, [str(each["id"]) for each in chosen])
     gone = _until_gone(session, [str(each["id"]) for each in chosen], timeout)
     if every and (left := _live(session, provider)):
         names = ", ".join(str(each["id"]) for each in left)
@@ -73,6 +73,18 @@ def kill(
     for each in gone:
         session.screen.result(f"{each['id']}  {state_line(each)}")
     session.screen.result(f"{len(gone)} machines are gone")
+
+
+def _ask_all(session: Session, ids: list[str]) -> None:
+    """One that cannot be asked for does not save the others. Raises: the first failure."""
+    failures = []
+    for lease_id in ids:
+        try:
+            session.delete(f"/v1/leases/{lease_id}")
+        except BaseloadError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def _live(session: Session, provider: str | None) -> list[Document]:
