@@ -16,6 +16,8 @@ async def supervisor_killed(scene: Scene) -> None:
     """Its job fails and says so; what it had started is ended; its last beat is billed."""
     room, place = scene.room, scene.place
     job = await scene.a_job(90, "running")
+    if job.row["type"] == "notebook":
+        raise Missed("a job that may be started again: another attempt would be judged by this one")
     folder = room.disk(place) / RUNS / f"{job.id}-0-1"
     try:
         pid = json.loads((folder / "process.json").read_text())["supervisor_pid"]
