@@ -1,4 +1,5 @@
-"""One step in a process of its own: `python -m tests.bench.step NAME` writes its rows as JSON.
+"""One step in a process of its own: `python -m tests.bench.step NAME` writes its rows as JSON, in one line,
+its last.
 
 Clients and worker threads of the engine outlive what a step did with them; here they end with it,
 and the next step is measured as if it were alone.
@@ -31,7 +32,8 @@ def measured(name: str) -> list[Row]:
             raise
     if process.returncode:
         raise RuntimeError(f"step {name}: exit status {process.returncode}")
-    return [Row(**row) for row in json.loads(output)]
+    *_, rows = output.splitlines()  # what it has logged comes before
+    return [Row(**row) for row in json.loads(rows)]
 
 
 def main() -> None:
@@ -39,7 +41,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and leave nothing behind
     try:
         rows: list[Row] = importlib.import_module(f"tests.bench.{sys.argv[1]}").rows()
-        sys.stdout.write(json.dumps([asdict(row) for row in rows]))
+        sys.stdout.write(f"\n{json.dumps([asdict(row) for row in rows])}\n")
     except BaseException:  # noqa: BLE001 - an ordinary end would wait for the engine's threads
         traceback.print_exc()
         leave(1)
