@@ -1,5 +1,4 @@
-"""One step in a process of its own: `python -m tests.bench.step NAME` writes its rows as JSON, in one line,
-its last.
+"""One step in a process of its own: `python -m tests.bench.step NAME` ends with its rows as JSON.
 
 Clients and worker threads of the engine outlive what a step did with them; here they end with it,
 and the next step is measured as if it were alone.
