@@ -2,6 +2,7 @@
 
 import getpass
 import hashlib
+import contextlib
 import os
 import shutil
 import signal
@@ -95,7 +96,8 @@ class Sshd:
     def cut(self) -> None:
         """Kill every session's process: clients see their connections go."""
         for pid in self.sessions():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
+                os.kill(pid, signal.SIGKILL)
 
     def sessions(self) -> list[int]:
         """The processes that serve one connection each."""
