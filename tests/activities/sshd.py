@@ -1,8 +1,8 @@
 """A real sshd of our own on a free loopback port, for the user who runs the tests."""
 
+import contextlib
 import getpass
 import hashlib
-import contextlib
 import os
 import shutil
 import signal
