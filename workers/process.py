@@ -185,7 +185,7 @@ class _Departure:
             return await main(stop)
         except SystemExit as exit_asked:
             return exit_asked.code if isinstance(exit_asked.code, int) else 1
-        except Exception:
+        except Exception:  # Whatever it was, it is told, and the process leaves as any other.
             log.exception("stopped by an error")
             return 1
 
