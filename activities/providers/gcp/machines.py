@@ -19,12 +19,11 @@ from activities.providers.gcp.errors import (
 )
 from activities.providers.gcp.key import KeyMistakeError
 from activities.providers.gcp.names import LABEL
+from activities.providers.gcp.operations import awaited
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.states import MachineState
 
-OPERATION_LIMIT_S = 60.0
-"""How long the end of an operation is waited for in one go."""
 SHORT = (
     "ZONE_RESOURCE_POOL_EXHAUSTED",
     "STOCKOUT",
@@ -162,19 +161,7 @@ class GoogleMachines:
 
     def _finish(self, operation: Any, zone: str, asked: str) -> None:
         """Its error is why there is no machine; one that goes on is looked for later."""
-        from google.cloud import compute_v1  # noqa: PLC0415
-
-        done = compute_v1.Operation.Status.DONE
-        if operation.status != done:
-            client = self._session.compute(compute_v1.ZoneOperationsClient)
-            with asking(f"{asked}: {operation.name}"):
-                operation = client.wait(
-                    project=self._session.project_id,
-                    zone=zone,
-                    operation=operation.name,
-                    timeout=OPERATION_LIMIT_S,
-                    retry=None,
-                )
+        operation = awaited(self._session, operation, asked, zone=zone)
         for error in operation.error.errors:
             if _is_short(error.code):
                 raise CapacityExhausted(error.message)

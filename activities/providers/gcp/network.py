@@ -8,14 +8,11 @@ from activities.providers.gcp.errors import (
     GoogleUnavailableError,
     asking,
     must_be_ours,
-    refused,
 )
 from activities.providers.gcp.names import NODE_TAG, mark, shared_name
+from activities.providers.gcp.operations import finish
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from activities.settings import settings
-
-OPERATION_LIMIT_S = 90.0
-"""How long one look at an operation may last; Google itself answers after two minutes at most."""
 
 
 def network_name(provider_id: str) -> str:
@@ -147,30 +144,6 @@ def _found(client: Any, session: GoogleSession, noun: str, name: str) -> Any:
         if refusal.is_missing:
             return None
         raise
-
-
-def finish(session: GoogleSession, operation: Any, asked: str) -> None:
-    """See a global operation to its end, by our own client: the library's own polls Google's host.
-
-    Raises: GoogleRefusedError with the code of the operation's error; GoogleUnavailableError while
-    it goes on, to be looked at again.
-    """
-    from google.cloud import compute_v1  # noqa: PLC0415
-
-    done = compute_v1.Operation.Status.DONE
-    if operation.status != done:
-        client = session.compute(compute_v1.GlobalOperationsClient)
-        with asking(f"{asked}: {operation.name}"):
-            operation = client.wait(
-                project=session.project_id,
-                operation=operation.name,
-                timeout=OPERATION_LIMIT_S,
-                retry=None,
-            )
-    if operation.status != done:
-        raise GoogleUnavailableError(f"{asked}: {operation.name} goes on")
-    for error in operation.error.errors:
-        raise refused(asked, operation.http_error_status_code, error.code, error.message)
 
 
 def _conflict() -> type[Exception]:

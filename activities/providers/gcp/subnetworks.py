@@ -8,10 +8,10 @@ from activities.providers.gcp.errors import (
     GoogleUnavailableError,
     asking,
     must_be_ours,
-    refused,
 )
 from activities.providers.gcp.names import mark, subnetwork_name
-from activities.providers.gcp.network import OPERATION_LIMIT_S, network_name
+from activities.providers.gcp.network import network_name
+from activities.providers.gcp.operations import finish
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 
 
@@ -45,7 +45,7 @@ def make_subnetwork(session: GoogleSession, provider_id: str, cloud_region: str)
         if not refusal.is_there_already:
             raise
         raise GoogleUnavailableError(f"{path}: is being made") from refusal
-    _finish(session, operation, cloud_region, f"subnetwork {name}")
+    finish(session, operation, f"subnetwork {name}", region=cloud_region)
     return path
 
 
@@ -66,7 +66,7 @@ def remove_subnetwork(session: GoogleSession, provider_id: str, cloud_region: st
                 timeout=ANSWER_LIMIT_S,
                 retry=None,
             )
-        _finish(session, operation, cloud_region, f"subnetwork {name}")
+        finish(session, operation, f"subnetwork {name}", region=cloud_region)
     except GoogleRefusedError as refusal:
         if not refusal.is_missing:
             raise
@@ -99,24 +99,3 @@ def _found(session: GoogleSession, cloud_region: str, name: str) -> Any:
         if refusal.is_missing:
             return None
         raise
-
-
-def _finish(session: GoogleSession, operation: Any, cloud_region: str, asked: str) -> None:
-    """As `network.finish`, for what happens in one region."""
-    from google.cloud import compute_v1  # noqa: PLC0415
-
-    done = compute_v1.Operation.Status.DONE
-    if operation.status != done:
-        client = session.compute(compute_v1.RegionOperationsClient)
-        with asking(f"{asked}: {operation.name}"):
-            operation = client.wait(
-                project=session.project_id,
-                region=cloud_region,
-                operation=operation.name,
-                timeout=OPERATION_LIMIT_S,
-                retry=None,
-            )
-    if operation.status != done:
-        raise GoogleUnavailableError(f"{asked}: {operation.name} goes on")
-    for error in operation.error.errors:
-        raise refused(asked, operation.http_error_status_code, error.code, error.message)
