@@ -10,10 +10,10 @@ from activities.db import tables
 from activities.settings import settings
 from workflows.contracts.base import Contract
 from workflows.contracts.job import JobRequest
-from workflows.contracts.machine import MachineOffer, MachineRequest, MachineSpec
+from workflows.contracts.machine import MachineOffer, MachineRequest, MachineSpec, MachineWish
 from workflows.contracts.node import NodeRequest
 from workflows.contracts.provider import ProviderRequest, RegionRequest
-from workflows.contracts.states import JobStatus, JobType, ProviderKind
+from workflows.contracts.states import JobStatus, JobType, NodeType, ProviderKind
 from workflows.contracts.submission import JobSubmission
 from workflows.rules.job_resources import resources_of
 
@@ -103,7 +103,9 @@ def _start_of_node(row: tables.Node, region: tables.Region) -> WorkflowStart:
         region_id=row.region_id,
         name=row.name,
         minion_id=row.minion_id,
+        type=NodeType(row.type),
         services=tuple(row.services),
+        machine=None if row.machine is None else MachineWish.model_validate(row.machine),
         host=row.host,
         port=row.port,
         user=row.user,

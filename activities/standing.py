@@ -7,8 +7,8 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from activities.accounts import credits_name
-from activities.db.ids import new_id
-from activities.db.tables import Job, LedgerAccount, RequestRow, UsageMeter
+from activities.db.beginnings import ask
+from activities.db.tables import Job, LedgerAccount, UsageMeter
 from activities.ledger import balance_of
 from activities.settings import settings
 from workflows.contracts.billing import UsagePosted
@@ -63,17 +63,9 @@ def ask_others_to_look(
     if _scarcity(standing) <= _scarcity(before):
         return []
     now = datetime.now(UTC)
-    requests = [
-        RequestRow(
-            id=new_id("req"),
-            resource_id=f"{job_id}/billing",  # not the job: the workflow that bills it
-            verb="look_again",
-            created_at=now,
-        )
-        for job_id in _others(session, meters[0])
-    ]
-    session.add_all(requests)
-    return [request.id for request in requests]
+    # Not of the job: of the workflow that bills it.
+    billed = [f"{job_id}/billing" for job_id in _others(session, meters[0])]
+    return [ask(session, bill, "look_again", None, now) for bill in billed]
 
 
 def _scarcity(standing: UsagePosted) -> int:

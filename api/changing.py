@@ -19,6 +19,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
 from activities.db import tables
+from activities.db.beginnings import ask
 from activities.db.ids import new_id
 from activities.db.session import database
 from activities.secrets import secret_box
@@ -67,16 +68,7 @@ class Step:
     def _ask(
         self, resource_id: str, verb: str, argument: BaseModel | dict[str, Any] | None
     ) -> None:
-        said = argument.model_dump(mode="json") if isinstance(argument, BaseModel) else argument
-        row = tables.RequestRow(
-            id=new_id("req"),
-            resource_id=resource_id,
-            verb=verb,
-            argument=said,
-            created_at=self.now,
-        )
-        self.session.add(row)
-        self.requests.append(row.id)
+        self.requests.append(ask(self.session, resource_id, verb, argument, self.now))
 
 
 @dataclass

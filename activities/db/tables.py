@@ -184,8 +184,11 @@ class Node(LifecycleRow, table=True):
     __tablename__ = "nodes"
     region_id: str = Field(foreign_key="regions.id", index=True)
     minion_id: str
+    """Empty until a machine that is leased for it has been made."""
     type: str = "permanent"
     services: list[str] = _json()
+    machine: dict[str, Any] | None = _json(nullable=True)
+    """The machine that is leased for it, a `MachineWish`; None: its owner has it."""
     upnp: bool = True
     mining: bool = False
     host: str | None = None
@@ -205,7 +208,7 @@ class Node(LifecycleRow, table=True):
             "nodes_minion_id",
             "minion_id",
             unique=True,
-            sqlite_where=text("status != 'archived'"),
+            sqlite_where=text("status != 'archived' AND minion_id != ''"),
             postgresql_where=text("status != 'archived'"),
         ),
         CheckConstraint("reserved_cpu_count >= 0", name="nodes_reserved_cpu"),

@@ -8,11 +8,11 @@ from typing import Any
 from sqlmodel import Session, SQLModel, col, select
 
 from activities.db import tables
+from activities.db.beginnings import begin
 from activities.db.ids import new_id
 from activities.db.session import take_turn
 from api.changing import Step
 from api.models import places as shapes
-from api.nouns.events import note_creation
 from api.nouns.ownership import lifecycle, own_locked
 from api.problems import Problem, invalid, mistake
 from workflows.contracts.provider import Removal
@@ -107,10 +107,7 @@ def remove_region(step: Step, region_id: str, *, force: bool) -> shapes.Region:
 
 def add_lifecycle(step: Step, row: tables.LifecycleRow, noun: str) -> None:
     """Write a new row, its first event, and the request that starts its workflow."""
-    step.session.add(row)
-    step.session.flush()
-    note_creation(step.session, row, noun)
-    step.start(row.id)
+    step.requests.append(begin(step.session, row, noun))
 
 
 def remove(

@@ -37,6 +37,17 @@ class MachineSpec(Contract):
     tags: dict[str, str] = Field(default_factory=dict)
 
 
+class MachineWish(Contract):
+    """The machine that a resource is to have leased for it."""
+
+    provider_id: str
+    provider_kind: ProviderKind
+    offers: tuple[MachineOffer, ...]
+    """In the order in which they are tried."""
+    spec: MachineSpec
+    price_cap_microcredits_per_hour: int | None = None
+
+
 class MachineSeen(Contract):
     """What the provider says of a machine."""
 

@@ -5,7 +5,8 @@ from datetime import datetime
 from pydantic import Field
 
 from workflows.contracts.base import Contract
-from workflows.contracts.states import NodeStatus
+from workflows.contracts.machine import MachineWish
+from workflows.contracts.states import NodeStatus, NodeType
 
 
 class NodeAddress(Contract):
@@ -93,7 +94,11 @@ class NodeRequest(Contract):
     region_id: str
     name: str
     minion_id: str
+    """Empty until a machine that is leased for it has been made."""
+    type: NodeType = NodeType.PERMANENT
     services: tuple[str, ...] = ("compute",)
+    machine: MachineWish | None = None
+    """The machine that is leased for it; None: its owner has it."""
     host: str | None = None
     port: int = 22
     user: str = "root"

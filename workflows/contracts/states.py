@@ -31,6 +31,12 @@ class RegionStatus(StrEnum):
     ARCHIVED = "archived"
 
 
+class NodeType(StrEnum):
+    PERMANENT = "permanent"
+    EPHEMERAL = "ephemeral"
+    """Made for one job, gone after it."""
+
+
 class NodeStatus(StrEnum):
     NEW = "new"
     CONNECTING = "connecting"
