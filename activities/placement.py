@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import func, update
+from sqlalchemy import and_, case, func, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlmodel import Session, col, select
 from temporalio import activity
@@ -19,7 +19,8 @@ from temporalio.service import RPCError
 from activities.db.release import release_job
 from activities.db.session import database
 from activities.db.tables import Allocation, Node, Region
-from activities.inventory import NodeFacts, facts_of, held, node_offers
+from activities.handover import hand_over_soon
+from activities.inventory import SHOWN, NodeFacts, facts_of, held, node_offers
 from activities.lifecycle_requests import workflow_id_of
 from activities.reservations import (
     ContendedError,
@@ -146,7 +147,7 @@ async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounce
     told = [placement.job_id for placement, answer in answers if answer is True]
     closed = [placement.job_id for placement, answer in answers if answer is False]
     untold = tuple(placement.job_id for placement, answer in answers if answer is None)
-    await asyncio.to_thread(_mark_announced, told, closed)
+    hand_over_soon(await asyncio.to_thread(_mark_announced, told, closed))
     if closed:
         wake_placement()
     heard_of = len(told) + len(closed)
@@ -165,21 +166,32 @@ async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | No
 
 
 def _unannounced(limit: int) -> list[Placement]:
-    """Those who wait longest first."""
+    """Those who wait longest first; not those of whose machines one is still being made."""
     oldest = func.min(col(Allocation.created_at))
+    is_there = and_(col(Node.status).in_(SHOWN), col(Node.host).is_not(None))
     with database().read() as session:
         job_ids = session.exec(
             select(Allocation.job_id)
+            .join(Node, col(Node.id) == Allocation.node_id)
             .where(col(Allocation.announced_at).is_(None), col(Allocation.released_at).is_(None))
             .group_by(col(Allocation.job_id))
+            .having(func.min(case((is_there, 1), else_=0)) == 1)
             .order_by(oldest, col(Allocation.job_id))
             .limit(limit)
         ).all()
         return _placements(session, list(job_ids))
 
 
+def _is_there(node: Node) -> bool:
+    """Whether its machine is there and prepared: one that is leased for a job is made first."""
+    return node.status in SHOWN and node.host is not None
+
+
 def _placements(session: Session, job_ids: list[str]) -> list[Placement]:
-    """The live allocations of these jobs, with all that a workflow needs to use them."""
+    """The live allocations of these jobs, with all that a workflow needs to use them.
+
+    Nothing of a job of whose machines one is still being made.
+    """
     rows = session.exec(
         select(Allocation, Node, Region)
         .join(Node, col(Node.id) == Allocation.node_id)
@@ -189,6 +201,7 @@ def _placements(session: Session, job_ids: list[str]) -> list[Placement]:
     ).all()
     facts = facts_of(session, {(node.id, node.sequence) for _, node, _ in rows})
     places: dict[tuple[str, int], list[WorkerAssignment]] = {}
+    unmade = {(held.job_id, held.attempt) for held, node, _ in rows if not _is_there(node)}
     for allocation, node, region in rows:
         places.setdefault((allocation.job_id, allocation.attempt), []).append(
             _assignment(allocation, node, region, facts[node.id])
@@ -196,6 +209,7 @@ def _placements(session: Session, job_ids: list[str]) -> list[Placement]:
     return [
         Placement(job_id=job_id, attempt=attempt, assignments=tuple(assignments))
         for (job_id, attempt), assignments in places.items()
+        if (job_id, attempt) not in unmade
     ]
 
 
@@ -224,10 +238,13 @@ def _assignment(
     )
 
 
-def _mark_announced(told: list[str], closed: list[str]) -> None:
-    """A job that has ended gives back what was reserved for it, and is not placed again."""
+def _mark_announced(told: list[str], closed: list[str]) -> list[str]:
+    """A job that has ended gives back what was reserved for it, and is not placed again.
+
+    Answers the requests that are to be handed over.
+    """
     if not told and not closed:
-        return
+        return []
     now = datetime.now(UTC)
     with database().write() as session:
         session.execute(
@@ -239,5 +256,4 @@ def _mark_announced(told: list[str], closed: list[str]) -> None:
             )
             .values(announced_at=now)
         )
-        for job_id in sorted(closed):
-            release_job(session, job_id, now)
+        return [asked for job_id in sorted(closed) for asked in release_job(session, job_id, now)]

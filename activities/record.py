@@ -11,6 +11,7 @@ from activities.db.ids import new_id
 from activities.db.release import release_job
 from activities.db.session import database, take_turn
 from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provider, Region
+from activities.handover import hand_over_soon
 from activities.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.node import Hardware
@@ -40,14 +41,15 @@ def record(step: Record) -> Recorded:
     Raises: NotFound, when there is no row for the resource.
     """
     with database().write() as session:
-        applied = apply_step(session, step)
+        applied, asked = _apply(session, step)
+    hand_over_soon(asked)
     if _matters_to_placement(step):
         wake_placement()
     return Recorded(applied=applied)
 
 
-def apply_step(session: Session, step: Record) -> bool:
-    """As `record`, inside the caller's transaction and without waking anybody."""
+def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
+    """Whether it was written; the requests that are to be handed over after the commit."""
     table = _TABLES[step.changes.noun]
     values = {
         "status": step.status,
@@ -63,11 +65,12 @@ def apply_step(session: Session, step: Record) -> bool:
     )
     if not isinstance(written, CursorResult) or written.rowcount == 0:
         _must_exist(session, table, step.resource_id)
-        return False
+        return False, []
+    asked: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
-        release_job(session, step.resource_id, step.at)
+        asked = release_job(session, step.resource_id, step.at)
     _append_events(session, step)
-    return True
+    return True, asked
 
 
 def _values(step: Record) -> dict[str, Any]:

@@ -1,19 +1,25 @@
 """Giving back what a job holds on nodes, inside the transaction that says so."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from activities.db.beginnings import ask
 from activities.db.tables import Allocation, GpuAllocation, Node, UsageMeter
+from workflows.contracts.provider import Removal
+from workflows.contracts.states import NodeStatus, NodeType
+
+LEAVING = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 
 
-def release_job(session: Session, job_id: str, at: datetime) -> int:
-    """End every live allocation of a job, its GPUs with it; how many there were.
+def release_job(session: Session, job_id: str, at: datetime) -> list[str]:
+    """End every live allocation of a job, its GPUs with it, and dismiss what was made for it.
 
-    The meters of its runs no longer count as what the payer spends by the hour.
+    The meters of its runs no longer count as what the payer spends by the hour. Answers the
+    requests that are to be handed over after the commit.
     """
     live = session.exec(
         select(Allocation)
@@ -36,7 +42,35 @@ def release_job(session: Session, job_id: str, at: datetime) -> int:
         .where(col(UsageMeter.job_id) == job_id, col(UsageMeter.running).is_(True))
         .values(running=False)
     )
-    return len(live)
+    return dismiss_ephemeral(session, (allocation.node_id for allocation in live), at)
+
+
+def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -> list[str]:
+    """Ask those of the nodes to be removed that were made for one job and hold none any more.
+
+    Answers the requests that are to be handed over after the commit. One that is leaving already
+    is not asked again; asked twice, it leaves once.
+    """
+    wanted = sorted(set(node_ids))
+    if not wanted:
+        return []
+    held = (
+        select(Allocation.id)
+        .where(col(Allocation.node_id) == Node.id, col(Allocation.released_at).is_(None))
+        .exists()
+    )
+    unused = session.exec(
+        select(Node.id)
+        .where(
+            col(Node.id).in_(wanted),
+            Node.type == NodeType.EPHEMERAL,
+            col(Node.status).not_in(LEAVING),
+            ~held,
+        )
+        .order_by(col(Node.id))
+    ).all()
+    removal = Removal(force=True, requested_by="the end of its job")
+    return [ask(session, node_id, "remove", removal, at) for node_id in unused]
 
 
 def _give_back(session: Session, released: Sequence[Allocation]) -> None:
