@@ -11,18 +11,24 @@ from temporalio.exceptions import is_cancelled_exception
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NEVER_RETRIED
 from workflows.contracts.node import Announcement, NodeAddress, NodeRequest
 from workflows.effects.node import (
+    FindAnnouncement,
     NodeReached,
     ReachNode,
     RebootNode,
+    ReleaseNode,
+    find_announcement,
     find_node_again,
     probe_node,
     reboot_node,
+    release_node,
     try_node,
 )
 from workflows.journal import EFFECT_FAILED, Inbox, cause_of
+from workflows.rules.onboarding import closed_words
 from workflows.waiting import until
 from workflows.whereabouts import Whereabouts, refusal
 
+ANNOUNCEMENT_LIMIT = timedelta(days=7)
 FIRST_LIMIT = timedelta(hours=1)
 FIRST_INTERVAL = timedelta(seconds=15)
 REBOOT_LIMIT = timedelta(minutes=30)
@@ -38,6 +44,21 @@ class Contact:
         self._request = request
         self._at = at
         self._mention = mention
+
+    async def hear_of_it(self, inbox: Inbox) -> None:
+        """Where it is, from whoever added it or from itself. Raises: ApplicationError `Refused`."""
+        if not self._at.are_known:
+            question = FindAnnouncement(minion_id=self._request.minion_id)
+            self._at.take((await find_announcement(question)).announcement)
+        while not self._at.are_known:
+            message = await inbox.wait(ANNOUNCEMENT_LIMIT)
+            if message is None:
+                asked = f"asked to be announced as {self._request.minion_id}"
+                raise refusal(
+                    self._request, f"{asked}, nothing within {ANNOUNCEMENT_LIMIT.days} days"
+                )
+            if isinstance(message, Announcement):
+                self._at.take(message)
 
     async def make(self, inbox: Inbox, say: Say) -> None:
         """Within an hour it answers with its key. Until then `say` is told each cause once.
@@ -104,6 +125,17 @@ class Contact:
         if self._at.boot_mark == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
         await self._mention("node.restarted", "is back")
+
+    async def let_its_owner_in(self, *, gone: bool) -> None:
+        """Its owner may log in as before; where we cannot see to that, is told how."""
+        why = "it cannot be reached"
+        try:
+            if not gone:
+                await release_node(ReleaseNode(node=self._at.address()))
+                return
+        except EFFECT_FAILED as failure:
+            why = cause_of(failure)[1]
+        await self._mention("node.logins-closed", closed_words(why))
 
     async def _note_boot(self, reached: NodeReached) -> None:
         if self._at.boot_mark and reached.boot_mark != self._at.boot_mark:

@@ -24,26 +24,15 @@ from workflows.contracts.node import (
 from workflows.contracts.provider import Removal
 from workflows.contracts.record import NodeChanges
 from workflows.contracts.states import NodeStatus
-from workflows.effects.node import (
-    FindAnnouncement,
-    FindPeers,
-    PrepareNode,
-    ReleaseNode,
-    WatchNode,
-    find_announcement,
-    find_peers,
-    prepare_node,
-    release_node,
-    watch_node,
-)
+from workflows.effects.node import WatchNode, watch_node
 from workflows.guests import Guests
 from workflows.inspection import Inspection
 from workflows.journal import EFFECT_FAILED, UNSERVED, Inbox, Journal, cause_of
-from workflows.rules.onboarding import closed_words, first_status_of, prepared_words, unreached_of
+from workflows.preparation import prepared
+from workflows.rules.onboarding import first_status_of, prepared_words
 from workflows.waiting import Interrupted, unless, until
 from workflows.whereabouts import Whereabouts, refusal
 
-ANNOUNCEMENT_LIMIT = timedelta(days=7)
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 NEWS_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
@@ -108,20 +97,7 @@ class NodeLifecycle:
         """Both halves are there, the addition and the machine; its key proves that it is it."""
         self._status = NodeStatus.CONNECTING
         await self._write(Event(type="node.connecting", message="waits for the machine"))
-        if not self._at.are_known:
-            question = FindAnnouncement(minion_id=self._request.minion_id)
-            self._at.take((await find_announcement(question)).announcement)
-        while not self._at.are_known:
-            message = await self._inbox.wait(ANNOUNCEMENT_LIMIT)
-            if message is None:
-                asked = f"asked to be announced as {self._request.minion_id}"
-                raise refusal(
-                    self._request, f"{asked}, nothing within {ANNOUNCEMENT_LIMIT.days} days"
-                )
-            if isinstance(message, Removal):
-                self._removal = message
-            elif isinstance(message, Announcement):
-                self._at.take(message)
+        await self._contact.hear_of_it(self._inbox)
         there = self._at.address()
         found = Event(type="node.found", message=f"at {there.host}:{there.port}")
         await self._write(found, changes=self._at.changes())
@@ -145,15 +121,7 @@ class NodeLifecycle:
         await self._write(Event(type="node.preparing", message="is prepared"))
         if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._contact.restart()
-        peers = FindPeers(node_id=self._request.node_id, region_id=self._request.region_id)
-        command = PrepareNode(
-            node=self._at.address(),
-            exclusive=self._request.exclusive,
-            peers=(await find_peers(peers)).peers,
-        )
-        preparation = (await prepare_node(command)).preparation
-        if unreached := unreached_of(preparation, self._request.relaxed_requirements):
-            raise refusal(self._request, unreached)
+        preparation = await prepared(self._request, self._at)
         self._status = self._resume_status = first_status_of(self._request.services)
         words = prepared_words(preparation, exclusive=self._request.exclusive)
         await self._write(
@@ -263,18 +231,7 @@ class NodeLifecycle:
         await self._guests.see_off(gone=gone)
         self._stop_watch()
         if self._request.exclusive and (self._at.boot_mark or self._request.carried):
-            await self._give_back(gone=gone)
-
-    async def _give_back(self, *, gone: bool) -> None:
-        """Its owner may log in as before; where we cannot see to that, is told how."""
-        why = "it cannot be reached"
-        try:
-            if not gone:
-                await release_node(ReleaseNode(node=self._at.address()))
-                return
-        except EFFECT_FAILED as failure:
-            why = cause_of(failure)[1]
-        await self._mention("node.logins-closed", closed_words(why))
+            await self._contact.let_its_owner_in(gone=gone)
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED

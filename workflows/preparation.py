@@ -1,0 +1,18 @@
+"""Making a machine ready for jobs: runtime, folders, keys, neighbours."""
+
+from workflows.contracts.node import NodeRequest, Preparation
+from workflows.effects.node import FindPeers, PrepareNode, find_peers, prepare_node
+from workflows.rules.onboarding import unreached_of
+from workflows.whereabouts import Whereabouts, refusal
+
+
+async def prepared(request: NodeRequest, at: Whereabouts) -> Preparation:
+    """What was done there. Raises: ApplicationError, naming the neighbours that it cannot reach."""
+    peers = FindPeers(node_id=request.node_id, region_id=request.region_id)
+    command = PrepareNode(
+        node=at.address(), exclusive=request.exclusive, peers=(await find_peers(peers)).peers
+    )
+    preparation = (await prepare_node(command)).preparation
+    if unreached := unreached_of(preparation, request.relaxed_requirements):
+        raise refusal(request, unreached)
+    return preparation
