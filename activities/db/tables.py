@@ -163,6 +163,9 @@ class Region(LifecycleRow, table=True):
     provider_id: str = Field(foreign_key="providers.id", index=True)
     provider_kind: str
     storage_mode: str = "local"
+    cloud_region: str | None = None
+    """What the cloud calls it, such as `us-central1`; None: its machines are one's own."""
+    storage_node_class: str | None = None
     public: bool = False
     exclusive_nodes: bool = True
     node_root: str | None = None
@@ -176,6 +179,14 @@ class Region(LifecycleRow, table=True):
             unique=True,
             sqlite_where=text("status != 'archived'"),
             postgresql_where=text("status != 'archived'"),
+        ),
+        Index(
+            "regions_cloud_region_of_account",
+            "account_id",
+            "cloud_region",
+            unique=True,
+            sqlite_where=text("status != 'archived' AND cloud_region IS NOT NULL"),
+            postgresql_where=text("status != 'archived' AND cloud_region IS NOT NULL"),
         ),
     )
 

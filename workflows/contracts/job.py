@@ -70,6 +70,8 @@ class NodeLost(Contract):
 
     node_id: str
     reason: str
+    for_good: bool = False
+    """Its machine is no more, and what ran there has ended with it: it never comes back."""
 
 
 class NodeBack(Contract):

@@ -112,6 +112,12 @@ class NodeRequest(Contract):
     """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
     carried: "NodeCarry | None" = None
 
+    @property
+    def relaxed(self) -> tuple[str, ...]:
+        """The requirements that it need not meet: all of them, where it was made as it was asked
+        for."""
+        return self.relaxed_requirements if self.machine is None else ("all",)
+
 
 class NodeCarry(Contract):
     """What a node's workflow takes along when it continues as new."""
@@ -125,6 +131,9 @@ class NodeCarry(Contract):
     root: str | None
     boot_mark: str = ""
     inspected_boot: str = ""
+    minion_id: str = ""
+    """Of the machine that is leased for it; empty where the request says it."""
+    lease_id: str = ""
 
 
 class NodeReport(Contract):

@@ -29,6 +29,7 @@ class NodeChanges(Contract):
     """Fields that are None stay as they are."""
 
     noun: Literal["node"] = "node"
+    minion_id: str | None = None
     host: str | None = None
     port: int | None = None
     user: str | None = None
