@@ -21,6 +21,7 @@ from typing import Any
 from . import build_users
 from .errors import RefusedError
 from .folders import Folders, take_lock
+from .interpreter import interpreter_for_jobs
 
 MARKER = "baseload-complete"
 PROGRESS_S = 5.0
@@ -63,9 +64,9 @@ def environment(folders: Folders, python_packages: list[str]) -> str:
 
     Raises: RefusedError `packages` with the end of pip's own output.
     """
-    python = base_python()
+    python, version = interpreter_for_jobs(folders)
     wanted = sorted(set(python_packages))
-    text = "\n".join([python, _version(python), *wanted])
+    text = "\n".join([python, version, *wanted])
     path = os.path.join(folders.packages, hashlib.sha256(text.encode()).hexdigest()[:32])
     if _is_whole(path):
         os.utime(os.path.join(path, MARKER))
@@ -86,32 +87,6 @@ def _is_whole(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-
-
-def base_python() -> str:
-    """The interpreter for jobs: the system's own, which every user of the node may run."""
-    for candidate in ("/usr/bin/python3", sys.executable):
-        path = os.path.realpath(candidate)
-        if os.access(path, os.X_OK) and _new_enough(path):
-            return path
-    return sys.executable
-
-
-def _new_enough(python: str) -> bool:
-    test = "import sys, venv; sys.exit(sys.version_info < (3, 8))"
-    return (
-        subprocess.run(
-            [python, "-I", "-c", test], check=False, stdin=subprocess.DEVNULL, capture_output=True
-        ).returncode
-        == 0
-    )
-
-
-def _version(python: str) -> str:
-    test = "import sys; print(sys.version)"
-    return subprocess.run(
-        [python, "-I", "-S", "-c", test], check=False, stdin=subprocess.DEVNULL, capture_output=True
-    ).stdout.decode()
 
 
 def _lock_with_progress(path: str) -> int:

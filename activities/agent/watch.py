@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from . import look
+from .compiled import keep_compiled
 from .folders import Folders, Run
 
 BUSY_POLL_S = 0.05
@@ -231,6 +232,7 @@ def watch(request: dict[str, Any]) -> None:
 
     owner: whose runs are watched; those that another control plane has staged here are not.
     """
+    keep_compiled()
     folders = Folders(request.get("root", ""))
     Watcher(folders, request.get("known") or {}, request.get("owner")).serve()
 

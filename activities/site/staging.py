@@ -39,14 +39,11 @@ async def stage_worker(command: StageWorker) -> Done:
     """
     node, run_id = command.node, command.run_id
     async with beating():
-        answer = await ask(node, "look", {"run_ids": [run_id]}, limit_s=CALL_S)
-        if answer["runs"][run_id]["state"] != "unknown":
-            return Done()
         order = await _open(command)
         runtime = _runtime(command.assignment, order)
         if order.code_sha256 is not None:
             await _bring_code(node, order.code_sha256)
-        if order.input_sha256 is not None:
+        if order.input_sha256 is not None and not await _is_staged(node, run_id):
             await _bring_input(node, run_id, order.input_sha256)
         await ask(node, "stage", _request(command, order, runtime), limit_s=STAGE_S)
     return Done()
@@ -82,6 +79,12 @@ def _runtime(assignment: WorkerAssignment, order: WorkOrder) -> str:
         raise ApplicationError(
             f"{assignment.node.node_id}: {error}", {"code": "image"}, type=errors.WORK_REFUSED
         ) from error
+
+
+async def _is_staged(node: NodeAddress, run_id: str) -> bool:
+    """Its command may be reading its input already: nobody touches that again."""
+    answer = await ask(node, "look", {"run_ids": [run_id]}, limit_s=CALL_S)
+    return bool(answer["runs"][run_id]["state"] != "unknown")
 
 
 async def _bring_code(node: NodeAddress, sha256: str) -> None:

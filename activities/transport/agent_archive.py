@@ -9,7 +9,14 @@ from pathlib import Path
 
 AGENT = Path(__file__).parent.parent / "agent"
 INSIDE = "baseload_agent"
-MAIN = f"import sys\nfrom {INSIDE}.__main__ import main\nsys.exit(main())\n"
+MAIN = f"""import os, sys
+compiled = "%s.%s" % (os.path.abspath(sys.argv[0]), sys.implementation.cache_tag)
+if os.path.isdir(compiled):
+    sys.path.insert(0, compiled)
+from {INSIDE}.__main__ import main
+sys.exit(main())
+"""
+"""What is compiled already is taken, see `activities/agent/compiled.py`."""
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
