@@ -78,14 +78,32 @@ async def release_machine(command: ReleaseMachine) -> MachineSeen:
         driver.release(command.machine_name, command.place)
         if (left := _find(driver, command)) is not None:
             raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
-        return GONE
+        return _looked_back(driver, command)
 
     return await _asked(command, release)
 
 
+def _looked_back(driver: Driver, command: ReleaseMachine) -> MachineSeen:
+    """It is gone: since when and until when it cost, where that can be had without more ado."""
+    if not command.provider_machine_id:
+        return GONE
+    try:
+        return driver.look_back(command.provider_machine_id, command.place)
+    except ProviderError as error:
+        activity.logger.warning("%s is gone, but not when: %s", command.machine_name, error)
+        return GONE
+
+
 def _find_or_create(driver: Driver, command: CreateMachine) -> MachineSeen:
-    found = _find(driver, command)
-    return found or driver.create(command.machine_name, command.offer, command.spec)
+    """Raises: NotYet, while a machine that was made for an earlier offer is in the way."""
+    seen = _find(driver, command)
+    if seen is None:
+        seen = driver.create(command.machine_name, command.offer, command.spec)
+    if seen.offer_mark in ("", command.offer.mark):
+        return seen
+    # Its insert was lost and came late: it is not what is asked for now, and nobody wants it.
+    driver.release(command.machine_name, command.place)
+    raise NotYet(f"{command.machine_name}: it was made as {seen.offer_mark}, and is ended first")
 
 
 def _find(driver: Driver, command: NamedMachine) -> MachineSeen | None:

@@ -110,9 +110,9 @@ def _away(session: Session, job_id: str) -> dict[str, datetime]:
 def _machine(row: tables.Lease, request: MachineRequest) -> MachineRequest:
     """What was being tried is found first; what was ready is looked at."""
     seen = None
-    if row.host is not None:
+    if row.host is not None or row.provider_machine_id is not None:
         seen = MachineSeen(
-            state=MachineState.RUNNING,
+            state=MachineState.MAKING if row.host is None else MachineState.RUNNING,
             place=(row.offer or {}).get("place", ""),
             provider_machine_id=row.provider_machine_id,
             host=row.host,

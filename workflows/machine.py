@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from workflows.contracts.errors import (
     CAPACITY_EXHAUSTED,
     HOST_KEY_MISMATCH,
+    OUT_OF_TIME,
     PRICE_CAP,
     REQUEST_REFUSED,
     UNAVAILABLE,
@@ -20,8 +21,8 @@ from workflows.contracts.machine import (
     GiveBack,
     MachineCarry,
     MachineLost,
+    MachineNews,
     MachineOffer,
-    MachineReady,
     MachineReport,
     MachineRequest,
     MachineSeen,
@@ -37,7 +38,6 @@ from workflows.effects.machine import (
     LookAtMachine,
     ReleaseMachine,
     RememberShortage,
-    TellHolder,
     await_machine,
     create_machine,
     find_shortages,
@@ -45,17 +45,21 @@ from workflows.effects.machine import (
     look_at_machine,
     release_machine,
     remember_shortage,
-    tell_holder,
 )
 from workflows.effects.node import ReachNode, await_ssh
+from workflows.holder import Holder
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
 from workflows.rules.metering import cumulative_microcredits
 from workflows.waiting import Interrupted, undisturbed, unless
 
 LOOK_INTERVAL = timedelta(minutes=10)
+NEWS_INTERVAL = timedelta(seconds=30)
+"""A provider tells of an end before it shows it: then it is looked at once more."""
 RELEASE_INTERVAL = timedelta(minutes=1)
 CANCELED_OUTSIDE = GiveBack(reason="canceled in Temporal")
 _BEGINNINGS = (LeaseStatus.RESERVED, LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH)
+_NO_OTHER_OFFER = (REQUEST_REFUSED, HOST_KEY_MISMATCH, OUT_OF_TIME)
+"""Failures that the next offer would not mend."""
 
 Answer = TypeVar("Answer")
 
@@ -86,12 +90,17 @@ class MachineLifecycle:
         self._lost = carried.lost if carried else None
         self._earlier_microcredits = carried.earlier_microcredits if carried else 0
         """What the machines of earlier offers have cost that were not kept."""
+        self._holder = Holder(request.holder_id, request.lease_id, self._mention)
         self._inbox = Inbox()
+        self._out_of_time = False
+        self._news: MachineNews | None = None
+        """What its provider has told of it, until it is seen to be there none the less."""
         self._silent = ""
         """Why its provider could not be asked the last time."""
 
     @workflow.run
     async def run(self, request: MachineRequest) -> MachineReport:
+        clock = asyncio.create_task(self._mind_the_time())
         try:
             if request.carried is None or self._status in _BEGINNINGS:
                 await self._acquire()
@@ -99,6 +108,7 @@ class MachineLifecycle:
                 await self._serve()
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
             self._note(cause)
+        clock.cancel()
         await undisturbed(self._release(), self._canceled_outside)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self._report()
@@ -108,7 +118,7 @@ class MachineLifecycle:
     async def _acquire(self) -> None:
         """The first offer that can be had. Raises: ApplicationError with every refusal."""
         asked = FindShortages(provider_id=self._request.provider_id)
-        found = await self._unless_given_back(find_shortages(asked))
+        found = await self._unless_over(find_shortages(asked))
         shortages = {one.scope: one for one in found.shortages}
         refusals = []
         for offer in self._in_turn():
@@ -142,12 +152,12 @@ class MachineLifecycle:
         message = f"{offer.machine_type} in {offer.place or 'any place'} is asked for"
         await self._write(Event(type="lease.creating", message=message), is_another=is_another)
         try:
-            await self._unless_given_back(self._make(offer))
+            await self._unless_over(self._make(offer))
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             kind, reason = cause_of(failure)
-            if kind in (REQUEST_REFUSED, HOST_KEY_MISMATCH):
+            if kind in _NO_OTHER_OFFER:
                 raise
         else:
             return None
@@ -171,8 +181,8 @@ class MachineLifecycle:
     async def _remember(self, scope: str, reason: str) -> None:
         short = RememberShortage(provider_id=self._request.provider_id, scope=scope, reason=reason)
         try:
-            await self._unless_given_back(remember_shortage(short))
-        except EFFECT_FAILED as failure:
+            await self._unless_over(remember_shortage(short))
+        except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise
             # The next one asks in vain once more, and that is all.
@@ -205,27 +215,33 @@ class MachineLifecycle:
         if is_new:
             await self._write(Event(type="lease.ready", message=f"answers at {self._where()}"))
         if not await self._tell_ready() and is_new:
-            raise ApplicationError(f"{self._request.holder_id}, whom it is for, is not there")
+            raise ApplicationError(f"{self._holder.id}, whom it is for, is not there")
         while not self._given_back:
             if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
                 self._continue()
-            left = self._must_have_time()
-            await self._unless_given_back(self._inbox.wait(min(LOOK_INTERVAL, left)))
-            self._must_have_time()
+            interval = NEWS_INTERVAL if self._news else LOOK_INTERVAL
+            told = await self._unless_over(self._inbox.wait(interval))
             await self._look()
+            if told is None:
+                self._news = None
 
-    def _must_have_time(self) -> timedelta:
-        """What is left of it. Raises: ApplicationError, when that is nothing."""
+    async def _mind_the_time(self) -> None:
         left = self._request.deadline - workflow.now()
-        if left <= timedelta(0):
-            raise ApplicationError(f"its time is up: {self._request.deadline:%F %T} UTC")
-        return left
+        if left > timedelta(0):
+            await workflow.sleep(left, summary="its time is up")
+        self._out_of_time = True
+
+    def _must_have_time(self) -> None:
+        """Raises: ApplicationError."""
+        if self._out_of_time or self._request.deadline <= workflow.now():
+            message = f"its time is up: {self._request.deadline:%F %T} UTC"
+            raise ApplicationError(message, type=OUT_OF_TIME)
 
     async def _look(self) -> None:
         """Raises: ApplicationError, when it is no more. Who cannot be asked has not ended it."""
         try:
-            seen = await self._unless_given_back(look_at_machine(LookAtMachine(**self._name)))
-        except EFFECT_FAILED as failure:
+            seen = await self._unless_over(look_at_machine(LookAtMachine(**self._name)))
+        except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise
             silent = f"its provider cannot be asked: {cause_of(failure)[1]}"
@@ -235,7 +251,17 @@ class MachineLifecycle:
             return
         self._silent = ""
         if seen.state not in (MachineState.RUNNING, MachineState.MAKING):
-            raise ApplicationError(seen.reason or f"its provider says that it is {seen.state}")
+            if self._seen is not None and seen.ended_at is not None:
+                self._seen = self._seen.model_copy(update={"ended_at": seen.ended_at})
+            raise ApplicationError(self._why_it_ended(seen))
+        known = self._seen.provider_machine_id if self._seen else None
+        if known and seen.provider_machine_id not in (None, known):
+            raise ApplicationError(f"{known} is gone, and another machine has its name")
+
+    def _why_it_ended(self, seen: MachineSeen) -> str:
+        if self._news is not None:
+            return f"{self._news.what} at {self._news.at:%F %T} UTC"
+        return seen.reason or f"its provider says that it is {seen.state}"
 
     async def _release(self) -> None:
         """Nothing of it is left, and its provider has said so."""
@@ -243,8 +269,7 @@ class MachineLifecycle:
         if self._offer is not None:
             await self._say_releasing(reason)
         if self._given_back is None or not self._given_back.by_holder:
-            lost = self._lost or MachineLost(lease_id=self._request.lease_id, reason=reason)
-            await self._tell(TellHolder(holder_id=self._request.holder_id, lost=lost))
+            await self._holder.tell_lost(self._lost or self._taken_away(reason))
         if self._offer is not None:
             self._seen = await self._end_it()
         is_refused = not self._was_ready and self._given_back is None
@@ -263,10 +288,9 @@ class MachineLifecycle:
         told = ""
         while True:
             try:
-                gone = await release_machine(ReleaseMachine(**self._name))
-                known = self._seen or gone
-                ended_at = gone.ended_at or workflow.now()
-                return known.model_copy(update={"state": gone.state, "ended_at": ended_at})
+                known_id = self._seen.provider_machine_id if self._seen else None
+                command = ReleaseMachine(**self._name, provider_machine_id=known_id)
+                return self._ended(await release_machine(command))
             except EFFECT_FAILED as failure:
                 reason = f"it could not be ended and may still cost: {cause_of(failure)[1]}"
             if reason != told:
@@ -279,14 +303,23 @@ class MachineLifecycle:
             ):
                 self._continue()
 
+    def _ended(self, gone: MachineSeen) -> MachineSeen:
+        """What it was, with its end; by its provider's clock where that says when it was."""
+        known = self._seen or gone
+        update = {
+            "state": gone.state,
+            "began_at": known.began_at or gone.began_at,
+            "ended_at": gone.ended_at or known.ended_at or workflow.now(),
+        }
+        return known.model_copy(update=update)
+
     async def _glance(self) -> None:
         """Of a machine whose making went unanswered: since when, and how much, it costs."""
         try:
             seen = await glance_at_machine(LookAtMachine(**self._name))
         except EFFECT_FAILED as failure:
             message = f"what it has cost is not known: {cause_of(failure)[1]}"
-            event = Event(type="lease.cost-unknown", message=message)
-            await self._write(event, reason=self._journal.reason)
+            await self._mention(Event(type="lease.cost-unknown", message=message))
             return
         if seen.state is not MachineState.GONE:
             await self._see(seen)
@@ -308,6 +341,13 @@ class MachineLifecycle:
     def look(self) -> None:
         if not self._inbox.holds(Look):
             self._inbox.put(Look())
+
+    @workflow.signal(description="Its provider tells what has happened to it.")
+    def news(self, told: MachineNews) -> None:
+        known = self._seen.provider_machine_id if self._seen else None
+        if not known or told.provider_machine_id in ("", known):
+            self._news = told
+        self.look()
 
     @workflow.query(description="Status, reason, and what the provider says.")
     def status(self) -> MachineReport:
@@ -334,14 +374,25 @@ class MachineLifecycle:
             return self._given_back.reason
         return self._lost.reason if self._lost else "its release goes on"
 
-    async def _unless_given_back(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        return await unless(lambda: self._given_back is not None, work)
+    def _taken_away(self, reason: str) -> MachineLost:
+        by_person = self._given_back is not None and self._given_back.by_person
+        return MachineLost(lease_id=self._request.lease_id, reason=reason, by_person=by_person)
+
+    async def _unless_over(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Raises: Interrupted, when it is given back; ApplicationError, when its time is up."""
+        try:
+            return await unless(lambda: self._given_back is not None or self._out_of_time, work)
+        except Interrupted:
+            if self._given_back is None:
+                self._must_have_time()
+            raise
 
     async def _see(self, seen: MachineSeen) -> None:
         """What is known of it is written down before anything is waited for."""
         before = self._seen.began_at if self._seen else None
-        began_at = seen.began_at or before or workflow.now()
-        self._seen = seen.model_copy(update={"began_at": began_at})
+        supposed = None if seen.state is MachineState.MAKING else workflow.now()
+        update = {"began_at": seen.began_at or before or supposed}
+        self._seen = seen.model_copy(update=update)
         message = f"its provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
         await self._write(Event(type="lease.seen", message=message))
 
@@ -373,19 +424,11 @@ class MachineLifecycle:
         """Whether there is somebody who has heard it; where that cannot be known, there is."""
         if self._seen is None or self._offer is None:
             return True
-        ready = MachineReady(lease_id=self._request.lease_id, seen=self._seen, offer=self._offer)
-        return await self._tell(TellHolder(holder_id=self._request.holder_id, ready=ready))
+        return await self._holder.tell_ready(self._seen, self._offer)
 
-    async def _tell(self, told: TellHolder) -> bool:
-        try:
-            return (await tell_holder(told)).is_there
-        except EFFECT_FAILED as failure:
-            if is_cancelled_exception(failure):
-                raise
-            message = f"{told.holder_id} could not be told: {cause_of(failure)[1]}"
-        event = Event(type="lease.holder-not-told", message=message)
+    async def _mention(self, event: Event) -> None:
+        """An event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
-        return True
 
     def _continue(self) -> None:
         carry = MachineCarry(
@@ -405,7 +448,7 @@ class MachineLifecycle:
     ) -> None:
         known: dict[str, Any] = {}
         if self._seen is not None:
-            known = self._seen.model_dump(exclude={"state", "place", "reason"})
+            known = self._seen.model_dump(exclude={"state", "place", "offer_mark", "reason"})
         changes = LeaseChanges(
             offer=self._offer,
             earlier_microcredits=self._earlier_microcredits,

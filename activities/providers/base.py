@@ -86,12 +86,19 @@ class Driver(Protocol):
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
         """Ask for a machine, after `find` found none. It may still be `making` when this answers.
 
-        A name that exists already is found, not made again.
+        It carries the offer's mark. A name that exists already is found, not made again.
         """
         ...
 
     def release(self, name: str, place: str) -> None:
-        """Ask for its end, and of all that was made with it. Silent when there is none."""
+        """Ask for its end, and of all that was made with it. Silent when there is none.
+
+        However late the provider does what it was asked, no machine ends that has come since.
+        """
+        ...
+
+    def look_back(self, machine_id: str, place: str) -> MachineSeen:
+        """Of a machine that is gone: since when and until when it cost, as far as it is known."""
         ...
 
     def list_owned(self) -> Sequence[OwnedMachine]:

@@ -41,5 +41,6 @@ def kill(step: Step, lease_id: str) -> shapes.Lease:
     """End a machine, whatever it does; doing it again is silent."""
     row = own_locked(step.session, tables.Lease, lease_id, step.caller)
     if not LeaseStatus(row.status).is_final:
-        step.tell(row.id, "give_back", GiveBack(reason=f"killed by {step.caller.user_id}"))
+        asked = GiveBack(reason=f"killed by {step.caller.user_id}", by_person=True)
+        step.tell(row.id, "give_back", asked)
     return shown_lease(row, step.now)

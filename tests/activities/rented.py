@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from activities.providers.base import Unavailable
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
@@ -22,6 +23,8 @@ class RentedDriver:
 
     machines: dict[Owned, MachineSeen] = field(default_factory=dict)
     made: Counter[Owned] = field(default_factory=Counter)
+    gone: dict[str, MachineSeen] = field(default_factory=dict)
+    """What was ended, by its provider's number."""
     lost_replies: int = 0
     ending: int = 0
     is_away: bool = False
@@ -33,10 +36,17 @@ class RentedDriver:
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
         self._must_be_there()
         key = Owned(name, offer.place)
-        self.made[key] += 1
-        self.machines[key] = MachineSeen(
-            state=MachineState.RUNNING, place=offer.place, host="10.0.0.9", minion_id="SHA256:k"
-        )
+        if key not in self.machines:
+            self.made[key] += 1
+            self.machines[key] = MachineSeen(
+                state=MachineState.RUNNING,
+                place=offer.place,
+                provider_machine_id=str(self.made.total()),
+                host="10.0.0.9",
+                minion_id="SHA256:k",
+                began_at=datetime.now(UTC),
+                offer_mark=offer.mark,
+            )
         self._may_be_lost()
         return self.machines[key]
 
@@ -44,9 +54,14 @@ class RentedDriver:
         self._must_be_there()
         if self.ending:
             self.ending -= 1
-        else:
-            self.machines.pop(Owned(name, place), None)
+        elif (ended := self.machines.pop(Owned(name, place), None)) is not None:
+            update = {"state": MachineState.GONE, "ended_at": datetime.now(UTC)}
+            self.gone[ended.provider_machine_id or ""] = ended.model_copy(update=update)
         self._may_be_lost()
+
+    def look_back(self, machine_id: str, place: str) -> MachineSeen:
+        self._must_be_there()
+        return self.gone.get(machine_id, MachineSeen(state=MachineState.GONE))
 
     def list_owned(self) -> Sequence[Owned]:
         self._must_be_there()

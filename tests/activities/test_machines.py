@@ -105,6 +105,28 @@ async def test_a_machine_is_waited_for_until_it_has_an_address_or_is_no_more(
     assert (await do(await_machine, LOOK)).state is MachineState.GONE
 
 
+async def test_a_machine_of_another_offer_is_not_taken_but_ended_and_made_anew(
+    driver: RentedDriver,
+) -> None:
+    spot = OFFER.model_copy(update={"spot": True})
+    await do(create_machine, CREATE.model_copy(update={"offer": spot}))
+    failure = await refusal(create_machine, CREATE)
+    assert (failure.type, "large-spot" in failure.message) == (errors.NOT_YET, True)
+    assert driver.machines == {}
+    assert (await do(create_machine, CREATE)).offer_mark == "large-on-demand"
+    assert driver.made.total() == 2
+
+
+async def test_a_machine_that_is_gone_says_when_if_its_provider_does(driver: RentedDriver) -> None:
+    made: MachineSeen = await do(create_machine, CREATE)
+    release = RELEASE.model_copy(update={"provider_machine_id": made.provider_machine_id})
+    gone: MachineSeen = await do(release_machine, release)
+    assert gone.began_at == made.began_at
+    assert gone.ended_at is not None
+    driver.gone.clear()
+    assert (await do(release_machine, release)).state is MachineState.GONE
+
+
 async def test_machines_of_a_kind_without_driver_are_refused_by_name() -> None:
     command = LOOK.model_copy(update={"provider_kind": ProviderKind.PHYSICAL})
     failure = await refusal(look_at_machine, command)

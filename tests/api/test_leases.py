@@ -84,7 +84,11 @@ async def test_a_person_ends_a_machine_and_an_ended_one_is_left_alone(
     assert (await ada.call("DELETE", "/v1/leases/lea-1")).status_code == 202
     (asked,) = site.rows(tables.RequestRow, resource_id="lea-1")
     assert asked.verb == "give_back"
-    assert asked.argument == {"reason": f"killed by {ada.user_id}", "by_holder": False}
+    assert asked.argument == {
+        "reason": f"killed by {ada.user_id}",
+        "by_holder": False,
+        "by_person": True,
+    }
     site.set(tables.Lease, "lea-1", status="released")
     assert (await ada.call("DELETE", "/v1/leases/lea-1")).status_code == 202
     assert len(site.rows(tables.RequestRow, resource_id="lea-1")) == 1

@@ -38,6 +38,9 @@ class Cloud:
     """Machines that no lease holds, by name."""
     swept: Counter[str] = field(default_factory=Counter)
 
+    ended_at: datetime | None = None
+    """When its machines end; None: when they are seen to have."""
+
     def end(self, name: str) -> None:
         """As its provider does it, without being asked."""
         self.machines = {key: seen for key, seen in self.machines.items() if key[0] != name}
@@ -66,6 +69,7 @@ class RentedMachines:
             minion_id=None if is_silent else HOST_KEY,
             microcredits_per_hour=self.cloud.price_microcredits,
             began_at=self.cloud.began_at or datetime.now(UTC),
+            offer_mark=asked.offer.mark,
         )
         return self.cloud.machines[key]
 
@@ -81,7 +85,7 @@ class RentedMachines:
 
     def release_machine(self, asked: machine.ReleaseMachine) -> MachineSeen:
         self.cloud.machines.pop((asked.machine_name, asked.place), None)
-        return MachineSeen(state=MachineState.GONE)
+        return MachineSeen(state=MachineState.GONE, ended_at=self.cloud.ended_at)
 
     def find_shortages(self, _: machine.FindShortages) -> machine.ShortagesFound:
         until = datetime(2100, 1, 1, tzinfo=UTC)

@@ -17,6 +17,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.machine import (
     GiveBack,
     MachineCarry,
+    MachineNews,
     MachineOffer,
     MachineReport,
     MachineRequest,
@@ -175,6 +176,100 @@ async def test_a_machine_is_given_back_at_its_deadline(stage: Stage) -> None:
     assert report.status is LeaseStatus.RELEASED
     assert str(report.status_reason).startswith("its time is up")
     assert stage.world.cloud.machines == {}
+
+
+async def test_the_deadline_interrupts_the_making(stage: Stage) -> None:
+    stage.world.cloud.silent.add("zone-a")
+    handle = await lease(
+        stage,
+        offer("zone-a"),
+        offer("zone-b"),
+        deadline=datetime.now(UTC) + timedelta(seconds=2),
+    )
+    report = await asyncio.wait_for(handle.result(), 30)
+    assert report.status is LeaseStatus.REFUSED
+    assert str(report.status_reason).startswith("its time is up")
+    assert list(stage.world.cloud.made) == [(NAME, "zone-a")]
+    assert stage.world.cloud.machines == {}
+    assert [lost.capacity_exhausted for lost in stage.world.cloud.lost] == [False]
+
+
+async def test_who_holds_a_machine_is_told_what_its_provider_told_of_its_end(
+    stage: Stage,
+) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    stage.world.cloud.end(NAME)
+    at = datetime(2026, 11, 21, 10, 42, 31, tzinfo=UTC)
+    of_an_earlier_one = MachineNews(what="it was deleted", at=at, provider_machine_id="vm-0")
+    preempted = MachineNews(what="it was preempted", at=at, provider_machine_id="vm-1")
+    for news in (preempted, of_an_earlier_one):
+        await handle.signal(MachineLifecycle.news, news)
+    await handle.result()
+    assert [lost.reason for lost in stage.world.cloud.lost] == [
+        "it was preempted at 2026-11-21 10:42:31 UTC"
+    ]
+
+
+async def test_news_of_a_machine_that_is_there_ends_nothing(stage: Stage) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    looked = asyncio.Event()
+
+    async def note(_: Contract) -> None:
+        looked.set()
+
+    stage.world.faults["look_at_machine"].append(note)
+    news = MachineNews(what="it was preempted", at=datetime.now(UTC))
+    await handle.signal(MachineLifecycle.news, news)
+    await asyncio.wait_for(looked.wait(), 10)
+    assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
+    assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED
+
+
+async def test_another_machine_of_the_same_name_is_not_taken_for_the_one_that_was_ready(
+    stage: Stage,
+) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    key = (NAME, "zone-a")
+    late = stage.world.cloud.machines[key].model_copy(update={"provider_machine_id": "vm-9"})
+    stage.world.cloud.machines[key] = late
+    await handle.signal(MachineLifecycle.look)
+    assert (await handle.result()).status is LeaseStatus.RELEASED
+    assert "another machine has its name" in stage.world.cloud.lost[0].reason
+    assert stage.world.cloud.machines == {}
+
+
+async def test_the_end_of_a_machine_is_when_its_provider_says_it_was(stage: Stage) -> None:
+    began = datetime.now(UTC) - timedelta(hours=3)
+    stage.world.cloud.began_at = began
+    stage.world.cloud.ended_at = began + timedelta(seconds=4711)
+    await given_back(stage, await lease(stage))
+    changes = stage.world.rows[LEASE].changes
+    assert isinstance(changes, LeaseChanges)
+    assert (changes.began_at, changes.ended_at) == (began, stage.world.cloud.ended_at)
+
+
+async def test_a_lease_taken_up_again_tells_its_holder_again_with_the_same_id(
+    stage: Stage,
+) -> None:
+    first = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    await eventually(lambda: len(stage.world.cloud.ready) > 0, "its holder is told")
+    await first.terminate("from outside")
+    (told,) = stage.world.cloud.ready
+    carried = MachineCarry(
+        sequence=stage.world.rows[LEASE].sequence,
+        status=LeaseStatus.READY,
+        offer=told.offer,
+        seen=told.seen,
+        was_ready=True,
+    )
+    second = await lease(stage, carried=carried)
+    await eventually(lambda: len(stage.world.cloud.ready) > 1, "its holder is told again")
+    assert {ready.lease_id for ready in stage.world.cloud.ready} == {LEASE}
+    await given_back(stage, second)
 
 
 async def test_a_lease_that_is_canceled_in_temporal_leaves_no_machine(stage: Stage) -> None:

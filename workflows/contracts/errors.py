@@ -14,6 +14,7 @@ CAPACITY_EXHAUSTED = "CapacityExhausted"
 REQUEST_REFUSED = "RequestRefused"
 NOT_YET = "NotYet"
 PRICE_CAP = "PriceCap"
+OUT_OF_TIME = "OutOfTime"
 
 LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
 """Failures that say nothing about the machine's work: look again, never kill."""

@@ -1,5 +1,6 @@
 """Machines that cost money: what is asked for, what a provider says, what their holder is told."""
 
+import re
 from datetime import datetime
 
 from pydantic import Field
@@ -24,8 +25,22 @@ class MachineOffer(Contract):
     @property
     def scope(self) -> str:
         """What is short when this is not to be had: remembered for all jobs."""
-        kind = "spot" if self.spot else "on-demand"
-        return f"{self.place}/{self.machine_type}/{kind}"
+        return f"{self.place}/{self._machine}/{self._kind}"
+
+    @property
+    def mark(self) -> str:
+        """What a machine carries that was made for this offer: of letters that any cloud takes."""
+        return re.sub(r"[^a-z0-9]+", "-", f"{self._machine}-{self._kind}".lower())[:63]
+
+    @property
+    def _machine(self) -> str:
+        """With its GPUs: some types have them by themselves, to others they are attached."""
+        gpus = f"+{self.gpu_count}x{self.gpu_type}" if self.gpu_type and self.gpu_count else ""
+        return f"{self.machine_type}{gpus}"
+
+    @property
+    def _kind(self) -> str:
+        return "spot" if self.spot else "on-demand"
 
 
 class MachineSpec(Contract):
@@ -33,7 +48,8 @@ class MachineSpec(Contract):
 
     disk_size_gb: int = 100
     lifetime_s: int
-    """Its provider ends it after so long, though all of us were dead."""
+    """Its provider ends it after so long, though all of us were dead; one that is to run for longer
+    than its provider counts, it ends only when it is asked to."""
     tags: dict[str, str] = Field(default_factory=dict)
 
 
@@ -62,8 +78,11 @@ class MachineSeen(Contract):
     microcredits_per_hour: int | None = None
     """What this machine really costs; None where the provider does not say."""
     began_at: datetime | None = None
-    """Since when it costs money."""
+    """Since when it costs money; None while it does not."""
     ended_at: datetime | None = None
+    """Until when it did."""
+    offer_mark: str = ""
+    """For which offer it was made, see `MachineOffer.mark`; empty where that is not known."""
     reason: str = ""
 
     @property
@@ -104,6 +123,19 @@ class GiveBack(Contract):
     reason: str
     by_holder: bool = False
     """Who it was for says so itself, and need not be told."""
+    by_person: bool = False
+    """Somebody wants it gone: see `MachineLost.by_person`."""
+
+
+class MachineNews(Contract):
+    """Signal `news`: what its provider has told of a machine by itself."""
+
+    what: str
+    """In words for people, such as `it was preempted`."""
+    at: datetime
+    """By the provider's clock."""
+    provider_machine_id: str = ""
+    """Of the machine that it happened to; one of the same name may have been there before."""
 
 
 class MachineLost(Contract):
@@ -112,6 +144,8 @@ class MachineLost(Contract):
     lease_id: str
     reason: str
     capacity_exhausted: bool = False
+    by_person: bool = False
+    """A person has ended it: another is not leased in its place before somebody asks for it."""
 
 
 class MachineCarry(Contract):

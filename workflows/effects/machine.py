@@ -38,6 +38,9 @@ class LookAtMachine(NamedMachine):
 class ReleaseMachine(NamedMachine):
     """End it; answered when the provider says that it is gone."""
 
+    provider_machine_id: str | None = None
+    """By it the provider may still say since when and until when a machine cost that is gone."""
+
 
 class FindShortages(Contract):
     provider_id: str

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from activities.providers.gcp.catalogue import gcp_catalogue
-from activities.providers.gcp.names import LABEL, NODE_TAG, subnetwork_name
+from activities.providers.gcp.names import LABEL, NODE_TAG, OFFER_LABEL, subnetwork_name
 from activities.settings import settings
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.states import MachineState
@@ -67,7 +67,7 @@ def instance_body(
             )
         ],
         metadata=_metadata(public_key),
-        labels={**_labels(spec), LABEL: provider_id},
+        labels={**_labels(spec), LABEL: provider_id, OFFER_LABEL: offer.mark},
         tags=compute_v1.Tags(items=[NODE_TAG]),
     )
     if machine is not None and machine.attaches:
@@ -153,17 +153,24 @@ def shown(instance: Any, zone: str) -> MachineSeen:
         outer = [access.nat_i_p for access in interface.access_configs if access.nat_i_p]
         address = outer[0] if outer else (interface.network_i_p or None)
         break
-    started = instance.last_start_timestamp or instance.creation_timestamp
+    state = _STATES.get(instance.status, MachineState.MAKING)
     return MachineSeen(
-        state=_STATES.get(instance.status, MachineState.MAKING),
+        state=state,
         place=zone,
         provider_machine_id=str(instance.id),
         host=address,
         user=USER,
         microcredits_per_hour=_price(instance, zone),
-        began_at=datetime.fromisoformat(started) if started else None,
+        began_at=_instant(instance.last_start_timestamp),
+        ended_at=_instant(instance.last_stop_timestamp) if state is MachineState.STOPPED else None,
+        offer_mark=instance.labels.get(OFFER_LABEL, ""),
         reason=instance.status_message or "",
     )
+
+
+def _instant(told: str) -> datetime | None:
+    """None: it has not come yet. While a machine is made it costs nothing."""
+    return datetime.fromisoformat(told) if told else None
 
 
 def _price(instance: Any, zone: str) -> int | None:

@@ -19,7 +19,7 @@ from activities.providers.gcp.errors import (
 )
 from activities.providers.gcp.key import KeyMistakeError
 from activities.providers.gcp.names import LABEL
-from activities.providers.gcp.operations import awaited
+from activities.providers.gcp.operations import awaited, lasted, operations_of
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.states import MachineState
@@ -92,17 +92,22 @@ class GoogleMachines:
             if shown(instance, place).state is MachineState.ENDING:
                 return  # A second deletion would be told that it is not ready for one.
             try:
+                # By its number: done late, it ends no machine that has got the name since.
                 with asking(f"instance {name}"):
                     self._instances.delete_unary(
                         project=self._session.project_id,
                         zone=place,
-                        instance=name,
+                        instance=str(instance.id),
                         timeout=ANSWER_LIMIT_S,
                         retry=None,
                     )
             except GoogleRefusedError as refusal:
                 if not refusal.is_missing:
                     raise
+
+    def look_back(self, machine_id: str, place: str) -> MachineSeen:
+        with _answers():
+            return lasted(operations_of(self._session, machine_id, place))
 
     def list_owned(self) -> Sequence[OwnedInstance]:
         from google.cloud import compute_v1  # noqa: PLC0415 - more than a second

@@ -2,6 +2,8 @@
 
 PREFIX = "baseload-"
 LABEL = "baseload-provider"
+OFFER_LABEL = "baseload-offer"
+"""For which of its lease's offers a machine was made."""
 NODE_TAG = "baseload-node"
 """Network tag of every machine of ours: the firewalls let in by it."""
 

@@ -3,11 +3,26 @@
 The library's own polls Google's host whatever the endpoint.
 """
 
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from activities.providers.gcp.errors import GoogleUnavailableError, asking, refused
-from activities.providers.gcp.session import GoogleSession
+from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
+from workflows.contracts.machine import MachineSeen
+from workflows.contracts.states import MachineState
 
+BEGINNINGS = frozenset({"insert", "start", "compute.instances.automaticRestart"})
+ENDS = frozenset(
+    {
+        "delete",
+        "stop",
+        "compute.instances.preempted",
+        "compute.instances.hostError",
+        "compute.instances.guestTerminate",
+    }
+)
+"""Types of operations after which a machine costs nothing any more."""
 OPERATION_LIMIT_S = 90.0
 """How long one look at an operation may last; Google itself answers after two minutes at most."""
 
@@ -50,3 +65,34 @@ def finish(session: GoogleSession, operation: Any, asked: str, **scope: str) -> 
         raise GoogleUnavailableError(f"{asked}: {operation.name} goes on")
     for error in operation.error.errors:
         raise refused(asked, operation.http_error_status_code, error.code, error.message)
+
+
+def operations_of(session: GoogleSession, machine_id: str, zone: str) -> list[Any]:
+    """All that Google remembers to have done to a machine, by its number; it may be gone."""
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    request = compute_v1.ListZoneOperationsRequest(
+        project=session.project_id, zone=zone, filter=f"targetId={machine_id}"
+    )
+    client = session.compute(compute_v1.ZoneOperationsClient)
+    with asking(f"operations of {machine_id}"):
+        return list(client.list(request=request, timeout=ANSWER_LIMIT_S, retry=None))
+
+
+def lasted(operations: Iterable[Any]) -> MachineSeen:
+    """A machine that is gone: when it last began to run, and by which operation that ended.
+
+    One whose making failed has never run.
+    """
+    done = [each for each in operations if each.end_time and not each.error.errors]
+    began_at = ended_at = None
+    for each in sorted(done, key=_ended_at):
+        if each.operation_type in BEGINNINGS:
+            began_at, ended_at = _ended_at(each), None
+        elif each.operation_type in ENDS and ended_at is None:
+            ended_at = _ended_at(each)
+    return MachineSeen(state=MachineState.GONE, began_at=began_at, ended_at=ended_at)
+
+
+def _ended_at(operation: Any) -> datetime:
+    return datetime.fromisoformat(operation.end_time)

@@ -1,9 +1,13 @@
 """Machines at Google: found by name, made once, proven by their key, ended; and what it refuses."""
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
+from google.api_core.exceptions import NotFound
 
 from activities.platform_key import fingerprint_of
-from activities.providers.base import CapacityExhausted, RequestRefused, Unavailable
+from activities.providers.base import CapacityExhausted, NotYet, RequestRefused, Unavailable
 from activities.providers.gcp.machines import GoogleMachines, OwnedInstance
 from activities.providers.gcp.network import make_network, remove_network
 from activities.providers.gcp.session import GoogleSession
@@ -12,6 +16,7 @@ from tests.activities.waiting import wait_for
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.states import MachineState
 
 OURS = "prv-01abc"
 NAME, ZONE, REGION = "baseload-lea-1", "us-central1-a", "us-central1"
@@ -50,6 +55,83 @@ def running(machines: GoogleMachines) -> MachineSeen:
     return found
 
 
+def test_a_deletion_that_comes_late_ends_no_newer_machine_of_the_name(
+    gcp: GcpDouble, machines: GoogleMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    running(machines)
+    instances = machines._instances
+    ask = instances.delete_unary
+    held: list[dict[str, Any]] = []
+    with monkeypatch.context() as under_way:
+        under_way.setattr(instances, "delete_unary", lambda **asked: held.append(asked))
+        machines.release(NAME, ZONE)
+    gone(machines)
+    machines.create(NAME, OFFER, SPEC)
+    running(machines)
+    with pytest.raises(NotFound):
+        ask(**held[0])
+    assert names(gcp) == [NAME]
+
+
+def test_when_a_machine_began_and_ended_is_told_by_google_s_own_clock(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    gcp.cloud.clock.skew_s = -3600.0
+    machines.create(NAME, OFFER, SPEC)
+    seen = running(machines)
+    assert seen.provider_machine_id is not None
+    gone(machines)
+    past = machines.look_back(seen.provider_machine_id, ZONE)
+    assert past.state is MachineState.GONE
+    assert past.began_at is not None
+    assert past.ended_at is not None
+    lasted_s = (past.ended_at - past.began_at).total_seconds()
+    assert lasted_s == pytest.approx(gcp.cloud.meter.seconds(NAME), abs=0.1)
+    assert seen.began_at is not None
+    assert abs((seen.began_at - past.began_at).total_seconds()) < 0.1
+
+
+def test_a_machine_that_was_never_had_has_cost_nothing(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    gcp.cloud.durations.insert_s = 1000.0
+    with ThreadPoolExecutor(1) as thread:
+        made = thread.submit(machines.create, NAME, OFFER, SPEC)
+        seen = wait_for(lambda: machines.find(NAME, ZONE), "it is being made")
+        gone(machines)
+    assert isinstance(made.exception(), NotYet)
+    assert seen is not None
+    assert (seen.state, seen.began_at) == (MachineState.MAKING, None)
+    assert seen.provider_machine_id is not None
+    past = machines.look_back(seen.provider_machine_id, ZONE)
+    assert past.began_at is None
+    assert gcp.cloud.meter.charges == []
+
+
+def test_a_machine_stopped_by_hand_costs_until_then(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    running(machines)
+    with gcp.cloud.lock:
+        (vm,) = gcp.cloud.machines.vms.values()
+        gcp.cloud.machines.stop_by_hand(vm.path)
+
+    def look() -> MachineSeen | None:
+        seen = machines.find(NAME, ZONE)
+        return seen if seen is not None and seen.state is MachineState.STOPPED else None
+
+    seen = wait_for(look, "it has stopped")
+    assert seen is not None
+    assert seen.provider_machine_id is not None
+    assert seen.ended_at is not None
+    gone(machines)
+    past = machines.look_back(seen.provider_machine_id, ZONE)
+    assert past.ended_at is not None
+    assert abs((past.ended_at - seen.ended_at).total_seconds()) < 0.1
+
+
 def gone(machines: GoogleMachines) -> None:
     machines.release(NAME, ZONE)
     wait_for(lambda: machines.find(NAME, ZONE) is None, "it is gone")
@@ -84,7 +166,11 @@ def test_a_machine_ends_by_itself_after_its_lifetime_and_carries_no_secret(
     assert scheduling["maxRunDuration"]["seconds"] == "3600"
     assert scheduling["instanceTerminationAction"] == "DELETE"
     assert scheduling["provisioningModel"] == "SPOT"
-    assert vm.body["labels"] == {"baseload-provider": OURS, "baseload-lease": "lea-1"}
+    assert vm.body["labels"] == {
+        "baseload-provider": OURS,
+        "baseload-lease": "lea-1",
+        "baseload-offer": "a2-highgpu-1g-1xa100-spot",
+    }
     assert vm.body.get("serviceAccounts", []) == []
     assert PUBLIC_KEY in vm.metadata()["ssh-keys"]
     assert "PRIVATE" not in str(vm.body)

@@ -79,10 +79,16 @@ class Frontdoor:
                 404, RefusedError(404, "notFound", f"Not found: {path}").body("compute.v1")
             )
         method, found = matched
-        name = _named(found, request.body)
+        name = self._name_of(_named(found, request.body))
         return await self._with_faults(
             method.id, name, method.document, lambda: self._served(request, method, found)
         )
+
+    def _name_of(self, named: str) -> str:
+        """Of what is asked for by its number, the name: faults are scripted by names."""
+        with self.cloud.lock:
+            path = self.cloud.machines.numbered(named)
+        return path.rsplit("/", 1)[1] if path else named
 
     async def _with_faults(self, method: str, name: str, document: str, do: Any) -> Reply:
         with self.cloud.lock:

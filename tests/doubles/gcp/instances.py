@@ -284,7 +284,10 @@ def get_guest_attributes(call: Call) -> Json:
 
 
 def _path(call: Call) -> str:
-    return f"projects/{call.project.id}/zones/{known_zone(call)}/instances/{call['instance']}"
+    """By the machine's name, or by its number."""
+    folder = f"projects/{call.project.id}/zones/{known_zone(call)}/instances"
+    numbered = call.cloud.machines.numbered(call["instance"]) or ""
+    return numbered if numbered.startswith(f"{folder}/") else f"{folder}/{call['instance']}"
 
 
 def _changed(call: Call, kind: str, change: Any) -> Json:

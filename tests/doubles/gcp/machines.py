@@ -160,6 +160,12 @@ class Machines:
         work = Work(_zone(path), "reset", path, lasts_s, nothing, begin=begin, method=method)
         return start(call, work)
 
+    def numbered(self, number: str) -> str | None:
+        """The path of the VM whose number that is, None: there is none."""
+        if not number.isdigit():
+            return None
+        return next((path for path, vm in self.vms.items() if vm.id == number), None)
+
     def preempt(self, path: str) -> bool:
         """Google takes the VM back: all in it ends at once. False: it was not running."""
         vm = self.vms.get(path)
