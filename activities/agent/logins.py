@@ -7,10 +7,9 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import subprocess
 
-from . import processes
+from . import sshserver
 from .errors import RefusedError
 
 CONFIG = "/etc/ssh/sshd_config"
@@ -31,12 +30,13 @@ def close_others(authorized_key: str) -> None:
     key = authorized_key.strip()
     if not KEY.match(key):
         raise RefusedError("no-key", "authorized_key: want one public key, found %r" % key[:40])
-    listener = _listener()
-    config = _config_of(listener)
+    server = sshserver.listener()
+    config = sshserver.config_of(server, CONFIG)
     write(KEYS, key + "\n", 0o600)
     user = pwd.getpwuid(os.geteuid()).pw_name
     target, text = _where(config, _rules(user))
     if _read(target) == text:
+        sshserver.reload(server)  # Whoever wrote it may have been cut off before this.
         return
     before = _read(target)
     if before is not None and not os.path.exists(target + SAVED):
@@ -49,16 +49,17 @@ def close_others(authorized_key: str) -> None:
         else:
             write(target, before, 0o644)
         raise RefusedError("sshd-config", "sshd -t: %s" % problem)
-    _reload(listener)
+    sshserver.reload(server)
 
 
 def open_again() -> list[str]:
     """Undo `close_others`: who may log in is for the machine's owner to say. The files changed.
 
-    Doing it again changes nothing. Raises: RefusedError `sshd-config`, all being as it was.
+    Doing it again changes nothing, and ends what was cut off: the platform's key is let in until
+    the server has been told. Raises: RefusedError `sshd-config`, all being as it was.
     """
-    listener = _listener()
-    config = _config_of(listener)
+    server = sshserver.listener()
+    config = sshserver.config_of(server, CONFIG)
     undone = {}
     for path in (DROP_IN, config):
         text = _read(path)
@@ -71,10 +72,10 @@ def open_again() -> list[str]:
         for path, text in undone.items():
             write(path, text, 0o644)
         raise RefusedError("sshd-config", "sshd -t: %s" % problem)
-    for path in (KEYS, *(path + SAVED for path in undone)):
+    if undone or os.path.exists(KEYS):
+        sshserver.reload(server)
+    for path in (*(path + SAVED for path in (DROP_IN, config)), KEYS):
         _put(path, None)
-    if undone:
-        _reload(listener)
     return sorted(undone)
 
 
@@ -123,46 +124,12 @@ def _where(config: str, rules: str) -> tuple[str, str]:
     return config, BEGIN + rules + END + _without_block(main)
 
 
-def _listener() -> int | None:
-    """The listening sshd that this session came through, if it did."""
-    found = None
-    process = processes.find(os.getpid())
-    while process is not None and process.parent > 0:
-        process = processes.find(process.parent)
-        if process is not None and _name(process.pid).startswith("sshd"):
-            found = process.pid
-    return found
-
-
-def _name(pid: int) -> str:
-    return _read("/proc/%d/comm" % pid) or ""
-
-
-def _config_of(listener: int | None) -> str:
-    """The configuration file that the listener was started with."""
-    words = (_read("/proc/%d/cmdline" % listener) or "") if listener else ""
-    parts = words.replace("\0", " ").split()
-    if "-f" in parts[:-1]:
-        return parts[parts.index("-f") + 1]
-    return CONFIG
-
-
 def _test(config: str) -> str:
     sshd = shutil.which("sshd") or "/usr/sbin/sshd"
     done = subprocess.run(
         [sshd, "-t", "-f", config], stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     return "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip()
-
-
-def _reload(listener: int | None) -> None:
-    """HUP makes sshd read its configuration anew and leaves open sessions alone."""
-    pid = listener
-    if pid is None:
-        text = (_read("/run/sshd.pid") or "").strip()
-        pid = int(text) if text.isdigit() else None
-    if pid is not None:
-        os.kill(pid, signal.SIGHUP)
 
 
 def _read(path: str) -> str | None:

@@ -186,6 +186,28 @@ async def test_exclusive_preparation_lets_nobody_in_but_the_platform_until_it_is
     assert "baseload" not in machine.run("sh", "-c", "ls -R /etc/ssh; cat /etc/ssh/sshd_config")
 
 
+async def test_release_lets_the_owner_in_after_the_server_was_restarted_or_a_release_cut_off(
+    lab: Lab, boot_machine: BootMachine
+) -> None:
+    machine = boot_machine()
+    stranger = asyncssh.generate_private_key("ssh-ed25519")
+    machine.let_in(lab.public_key, stranger.export_public_key().decode())
+    closing = {"exclusive": True, "authorized_key": lab.public_key, "peers": []}
+    async with agent_on(lab, machine) as agent:
+        await agent.call("prepare", **closing)
+        machine.restart_sshd()  # This session is none of the new server's.
+        assert (await agent.call("release"))["opened"]
+        async with connect(lab, machine, client_keys=[stranger]):
+            pass
+        await agent.call("prepare", **closing)
+        await _refused(lab, machine, {"client_keys": [stranger]})
+        machine.run("rm", "/etc/ssh/sshd_config.d/00-baseload.conf")  # As far as it had come.
+        async with agent_on(lab, machine) as another:
+            assert (await another.call("release"))["opened"] == []
+        async with connect(lab, machine, client_keys=[stranger]):
+            pass
+
+
 async def _refused(lab: Lab, machine: Machine, options: dict[str, object]) -> None:
     with pytest.raises(asyncssh.PermissionDenied):
         async with connect(lab, machine, **options):
