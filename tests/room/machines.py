@@ -16,7 +16,8 @@ from tests.room.room import UNREACHABLE_LIMIT_S, aside
 
 BACK_S = 120.0
 CUT_SHORT_S = (1.0, 9.0)
-OFFLINE_S = 90.0
+OFFLINE_S = 300.0
+"""Until its loss is known, although processes of ours are killed meanwhile, time and again."""
 LOOK_S = 2.0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -74,13 +76,19 @@ async def stop_races_start(scene: Scene) -> None:
     with scene.touching([job]):
         job.allowed = {"canceled"}
         for _ in range(3):
-            await scene.until(lambda: job.status in ("running", "stopped"), "it runs or rests", 300)
+            await scene.until(
+                lambda: job.has_ended or job.status in ("running", "stopped"),
+                "it runs or rests",
+                300,
+            )
+            if job.has_ended:  # Its machine went meanwhile: whoever took it says that it may.
+                break
             verbs = scene.dice.sample(("stop", "start", "stop", "start"), 4)
             paths = [f"{job.path}/{verb}" for verb in verbs]
             await asyncio.gather(*(aside(ask_quietly, platform.post, path) for path in paths))
             await asyncio.sleep(scene.dice.uniform(0.0, 2.0))
         await aside(ask_quietly, platform.post, f"{job.path}/cancel")
-        await scene.until(lambda: job.status == "canceled", "it is canceled", 300)
+        await scene.until(lambda: job.has_ended, "it has ended", 300)
         job.attempts = int(job.row["attempt"])
 
 
@@ -111,8 +119,10 @@ async def node_removed_with_jobs(scene: Scene) -> None:
     with scene.touching(jobs):
         for job in jobs:
             job.may("failed", "canceled")
+        place.removed_until = math.inf
         await aside(platform.ask, "DELETE", place.node, params={"force": "true"})
         await until_node(scene, "archived", limit_s=REMOVED_S)
+        place.removed_until = time.monotonic()
         await announce(scene)
         place.node = await aside(place.site.add, place.machine)
         await until_node(scene, "maintenance", limit_s=REMOVED_S)

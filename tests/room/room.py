@@ -41,6 +41,8 @@ SMALL, SMALL_DISK_MIB = "small", 14_000
 POOR = "poor"
 GIVEN_UP = "not reachable for"
 """What a job says that could wait no longer for its node: its run is left to the node's sweep."""
+REMOVED = "is being removed"
+"""What a job says whose node was taken away by force."""
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -69,6 +71,8 @@ class Place:
     node: str
     filling: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a job is submitted to fill it; whoever else holds it keeps new jobs away."""
+    removed_until: float = 0.0
+    """When its node was gone the last time: what was submitted before may have ended with it."""
 
     @property
     def name(self) -> str:
@@ -226,6 +230,8 @@ class Room:
         if GIVEN_UP in str(job.row["status_reason"]):
             job.strays = True
             self.strays.add(job.id)
+        if REMOVED in str(job.row["status_reason"]) and job.submitted_s <= place.removed_until:
+            job.may("failed")
         fault = job.faults[-1] if job.faults else NO_FAULT
         right = True
         for what, message in verdicts(job, seen):
