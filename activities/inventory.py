@@ -16,7 +16,7 @@ from activities.db.tables import Allocation, GpuAllocation, Job, Node, Region
 from activities.settings import settings
 from workflows.contracts.node import Hardware, Preparation
 from workflows.contracts.placement import GpuSlot, NodeOffer
-from workflows.contracts.states import NodeStatus, RegionStatus
+from workflows.contracts.states import NodeStatus, NodeType, RegionStatus
 from workflows.rules.gpus import gpu_type_of_driver_name
 from workflows.rules.inventory import GB, Inventory
 from workflows.rules.placement import weight
@@ -118,7 +118,11 @@ def _look(session: Session, at: datetime, holds: Held) -> _Sight:
             Node.reserved_cpu_count,
             Node.reserved_memory_bytes,
         )
-        .where(col(Node.status).in_(SHOWN), col(Node.host).is_not(None))
+        .where(
+            col(Node.status).in_(SHOWN),
+            col(Node.host).is_not(None),
+            Node.type != NodeType.EPHEMERAL,  # its job has all of it
+        )
         .order_by(col(Node.id))
     )
     nodes = [tuple(row) for row in rows]

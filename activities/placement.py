@@ -16,12 +16,15 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from activities.burst import make_nodes
+from activities.db.beginnings import ask
 from activities.db.release import release_job
 from activities.db.session import database
-from activities.db.tables import Allocation, Node, Region
+from activities.db.tables import Allocation, Job, Node, Region, RequestRow
 from activities.handover import hand_over_soon
 from activities.inventory import SHOWN, NodeFacts, facts_of, held, node_offers
 from activities.lifecycle_requests import workflow_id_of
+from activities.market import market
 from activities.reservations import (
     ContendedError,
     changed_refusals,
@@ -33,15 +36,16 @@ from activities.reservations import (
 from activities.temporal import tell
 from activities.waiting_jobs import WaitingJob, waiting_jobs
 from activities.wake import wake_placement
-from workflows.contracts.job import Placement, WorkerAssignment
+from workflows.contracts.job import EndRequest, Placement, WorkerAssignment
 from workflows.contracts.node import NodeAddress
-from workflows.contracts.placement import NodeOffer, Plan, PlanningRound
+from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
 from workflows.effects.job import FindPlacement, PlacementFound
 from workflows.effects.placement import (
     AnnouncePlacements,
     PlacementsAnnounced,
     PlanPlacements,
 )
+from workflows.rules.burst import Market
 from workflows.rules.placement import Situation, plan
 
 TRIES = 5
@@ -60,6 +64,7 @@ class _Seen:
     offers: dict[str, NodeOffer]
     jobs: dict[str, WaitingJob]
     weights: dict[str, int]
+    market: Market
 
 
 @activity.defn
@@ -82,16 +87,18 @@ def _one_round(limit: int, *, alone: bool) -> PlanningRound:
         with database().write(serialised=_TURN) as session:
             seen = _look(session, limit)
             made = _plan(seen, limit)
-            placed = _write(session, made, seen)
+            placed, requests = _write(session, made, seen)
     else:
         with database().read() as session:
             seen = _look(session, limit)
         made = _plan(seen, limit)
-        if not made.assignments and not made.refused:
+        if made == Plan():
             return PlanningRound()
         with database().write(serialised=_TURN) as session:
-            placed = _write(session, made, seen)
-    looked_at_all = len(seen.jobs) < limit * LOOK_AHEAD and len(made.assignments) < limit
+            placed, requests = _write(session, made, seen)
+    hand_over_soon(requests)
+    taken = len(made.assignments) + len(made.bursts)
+    looked_at_all = len(seen.jobs) < limit * LOOK_AHEAD and taken < limit
     return PlanningRound(
         placed=placed, waiting=len(seen.jobs) - placed, more=placed > 0 and not looked_at_all
     )
@@ -100,28 +107,58 @@ def _one_round(limit: int, *, alone: bool) -> PlanningRound:
 def _look(session: Session, limit: int) -> _Seen:
     now = datetime.now(UTC)
     holds = held(session)
-    offers = {offer.node_id: offer for offer in node_offers(session, now, holds)}
+    sold = market(session, now)
+    offers = {
+        offer.node_id: offer.model_copy(update={"preferred": True})
+        if offer.provider_id in sold.preferred
+        else offer
+        for offer in node_offers(session, now, holds)
+    }
     gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
     jobs = waiting_jobs(session, gpu_types, limit * LOOK_AHEAD)
-    return _Seen(now, offers, {job.pending.job_id: job for job in jobs}, holds.weights)
+    return _Seen(now, offers, {job.pending.job_id: job for job in jobs}, holds.weights, sold)
 
 
 def _plan(seen: _Seen, limit: int) -> Plan:
-    situation = Situation(now=seen.now, held=seen.weights, limit=limit)
+    situation = Situation(now=seen.now, held=seen.weights, market=seen.market, limit=limit)
     return plan([job.pending for job in seen.jobs.values()], seen.offers.values(), situation)
 
 
-def _write(session: Session, made: Plan, seen: _Seen) -> int:
-    """The plan, as far as its jobs still wait; how many jobs it has placed."""
+def _write(session: Session, made: Plan, seen: _Seen) -> tuple[int, list[str]]:
+    """The plan, as far as its jobs still wait: how many jobs it has placed, and the requests that
+    are to be handed over after the commit."""
     jobs = seen.jobs
     chosen = [placed_of(assignment, jobs, seen.offers) for assignment in made.assignments]
-    refusals = changed_refusals((jobs[told.job_id], told.refusals) for told in made.refused)
-    concerned = [placed.job for placed in chosen] + [jobs[job_id].pending for job_id in refusals]
+    bursts = [(burst, jobs[burst.job_id].pending) for burst in made.bursts]
+    told = (*made.refused, *made.failed)
+    refusals = changed_refusals((jobs[each.job_id], each.refusals) for each in told)
+    concerned = [placed.job for placed in chosen] + [job for _, job in bursts]
+    concerned += [jobs[job_id].pending for job_id in {*refusals, *(f.job_id for f in made.failed)}]
     waiting = still_waiting(session, concerned)
     chosen = [placed for placed in chosen if placed.job.job_id in waiting]
+    bursts = [(burst, job) for burst, job in bursts if job.job_id in waiting]
     reserve(session, chosen, seen.now)
     write_refusals(session, {job: why for job, why in refusals.items() if job in waiting})
-    return len(chosen)
+    failed = [each for each in made.failed if each.job_id in waiting]
+    requests = _fail(session, failed, seen.now)
+    requests += make_nodes(session, bursts, seen.market, seen.now)
+    return len(chosen) + len(bursts), requests
+
+
+def _fail(session: Session, failed: list[JobRefusals], now: datetime) -> list[str]:
+    """Ask these jobs to end for the reasons for which they are not placed; once."""
+    reasons = {each.job_id: each.refusals[0].detail for each in failed}
+    if not reasons:
+        return []
+    asked = select(RequestRow.resource_id).where(
+        col(RequestRow.resource_id).in_(reasons), RequestRow.verb == "cancel"
+    )
+    known = set(session.exec(asked))
+    return [
+        ask(session, job_id, "cancel", EndRequest(reason=reason, code="quota-exhausted"), now)
+        for job_id, reason in reasons.items()
+        if job_id not in known
+    ]
 
 
 @activity.defn
@@ -255,5 +292,8 @@ def _mark_announced(told: list[str], closed: list[str]) -> list[str]:
                 col(Allocation.released_at).is_(None),
             )
             .values(announced_at=now)
+        )
+        session.execute(  # a machine that was made for it is not being made any more
+            update(Job).where(col(Job.id).in_(told)).values(placement_refusals=[])
         )
         return [asked for job_id in sorted(closed) for asked in release_job(session, job_id, now)]

@@ -80,6 +80,16 @@ def reserve(session: Session, chosen: list[Placed], now: datetime) -> None:
         return
     _take_from_nodes(session, chosen)
     allocations = [row for placed in chosen for row in _allocations(placed, now)]
+    write_places(session, allocations, [_job_values(placed, now) for placed in chosen])
+
+
+def write_places(
+    session: Session, allocations: list[dict[str, Any]], jobs: list[dict[str, Any]]
+) -> None:
+    """Insert rows of allocations with their GPUs, and say in the rows of their jobs what they cost.
+
+    Raises: IntegrityError, where somebody else holds one of these places.
+    """
     gpus = [
         {"allocation_id": row["id"], "gpu_index": index, "node_id": row["node_id"]}
         for row in allocations
@@ -88,7 +98,7 @@ def reserve(session: Session, chosen: list[Placed], now: datetime) -> None:
     session.execute(insert(Allocation), allocations)
     if gpus:
         session.execute(insert(GpuAllocation), gpus)
-    session.execute(update(Job), [_job_values(placed, now) for placed in chosen])
+    session.execute(update(Job), jobs)
 
 
 def changed_refusals(

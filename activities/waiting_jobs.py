@@ -17,7 +17,7 @@ from activities.db.tables import Allocation, Job, Project
 from workflows.contracts.placement import PendingJob
 from workflows.contracts.states import JobStatus
 from workflows.contracts.submission import JobSubmission
-from workflows.rules.job_resources import resources_of
+from workflows.rules.job_resources import resources_of, spot_policy_of
 
 log = structlog.get_logger("waiting")
 
@@ -60,6 +60,7 @@ def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list
             Job.spec,
             Job.placement_refusals,
             Project.use_only_owned_resources,
+            Project.on_quota_exhausted,
         )
         .join(queue, queue.c.id == Job.id)
         .join(Project, col(Project.id) == Job.project_id)
@@ -105,5 +106,7 @@ def _waiting(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Waiti
         port=submission.port,
         price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
         has_credits=has_credits,
+        spot=spot_policy_of(submission),
+        fails_on_quota=row.on_quota_exhausted == "fail",
     )
     return WaitingJob(pending, row.placement_refusals)

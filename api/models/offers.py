@@ -6,6 +6,7 @@ from pydantic import Field
 
 from api.models.base import Answer, Asked
 from api.models.jobs import PlacementRefusal
+from workflows.contracts.placement import SpotPolicy
 
 
 class Wanted(Asked):
@@ -19,14 +20,23 @@ class Wanted(Asked):
     region_id: Annotated[str | None, Field(max_length=100)] = None
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     only_owned: bool = False
+    spot: SpotPolicy = SpotPolicy.ALLOWED
 
 
 class Offer(Answer):
-    """One node that has room now, in the order in which placement would take it."""
+    """A node that has room now, or a machine that a cloud would make for each worker, in the order
+    in which placement would take them."""
 
     rank: int
-    node_id: str
+    offer_id: str
+    node_id: str | None
+    """None: it would be made."""
     node_name: str
+    machine_type: str | None
+    """Of a machine that would be made."""
+    spot: bool
+    zones: list[str]
+    """In which it would be tried, in this order."""
     region_id: str
     region_name: str
     provider_kind: str
@@ -41,7 +51,9 @@ class Offer(Answer):
     workers_that_fit: int
     microcredits_per_gpu_hour: int
     microcredits_per_hour: int
-    """Of one worker as asked for."""
+    """Of one worker as asked for; of a machine that would be made, all of it with our fee."""
+    price_is_estimate: bool
+    """From a dated list; the cloud's own bill counts."""
 
 
 class OfferList(Answer):

@@ -21,6 +21,7 @@ from workflows.contracts.job import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.states import JobStatus, JobType, NodeStatus
 from workflows.contracts.submission import JobSubmission
+from workflows.rules.burst_words import BEING_MADE
 from workflows.rules.job_resources import resources_of
 from workflows.rules.jobs import read_submission
 
@@ -31,8 +32,10 @@ ENDED = tuple(status.value for status in JobStatus if status.is_final)
 def shown_job(row: tables.Job) -> shapes.Job:
     spec = JobSubmission.model_validate(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
+    made = (told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE)
+    reason = row.status_reason or next(made, None)
     return shapes.Job(
-        **lifecycle(row, "job"),
+        **lifecycle(row, "job") | {"status_reason": reason},
         type=row.type,
         project_id=row.project_id,
         priority=row.priority,

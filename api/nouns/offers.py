@@ -6,18 +6,20 @@ from typing import Any
 from sqlmodel import Session
 
 from activities.inventory import inventory
+from activities.market import market
 from api.authorization import Caller
 from api.models import offers as shapes
 from api.models.jobs import PlacementRefusal
 from api.models.offers import Wanted
 from api.nouns.jobs import known_gpu_types
 from api.problems import invalid, mistake
+from workflows.contracts.offers import RankedOffer
 from workflows.contracts.placement import PendingJob
 from workflows.contracts.submission import JobSubmission
 from workflows.rules.inventory import Demand
 from workflows.rules.job_resources import resources_of
 from workflows.rules.jobs import read_submission
-from workflows.rules.placement import rank
+from workflows.rules.ranking import rank
 
 _FIELDS = {
     "resources.max_price_microcredits_per_gpu_hour": "max_price",
@@ -26,7 +28,7 @@ _FIELDS = {
 
 
 def offers_for(session: Session, caller: Caller, wanted: Wanted, now: datetime) -> shapes.OfferList:
-    """Nodes that would take such a job now, best first, and why the others would not."""
+    """What would take such a job now, best first, and why the rest would not."""
     known = known_gpu_types(session)
     submission = _submission(wanted, known)
     pending = PendingJob(
@@ -39,16 +41,19 @@ def offers_for(session: Session, caller: Caller, wanted: Wanted, now: datetime) 
         resources=resources_of(submission, known),
         region_id=wanted.region_id,
         only_owned=wanted.only_owned,
+        spot=wanted.spot,
     )
-    found = rank(Demand.of(pending), inventory(session, now))
+    found = rank(Demand.of(pending), inventory(session, now), market(session, now))
     return shapes.OfferList(
         placeable=found.placeable,
-        offers=[
-            shapes.Offer(rank=place, node_id=item.offer_id, **item.model_dump(exclude={"offer_id"}))
-            for place, item in enumerate(found.items, 1)
-        ],
+        offers=[_shown(place, item) for place, item in enumerate(found.items, 1)],
         refusals=[PlacementRefusal(**refusal.model_dump()) for refusal in found.refusals],
     )
+
+
+def _shown(place: int, item: RankedOffer) -> shapes.Offer:
+    node_id = item.offer_id if item.machine_type is None else None
+    return shapes.Offer(rank=place, node_id=node_id, **item.model_dump())
 
 
 def _submission(wanted: Wanted, known: list[str]) -> JobSubmission:

@@ -16,6 +16,7 @@ Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 
 @router.get("", operation_id="list_offers")
 def list_offers(caller: Reader, wanted: Annotated[Wanted, Query()]) -> OfferList:
-    """Nodes that would take such a job, best first; and each refusal with its reason."""
+    """What would take such a job, best first: nodes that are there, machines that a cloud would
+    make; and each refusal with its reason."""
     with database().read() as session:
         return offers.offers_for(session, caller, wanted, datetime.now(UTC))

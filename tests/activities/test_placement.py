@@ -33,7 +33,8 @@ from workflows.contracts.submission import SubmittedPlacement, SubmittedSafety
 from workflows.effects.job import FindPlacement
 from workflows.effects.placement import PlanPlacements
 from workflows.rules.inventory import Demand
-from workflows.rules.placement import Situation, plan, rank
+from workflows.rules.placement import Situation, plan
+from workflows.rules.ranking import rank
 
 CHECKOUT = Path(__file__).parents[2]
 

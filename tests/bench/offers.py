@@ -23,7 +23,7 @@ from tests.rules.offers import job
 from tests.temporal_server import CHECKOUT
 from workers.runner.probes import free_port
 from workflows.rules.inventory import Demand, Inventory
-from workflows.rules.placement import rank
+from workflows.rules.ranking import rank
 
 NODES = 10_000
 ASKED = 40

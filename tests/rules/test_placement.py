@@ -7,7 +7,8 @@ import pytest
 from tests.rules.offers import GIB, NOW, OTHER, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
 from workflows.rules.inventory import Demand
-from workflows.rules.placement import PATIENCE, Situation, plan, rank
+from workflows.rules.placement import PATIENCE, Situation, plan
+from workflows.rules.ranking import rank
 from workflows.rules.refusals import LISTED_NODES
 
 OVERDUE_S = PATIENCE.total_seconds()

@@ -5,10 +5,11 @@ from workflows.contracts.placement import Refusal
 
 
 class RankedOffer(Contract):
-    """A node that has room now, in the order in which placement would take it."""
+    """What has room now, in the order in which placement would take it: a node, or a machine that
+    a cloud would make for each worker."""
 
     offer_id: str
-    """The node's id."""
+    """The node's id, or the cloud offer's."""
     node_name: str = ""
     region_id: str
     region_name: str = ""
@@ -24,7 +25,14 @@ class RankedOffer(Contract):
     workers_that_fit: int
     microcredits_per_gpu_hour: int = 0
     microcredits_per_hour: int = 0
-    """What one worker of the request costs here while it runs."""
+    """What one worker of the request costs here while it runs; of a cloud's, with its machine."""
+    machine_type: str | None = None
+    """Of a machine that would be made; None: a node that is there."""
+    spot: bool = False
+    zones: tuple[str, ...] = ()
+    """In the order in which they would be tried."""
+    price_is_estimate: bool = False
+    """From a dated list: the cloud's own bill counts."""
 
 
 class Ranking(Contract):

@@ -1,8 +1,19 @@
 """Placement: what waits, what is there, what was decided and why not."""
 
 from datetime import datetime
+from enum import StrEnum
 
 from workflows.contracts.base import Contract
+from workflows.contracts.billing import UsageRates
+from workflows.contracts.machine import MachineOffer
+
+
+class SpotPolicy(StrEnum):
+    """Whether a job may run on machines that their cloud takes away when it wants them back."""
+
+    ALLOWED = "allowed"
+    REQUIRED = "required"
+    NEVER = "never"
 
 
 class Resources(Contract):
@@ -40,6 +51,9 @@ class PendingJob(Contract):
     """What all workers together may cost at most; None: anything."""
     has_credits: bool = True
     """Whose payer has none left starts nothing that costs."""
+    spot: SpotPolicy = SpotPolicy.ALLOWED
+    fails_on_quota: bool = False
+    """Where its cloud grants no more of what it would get, it fails and goes nowhere else."""
 
 
 class GpuSlot(Contract):
@@ -73,6 +87,41 @@ class NodeOffer(Contract):
     trusted_only: bool = False
     microcredits_per_gpu_hour: int = 0
     microcredits_per_cpu_core_hour: int = 0
+    preferred: bool = False
+    """Of a provider that comes before all others while its credits last."""
+
+
+class CloudOffer(Contract):
+    """One machine type that an account's cloud region sells, in any of its zones, at one price."""
+
+    offer_id: str
+    region_id: str
+    region_name: str
+    cloud_region: str
+    account_id: str
+    provider_id: str
+    provider_kind: str
+    machine_type: str
+    gpu_type: str
+    gpu_count: int
+    cpu_count: int
+    memory_bytes: int
+    spot: bool
+    zones: tuple[MachineOffer, ...]
+    """In the order in which they are tried."""
+    microcredits_per_hour: int
+    """Of the machine, which its cloud bills to the account: a price from a dated list."""
+    fee: UsageRates
+    """What one worker there costs beside it, which is ours."""
+
+    @property
+    def total_microcredits_per_hour(self) -> int:
+        return self.microcredits_per_hour + self.fee.microcredits_per_hour
+
+    @property
+    def microcredits_per_gpu_hour(self) -> int:
+        """Rounded up: what is compared with a limit is never less than it costs."""
+        return -(-self.total_microcredits_per_hour // self.gpu_count)
 
 
 class WorkerSlot(Contract):
@@ -88,15 +137,26 @@ class Assignment(Contract):
     slots: tuple[WorkerSlot, ...]
 
 
+class Burst(Contract):
+    """All workers of one job, each of which has a machine made for it alone, all alike."""
+
+    job_id: str
+    offer_id: str
+    zones: tuple[MachineOffer, ...]
+    """Those of the offer that are not known to have none, in the order in which they are tried."""
+
+
 class Refusal(Contract):
     """Why one offer was not taken for one job: a stable code, and a sentence with numbers."""
 
     offer_id: str
-    """The node's id, or `none` when there was nothing at all to look at."""
+    """The node's id, a cloud offer's, a region's, or `none` when there was nothing to look at."""
     region_id: str | None = None
     code: str
-    """`inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`, `disk`,
-    `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `no-offers`."""
+    """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
+    `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `no-offers`.
+    Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: it is taken, and its
+    machine is on its way."""
     detail: str
     ever: bool = True
     """False: no freed capacity will change it (the node is too small, the type is not there)."""
@@ -109,7 +169,10 @@ class JobRefusals(Contract):
 
 class Plan(Contract):
     assignments: tuple[Assignment, ...] = ()
+    bursts: tuple[Burst, ...] = ()
     refused: tuple[JobRefusals, ...] = ()
+    failed: tuple[JobRefusals, ...] = ()
+    """Jobs that fail for these reasons, instead of waiting."""
 
 
 class PlanningRound(Contract):

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from workflows.contracts.base import Contract
+from workflows.contracts.placement import SpotPolicy
 from workflows.contracts.states import JobType
 
 _SERVICES = (JobType.NOTEBOOK.value, JobType.ENDPOINT.value)
@@ -90,6 +91,8 @@ class SubmittedPlacement(Submitted):
     """Kinds or ids of the providers to choose from; None: all."""
     only_owned: bool | None = None
     """None: as the project says."""
+    spot: SpotPolicy | None = None
+    """None: allowed, but never for notebooks and endpoints, which people are at."""
 
 
 class SubmittedSafety(Submitted):
@@ -99,6 +102,8 @@ class SubmittedSafety(Submitted):
     idle_timeout_s: int = 1800
     end_all_on_failure: bool = True
     """One worker that fails ends the others."""
+    max_restarts: int = 3
+    """How often it begins again elsewhere when a machine of its is gone, as after a preemption."""
 
 
 class JobSubmission(Submitted):

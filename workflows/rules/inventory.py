@@ -7,7 +7,7 @@ thousand times whether something fits. Machines lie by region and GPU type.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from workflows.contracts.placement import NodeOffer, PendingJob
+from workflows.contracts.placement import NodeOffer, PendingJob, SpotPolicy
 from workflows.rules.gpus import accepted_types
 
 GB = 1000**3
@@ -32,6 +32,8 @@ class Demand:
     port: int | None = None
     price_cap_microcredits_per_hour: int | None = None
     has_credits: bool = True
+    spot: SpotPolicy = SpotPolicy.ALLOWED
+    fails_on_quota: bool = False
 
     @classmethod
     def of(cls, job: PendingJob) -> "Demand":
@@ -52,6 +54,8 @@ class Demand:
             port=job.port,
             price_cap_microcredits_per_hour=job.price_cap_microcredits_per_hour,
             has_credits=job.has_credits,
+            spot=job.spot,
+            fails_on_quota=job.fails_on_quota,
         )
 
 
@@ -82,6 +86,7 @@ class Machine:
         "offer",
         "owner_id",
         "podman",
+        "preferred",
         "price",
         "trusted_only",
         "used_ports",
@@ -94,6 +99,7 @@ class Machine:
         self.active = offer.active
         self.trusted_only = offer.trusted_only
         self.podman = "podman" in offer.runtimes
+        self.preferred = offer.preferred
         self.price = offer.microcredits_per_gpu_hour
         self.cpu_price = offer.microcredits_per_cpu_core_hour
         self.gpu_total = len(offer.gpus)

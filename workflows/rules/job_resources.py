@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from pydantic import JsonValue
 
-from workflows.contracts.placement import Resources
+from workflows.contracts.placement import Resources, SpotPolicy
 from workflows.contracts.submission import JobSubmission, Mistake
 from workflows.rules.gpus import (
     MAX_GPUS_PER_WORKER,
@@ -37,6 +37,13 @@ def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = (
         disk_size_gb=asked.disk_size_gb,
         max_price_microcredits_per_gpu_hour=asked.max_price_microcredits_per_gpu_hour,
     )
+
+
+def spot_policy_of(submission: JobSubmission) -> SpotPolicy:
+    """As it says; a service that says nothing keeps its machine."""
+    if submission.placement.spot is not None:
+        return submission.placement.spot
+    return SpotPolicy.NEVER if submission.type.is_service else SpotPolicy.ALLOWED
 
 
 def gpus_asked(job: JobSubmission) -> Mistakes:

@@ -17,6 +17,7 @@ from workflows.rules.job_resources import Mistakes, amounts, gpu_names, gpus_ask
 
 MAX_WORKERS = 256
 MAX_PRICE = 10**12
+MAX_RESTARTS = 100
 STANDARD = SubmittedSafety()
 
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
@@ -228,6 +229,9 @@ def _safety(job: JobSubmission) -> Mistakes:
     elif idle != STANDARD.idle_timeout_s:
         rule = f"is {STANDARD.idle_timeout_s}; others are not available yet"
         yield mistake("safety.idle_timeout_s", rule, idle)
+    if not 0 <= job.safety.max_restarts <= MAX_RESTARTS:
+        rule = f"is 0 to {MAX_RESTARTS}"
+        yield mistake("safety.max_restarts", rule, job.safety.max_restarts)
     if not job.safety.auto_terminate:
         yield mistake("safety.auto_terminate", "is true; false is not available yet", False)
 

@@ -1,13 +1,15 @@
 """Placement, pure: jobs and offers in; assignments, and every refusal with its reason, out.
 
+What fits no node has machines made for it, where clouds sell what it asks for (`burst.py`).
+
 Order: priority first; among projects the one that holds least; within one, first come first
 served. A job that does not fit lets later ones pass. One that could fit, were enough of it free,
 and has waited for `PATIENCE`, has the nodes that it needs kept free until it fits: later jobs are
 not placed there, and what runs there ends some day. One job of each project is helped so.
 
-Choice: feasible → own machines before others' → cheapest → fewest nodes → fullest node, so that
-large holes stay whole. All workers of a job lie in one region, where the nodes reach each other,
-on one GPU type where that is possible; several may share a node.
+Choice: feasible → providers whose credits are used first → own machines before others' → cheapest →
+fewest nodes → fullest node, so that large holes stay whole. All workers of a job lie in one region,
+where the nodes reach each other, on one GPU type where that is possible; several may share a node.
 """
 
 import heapq
@@ -15,11 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
-from operator import itemgetter
 
-from workflows.contracts.offers import RankedOffer, Ranking
 from workflows.contracts.placement import (
     Assignment,
+    Burst,
     JobRefusals,
     NodeOffer,
     PendingJob,
@@ -27,8 +28,9 @@ from workflows.contracts.placement import (
     Refusal,
     WorkerSlot,
 )
-from workflows.rules.inventory import Demand, Inventory, Machine, Place
-from workflows.rules.refusals import ROOMY, findings_of, refusals_of, told
+from workflows.rules.burst import NO_MARKET, Choice, Market
+from workflows.rules.inventory import Demand, Inventory, Machine
+from workflows.rules.refusals import NOTHING_THERE, refusals_of
 
 PATIENCE = timedelta(minutes=10)
 CPUS_PER_GPU = 8
@@ -44,26 +46,33 @@ class Situation:
     """Weight (see `weight`) that the running jobs of each project hold."""
     stock_outs: frozenset[str] = frozenset()
     """Ids of offers that are known to have nothing for a while."""
+    market: Market = NO_MARKET
+    """What clouds sell."""
     limit: int | None = None
     """Stop after so many placed jobs; those not reached are neither placed nor refused."""
 
 
 def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Situation) -> Plan:
     """Who goes where now, and why the others wait."""
-    stock_outs = situation.stock_outs
+    stock_outs, market = situation.stock_outs, situation.market
     inventory = Inventory(offer for offer in offers if offer.node_id not in stock_outs)
     turns = _Turns(jobs, situation.held)
     assignments: list[Assignment] = []
+    bursts: list[Burst] = []
     waiting: list[PendingJob] = []
     hopeless: set[Demand] = set()
     helped: set[str] = set()
     for job in turns:
         demand = Demand.of(job)
-        chosen = None if demand in hopeless else _choose(demand, inventory)
+        chosen = None if demand in hopeless else _decide(demand, inventory, market)
         if chosen is not None:
-            assignments.append(_take(job.job_id, chosen, demand))
+            if isinstance(chosen, Choice):
+                taken = Burst(job_id=job.job_id, offer_id=chosen.offer.offer_id, zones=chosen.zones)
+                bursts.append(taken)
+            else:
+                assignments.append(_take(job.job_id, chosen, demand))
             turns.charge(job)
-            if len(assignments) == situation.limit:
+            if len(assignments) + len(bursts) == situation.limit:
                 break
             continue
         # Nothing becomes free within a round: what did not fit once does not fit later.
@@ -72,26 +81,15 @@ def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Sit
         overdue = situation.now - job.waiting_since >= PATIENCE
         if overdue and job.project_id not in helped and _keep_free(job, demand, inventory):
             helped.add(job.project_id)
-    return Plan(assignments=tuple(assignments), refused=tuple(_refused(waiting, inventory)))
-
-
-def rank(demand: Demand, offers: Iterable[NodeOffer] | Inventory, most: int = 100) -> Ranking:
-    """Where such a job would go now, best first, at most so many; and why nowhere else."""
-    inventory = offers if isinstance(offers, Inventory) else Inventory(offers)
-    found = findings_of(demand, inventory)
-    fitting = [
-        (_preference(machine, demand), machine, finding.place)
-        for finding in found
-        if finding.code == ROOMY
-        for machine in finding.machines
-    ]
-    best = heapq.nsmallest(most, fitting, key=itemgetter(0))
-    items = tuple(_ranked(machine, place, demand) for _, machine, place in best)
-    enough = bool(fitting) if demand.workers == 1 else _choose(demand, inventory) is not None
-    # What has room and is not needed has refused nothing.
-    refusing = [finding for finding in found if not enough or finding.code != ROOMY]
-    refusals = told(refusing, demand) if refusing or not enough else ()
-    return Ranking(placeable=enough, items=items, refusals=refusals)
+    failed = tuple(_failed(waiting, market))
+    lost = {told.job_id for told in failed}
+    left = [job for job in waiting if job.job_id not in lost]
+    return Plan(
+        assignments=tuple(assignments),
+        bursts=tuple(bursts),
+        refused=tuple(_refused(left, inventory, market)),
+        failed=failed,
+    )
 
 
 def weight(worker_count: int, gpu_count: int, cpu_count: int) -> int:
@@ -132,7 +130,18 @@ def _within_project(job: PendingJob) -> tuple[int, datetime, str]:
     return job.priority, job.waiting_since, job.job_id
 
 
-def _choose(demand: Demand, inventory: Inventory) -> list[Machine] | None:
+def _decide(demand: Demand, inventory: Inventory, market: Market) -> list[Machine] | Choice | None:
+    """Nodes that are there before machines that are made, but for providers that come first."""
+    nodes = choose_nodes(demand, inventory)
+    if nodes is not None and all(machine.preferred for machine in nodes):
+        return nodes
+    made = market.choose(demand)
+    if nodes is None or (made is not None and made.preferred):
+        return made
+    return nodes
+
+
+def choose_nodes(demand: Demand, inventory: Inventory) -> list[Machine] | None:
     """One machine for each worker, or None when they do not all fit."""
     for mixed in (False, True):
         best: tuple[tuple[object, ...], list[Machine]] | None = None
@@ -156,23 +165,24 @@ def _pick(pool: list[Machine], demand: Demand) -> tuple[tuple[object, ...], list
     rooms = [(room, machine) for machine in pool if (room := machine.room(demand))]
     whole = [machine for room, machine in rooms if room >= demand.workers]
     if whole:
-        best = min(whole, key=lambda machine: _preference(machine, demand))
-        return (*_preference(best, demand)[:2], 1, _preference(best, demand)), [
-            best
-        ] * demand.workers
+        best = min(whole, key=lambda machine: preference(machine, demand))
+        key = preference(best, demand)
+        return (*key[:3], 1, key), [best] * demand.workers
     if sum(room for room, _ in rooms) < demand.workers:
         return None
-    rooms.sort(key=lambda entry: (-entry[0], _preference(entry[1], demand)))
+    rooms.sort(key=lambda entry: (-entry[0], preference(entry[1], demand)))
     chosen = [machine for room, machine in rooms for _ in range(room)][: demand.workers]
-    first = _preference(chosen[0], demand)
+    first = preference(chosen[0], demand)
     cost = sum(machine.cost_per_hour(demand) for machine in chosen)
     nodes = len({machine.node_id for machine in chosen})
-    return (first[0], cost // demand.workers, nodes, first), chosen
+    return (*first[:2], cost // demand.workers, nodes, first), chosen
 
 
-def _preference(machine: Machine, demand: Demand) -> tuple[bool, int, bool, int, int, str]:
-    """Smallest first: owned, cheap, without GPUs for CPU jobs, with little left over, by id."""
+def preference(machine: Machine, demand: Demand) -> tuple[bool, bool, int, bool, int, int, str]:
+    """Smallest first: preferred, owned, cheap, without GPUs for CPU jobs, with little left over,
+    by id."""
     return (
+        not machine.preferred,
         machine.owner_id != demand.account_id,
         machine.cost_per_hour(demand),
         machine.gpu_total > 0 and not demand.gpu_count,
@@ -219,37 +229,34 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
     return False
 
 
-def _refused(waiting: list[PendingJob], inventory: Inventory) -> Iterator[JobRefusals]:
+def _failed(waiting: list[PendingJob], market: Market) -> Iterator[JobRefusals]:
+    """Those that fail for want of quota."""
+    for job in waiting:
+        if (refusal := market.quota_refusal(Demand.of(job))) is not None:
+            yield JobRefusals(job_id=job.job_id, refusals=(refusal,))
+
+
+def _refused(
+    waiting: list[PendingJob], inventory: Inventory, market: Market
+) -> Iterator[JobRefusals]:
     """Reasons as they stand after the round; equal demands share them."""
     keepers = {m.kept_for for place in inventory.places for m in place.machines()} - {None}
     known: dict[Demand, tuple[Refusal, ...]] = {}
     for job in waiting:
         demand = Demand.of(job)
         if job.job_id in keepers:
-            refusals = refusals_of(demand, inventory, job.job_id)
+            refusals = _all_refusals(demand, inventory, market, job.job_id)
         elif demand in known:
             refusals = known[demand]
         else:
-            refusals = known[demand] = refusals_of(demand, inventory)
+            refusals = known[demand] = _all_refusals(demand, inventory, market)
         yield JobRefusals(job_id=job.job_id, refusals=refusals)
 
 
-def _ranked(machine: Machine, place: Place, demand: Demand) -> RankedOffer:
-    return RankedOffer(
-        offer_id=machine.node_id,
-        node_name=machine.offer.node_name,
-        region_id=place.region_id,
-        region_name=place.region_name,
-        provider_kind=place.provider_kind,
-        owned=machine.owner_id == demand.account_id,
-        gpu_type=machine.offer.gpu_type if machine.gpu_total else None,
-        gpu_count=machine.gpu_total,
-        free_gpu_count=len(machine.free_gpus),
-        cpu_count=machine.offer.cpu_count,
-        free_cpu_count=machine.free_cpus,
-        memory_bytes=machine.offer.memory_bytes,
-        free_memory_bytes=machine.free_memory_bytes,
-        workers_that_fit=machine.room(demand),
-        microcredits_per_gpu_hour=machine.price,
-        microcredits_per_hour=machine.cost_per_hour(demand),
-    )
+def _all_refusals(
+    demand: Demand, inventory: Inventory, market: Market, job_id: str | None = None
+) -> tuple[Refusal, ...]:
+    """Every node's and every cloud region's."""
+    clouds = market.refusals(demand)
+    nodes = refusals_of(demand, inventory, job_id)
+    return tuple(clouds) if clouds and nodes == (NOTHING_THERE,) else (*nodes, *clouds)

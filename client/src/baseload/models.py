@@ -377,15 +377,20 @@ class NodeRequirement(BaseModel):
 
 class Offer(BaseModel):
     """
-    One node that has room now, in the order in which placement would take it.
+    A node that has room now, or a machine that a cloud would make for each worker, in the order
+    in which placement would take them.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
     rank: Annotated[int, Field(title="Rank")]
-    node_id: Annotated[str, Field(title="Node Id")]
+    offer_id: Annotated[str, Field(title="Offer Id")]
+    node_id: Annotated[str | None, Field(title="Node Id")]
     node_name: Annotated[str, Field(title="Node Name")]
+    machine_type: Annotated[str | None, Field(title="Machine Type")]
+    spot: Annotated[bool, Field(title="Spot")]
+    zones: Annotated[list[str], Field(title="Zones")]
     region_id: Annotated[str, Field(title="Region Id")]
     region_name: Annotated[str, Field(title="Region Name")]
     provider_kind: Annotated[str, Field(title="Provider Kind")]
@@ -400,6 +405,7 @@ class Offer(BaseModel):
     workers_that_fit: Annotated[int, Field(title="Workers That Fit")]
     microcredits_per_gpu_hour: Annotated[int, Field(title="Microcredits Per Gpu Hour")]
     microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
+    price_is_estimate: Annotated[bool, Field(title="Price Is Estimate")]
 
 
 class WalletAddress(RootModel[str]):
@@ -745,6 +751,7 @@ class SubmittedPlacement(BaseModel):
     region_id: Annotated[str | None, Field(title="Region Id")] = None
     providers: Annotated[list[str] | None, Field(title="Providers")] = None
     only_owned: Annotated[bool | None, Field(title="Only Owned")] = None
+    spot: Literal["allowed", "required", "never"] | None = None
 
 
 class SubmittedResources(BaseModel):
@@ -776,6 +783,7 @@ class SubmittedSafety(BaseModel):
     auto_terminate: Annotated[bool, Field(title="Auto Terminate")] = True
     idle_timeout_s: Annotated[int, Field(title="Idle Timeout S")] = 1800
     end_all_on_failure: Annotated[bool, Field(title="End All On Failure")] = True
+    max_restarts: Annotated[int, Field(title="Max Restarts")] = 3
 
 
 class SubmittedWorker(BaseModel):

@@ -361,8 +361,10 @@ class Operations:
         region_id: str | None = None,
         workers: int | None = None,
         only_owned: bool | None = None,
+        spot: str | None = None,
     ) -> models.OfferList:
-        """Nodes that would take such a job, best first; and each refusal with its reason."""
+        """What would take such a job, best first: nodes that are there, machines that a cloud
+        would."""
         return self._ask(
             models.OfferList,
             Call(
@@ -377,6 +379,7 @@ class Operations:
                     "region_id": region_id,
                     "workers": workers,
                     "only_owned": only_owned,
+                    "spot": spot,
                 },
             ),
         )

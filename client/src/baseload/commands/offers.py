@@ -50,7 +50,8 @@ def _show(session: Session, found: list[dict[str, object]]) -> None:
     rows = [
         [
             each["rank"],
-            each["node_name"],
+            each["node_name"]
+            or f"{'spot ' * bool(each['spot'])}{each['machine_type']}, to be made",
             each["region_name"],
             each["provider_kind"],
             f"{each['free_gpu_count']}/{each['gpu_count']} {each['gpu_type'] or ''}".strip(),

@@ -1,0 +1,271 @@
+"""What clouds sell to the accounts whose regions are there: what fits a job, and why the rest not.
+
+A machine is made for each worker of a job, and goes with it. Offers lie by account, GPU type and
+count, cheapest first, so that a job is held against those alone that could be it: zones are looked
+at only of the one that is taken.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from workflows.contracts.machine import MachineOffer, MachineSpec, Shortage
+from workflows.contracts.placement import CloudOffer, Refusal, SpotPolicy
+from workflows.rules.burst_words import (
+    cloud_refusal,
+    machine_words,
+    offer_words,
+    place_words,
+    shortage_words,
+)
+from workflows.rules.gpus import accepted_types
+from workflows.rules.inventory import Demand
+
+IMAGE_DISK_GB = 50
+"""What the system takes of a boot disk; a smaller one is refused by Google, whose Deep Learning
+images are of this size. A job's own disk comes on top."""
+SHORTAGE = "shortage"
+QUOTA = "quota"
+
+Shortages = Mapping[tuple[str, str], Shortage]
+"""What is known not to be had, by provider and scope (see `MachineOffer.scope`)."""
+
+
+@dataclass(slots=True)
+class CloudPlace:
+    """One cloud region of an account, and the counts of each GPU type that it sells."""
+
+    example: CloudOffer
+    sold: dict[str, set[int]] = field(default_factory=dict)
+
+
+class CloudOffers:
+    """All offers, as they are looked for. Built once for each change of what is sold."""
+
+    def __init__(self, offers: Iterable[CloudOffer]) -> None:
+        self.by_id: dict[str, CloudOffer] = {}
+        self._sold: dict[tuple[str, str, int], list[CloudOffer]] = defaultdict(list)
+        places: dict[str, dict[str, CloudPlace]] = defaultdict(dict)
+        for offer in offers:
+            self.by_id[offer.offer_id] = offer
+            self._sold[offer.account_id, offer.gpu_type, offer.gpu_count].append(offer)
+            of_account = places[offer.account_id]
+            place = of_account.setdefault(offer.region_id, CloudPlace(offer))
+            place.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
+        for sold in self._sold.values():
+            sold.sort(key=_price)
+        self._places = {
+            account_id: [found[region_id] for region_id in sorted(found)]
+            for account_id, found in places.items()
+        }
+
+    def places_of(self, account_id: str) -> list[CloudPlace]:
+        return self._places.get(account_id, [])
+
+    def sold_to(self, demand: Demand) -> list[CloudOffer]:
+        """Of a type and with a count that was asked for, cheapest first."""
+        types = sorted(accepted_types(demand.gpu_types)) if demand.gpu_count else []
+        account_id, count = demand.account_id, demand.gpu_count
+        pools = [self._sold.get((account_id, gpu_type, count), []) for gpu_type in types]
+        if len(pools) == 1:
+            return pools[0]
+        return sorted((offer for pool in pools for offer in pool), key=_price)
+
+
+def _price(offer: CloudOffer) -> tuple[int, str]:
+    return offer.total_microcredits_per_hour, offer.offer_id
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a job is to have made for each of its workers."""
+
+    offer: CloudOffer
+    zones: tuple[MachineOffer, ...]
+    preferred: bool
+
+
+class Market:
+    """What is to be had at one moment. preferred: ids of providers whose credits are used first."""
+
+    def __init__(
+        self,
+        offers: CloudOffers,
+        shortages: Shortages | None = None,
+        preferred: frozenset[str] = frozenset(),
+    ) -> None:
+        self._offers = offers
+        self._shortages = shortages or {}
+        self.preferred = preferred
+
+    def offer(self, offer_id: str) -> CloudOffer:
+        return self._offers.by_id[offer_id]
+
+    def choose(self, demand: Demand) -> Choice | None:
+        """The best that fits: of preferred providers first, then the cheapest.
+
+        Where the best is out of quota, a job that fails for that gets nothing else.
+        """
+        for offer in self._in_turn(demand):
+            if _unfit(offer, demand) is not None:
+                continue
+            if zones := self._open(offer):
+                return Choice(offer, zones, offer.provider_id in self.preferred)
+            if demand.fails_on_quota and self._quota(offer) is not None:
+                return None
+        return None
+
+    def quota_refusal(self, demand: Demand) -> Refusal | None:
+        """Why a job that fails for want of quota does so now; None: it does not."""
+        if not demand.fails_on_quota:
+            return None
+        for offer in self._in_turn(demand):
+            if _unfit(offer, demand) is not None:
+                continue
+            if self._open(offer):
+                return None
+            if self._quota(offer) is not None:
+                return self._told([offer], QUOTA, demand)
+        return None
+
+    def fitting(self, demand: Demand) -> list[Choice]:
+        """All that fit now, best first."""
+        return [
+            Choice(offer, zones, offer.provider_id in self.preferred)
+            for offer in self._in_turn(demand)
+            if _unfit(offer, demand) is None and (zones := self._open(offer))
+        ]
+
+    def refusals(self, demand: Demand) -> list[Refusal]:
+        """Why each region of the account's is not taken: one sentence for each reason there."""
+        return [
+            refusal
+            for place in self._offers.places_of(demand.account_id)
+            for refusal in self._refusals(place, demand)
+        ]
+
+    def _in_turn(self, demand: Demand) -> list[CloudOffer]:
+        sold = self._offers.sold_to(demand)
+        if not self.preferred:
+            return sold
+        return sorted(sold, key=lambda offer: offer.provider_id not in self.preferred)
+
+    def _open(self, offer: CloudOffer) -> tuple[MachineOffer, ...]:
+        """Zones that are not known to have none; none of them where the quota is used up."""
+        if not self._shortages:
+            return offer.zones
+        if self._quota(offer) is not None:
+            return ()
+        known, provider_id = self._shortages, offer.provider_id
+        return tuple(zone for zone in offer.zones if (provider_id, zone.scope) not in known)
+
+    def _short(self, offer: CloudOffer) -> list[Shortage]:
+        known, provider_id = self._shortages, offer.provider_id
+        found = [known.get((provider_id, zone.scope)) for zone in offer.zones]
+        return [shortage for shortage in found if shortage is not None]
+
+    def _quota(self, offer: CloudOffer) -> Shortage | None:
+        """A cloud grants quota for a region: one zone that has none left speaks for all."""
+        return next((short for short in self._short(offer) if is_of_quota(short)), None)
+
+    def _refusals(self, place: CloudPlace, demand: Demand) -> Iterator[Refusal]:
+        unfit = _unfit_place(place, demand)
+        if unfit is not None:
+            words = place_words(place.example, unfit, demand, place.sold)
+            yield cloud_refusal(place.example, unfit, words, ever=False)
+            return
+        found: dict[str, list[CloudOffer]] = {}
+        for offer in self._in_turn(demand):
+            if offer.region_id == place.example.region_id:
+                code = _unfit(offer, demand)
+                if code is None and not self._open(offer):
+                    code = SHORTAGE if self._quota(offer) is None else QUOTA
+                if code is not None:
+                    found.setdefault(code, []).append(offer)
+        for code, offers in found.items():
+            yield self._told(offers, code, demand)
+
+    def _told(self, offers: list[CloudOffer], code: str, demand: Demand) -> Refusal:
+        """The cheapest speaks for the others."""
+        cheapest = offers[0]
+        passes = code in (SHORTAGE, QUOTA)
+        if passes:
+            short = self._quota(cheapest) or min(self._short(cheapest), key=_until)
+            words = shortage_words(short)
+        else:
+            words = offer_words(cheapest, code, demand)
+        return cloud_refusal(cheapest, code, f"{machine_words(cheapest)}: {words}", ever=passes)
+
+
+def _until(short: Shortage) -> datetime:
+    return short.until
+
+
+NO_MARKET = Market(CloudOffers(()))
+
+
+def is_of_quota(short: Shortage) -> bool:
+    """Whether a cloud has machines and grants us no more: each says so in its words."""
+    return QUOTA in short.reason.lower()
+
+
+def spec_of(disk_size_gb: int, lifetime_s: int, tags: Mapping[str, str]) -> MachineSpec:
+    """What each of the machines is to be. lifetime_s: its cloud ends it then, if nobody has."""
+    return MachineSpec(
+        disk_size_gb=disk_size_gb + IMAGE_DISK_GB, lifetime_s=lifetime_s, tags=dict(tags)
+    )
+
+
+def machine_cap(offer: CloudOffer, demand: Demand) -> int:
+    """Microcredits an hour that the machine itself may cost, when it is made: the fee is ours."""
+    cap = demand.max_price_microcredits_per_gpu_hour * demand.gpu_count
+    if demand.price_cap_microcredits_per_hour is not None:
+        cap = min(cap, demand.price_cap_microcredits_per_hour // demand.workers)
+    return cap - offer.fee.microcredits_per_hour
+
+
+def _unfit_place(place: CloudPlace, demand: Demand) -> str | None:
+    """The code for which the whole region is out of question, if it is."""
+    if code := _unwanted(place.example, demand):
+        return code
+    if not demand.gpu_count:
+        return "cpu-only"
+    types = accepted_types(demand.gpu_types) & place.sold.keys()
+    if not types:
+        return "gpu-type"
+    return None if any(demand.gpu_count in place.sold[name] for name in types) else "gpu-count"
+
+
+def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
+    """The code for which nothing of its region is taken."""
+    if demand.region_id is not None and demand.region_id != offer.region_id:
+        return "wrong-region"
+    if demand.only_owned:
+        return "not-owned"
+    asked = demand.providers
+    if asked and offer.provider_id not in asked and offer.provider_kind not in asked:
+        return "provider"
+    return "image" if demand.needs_image else None
+
+
+def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
+    """The code of what speaks against an offer of the right type and count, shortages aside."""
+    if code := _unwanted(offer, demand):
+        return code
+    if demand.spot == (SpotPolicy.NEVER if offer.spot else SpotPolicy.REQUIRED):
+        return "spot"
+    if demand.cpu_count > offer.cpu_count:
+        return "cpu"
+    if demand.memory_bytes > offer.memory_bytes:
+        return "memory"
+    if _is_too_dear(offer, demand):
+        return "price"
+    return None if demand.has_credits else "credits"
+
+
+def _is_too_dear(offer: CloudOffer, demand: Demand) -> bool:
+    if offer.microcredits_per_gpu_hour > demand.max_price_microcredits_per_gpu_hour:
+        return True
+    cap = demand.price_cap_microcredits_per_hour
+    return cap is not None and offer.total_microcredits_per_hour * demand.workers > cap
