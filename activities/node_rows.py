@@ -144,6 +144,9 @@ def _usage_of(session: Session, run: RunSeen) -> WorkerUsage | None:
 def _message(command: TellJobs) -> tuple[str, Contract]:
     if command.what == "lost":
         return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
+    if command.what == "ended":
+        lost = NodeLost(node_id=command.node_id, reason=command.reason, for_good=True)
+        return "node_lost", lost
     if command.what == "back":
         return "node_back", NodeBack(node_id=command.node_id, node=_where(command.node_id))
     gone = command.node_id if command.what == "gone" else None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from activities.billing import begin_billing, end_billing, post_usage, tell_job_to_end
+from activities.leased_nodes import lease_machine, return_machine, withdraw_places
 from activities.machine_sweep import sweep_machines
 from activities.machines import (
     await_machine,
@@ -88,6 +89,9 @@ MAIN: tuple[Activity, ...] = (
     find_shortages,
     remember_shortage,
     tell_holder,
+    lease_machine,
+    return_machine,
+    withdraw_places,
 )
 
 SITE: tuple[Activity, ...] = (

@@ -137,9 +137,11 @@ def _machine(row: tables.Lease, request: MachineRequest) -> MachineRequest:
 
 
 def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeRequest:
-    """A node that was in use goes on so; one that was not goes through its onboarding again."""
+    """A node that was in use goes on so; one that was not goes through its onboarding again, and so
+    does one whose leased machine has come to its end meanwhile."""
     status = NodeStatus(row.status)
-    if status not in _IN_USE or row.host is None:
+    lease_id = None if row.machine is None else _ready_lease(session, row)
+    if status not in _IN_USE or row.host is None or (row.machine is not None and lease_id is None):
         return request
     resumed = NodeStatus.ACTIVE if _was_active(session, row) else NodeStatus.MAINTENANCE
     carried = NodeCarry(
@@ -150,12 +152,25 @@ def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeReque
         port=row.port,
         user=row.user,
         root=request.root,
+        minion_id=row.minion_id,
+        lease_id=lease_id or "",
     )
     return request.model_copy(update={"carried": carried})
 
 
+def _ready_lease(session: Session, row: tables.Node) -> str | None:
+    """The lease of the machine that the node is on."""
+    query = select(tables.Lease.id).where(
+        col(tables.Lease.holder_id) == row.id,
+        col(tables.Lease.status) == LeaseStatus.READY,
+        col(tables.Lease.minion_id) == row.minion_id,
+    )
+    return session.exec(query).first()
+
+
 def _was_active(session: Session, row: tables.Node) -> bool:
-    """Whether a person had it active when it went offline or was to be removed: events say."""
+    """Whether a person had it active when it went offline or was to be removed: events say. What
+    is leased becomes active by being prepared."""
     if row.status == NodeStatus.ACTIVE:
         return True
     turned = ("node.active", "node.maintenance", "node.prepared")
@@ -164,4 +179,4 @@ def _was_active(session: Session, row: tables.Node) -> bool:
         .where(col(tables.EventRow.resource_id) == row.id, col(tables.EventRow.type).in_(turned))
         .order_by(col(tables.EventRow.position).desc())
     ).first()
-    return last == "node.active"
+    return last == "node.active" or (row.machine is not None and last == "node.prepared")

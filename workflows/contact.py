@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import is_cancelled_exception
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NEVER_RETRIED
 from workflows.contracts.node import Announcement, NodeAddress, NodeRequest
+from workflows.contracts.states import NodeStatus
 from workflows.effects.node import (
     FindAnnouncement,
     NodeReached,
@@ -44,6 +45,7 @@ class Contact:
         self._request = request
         self._at = at
         self._mention = mention
+        self._shown: NodeStatus | None = None
 
     async def hear_of_it(self, inbox: Inbox) -> None:
         """Where it is, from whoever added it or from itself. Raises: ApplicationError `Refused`."""
@@ -125,6 +127,21 @@ class Contact:
         if self._at.boot_mark == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
         await self._mention("node.restarted", "is back")
+
+    async def let_its_region_look(self) -> None:
+        """It would find out by itself, within the hour."""
+        region = workflow.get_external_workflow_handle(f"region/{self._request.region_id}")
+        try:
+            await region.signal("look")
+        except FailureError as failure:
+            workflow.logger.warning("%s was not told to look: %s", region.id, failure)
+
+    async def let_its_region_know(self, status: NodeStatus) -> None:
+        """A region that has made its storage is as well as that is."""
+        is_its_own = self._request.machine is not None and "storage" in self._request.services
+        if is_its_own and status is not self._shown:
+            self._shown = status
+            await self.let_its_region_look()
 
     async def let_its_owner_in(self, *, gone: bool) -> None:
         """Its owner may log in as before; where we cannot see to that, is told how."""

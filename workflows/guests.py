@@ -63,20 +63,21 @@ class Guests:
             names = ", ".join(run.run_id for run in ended.runs)
             await self._mention("node.strays-ended", f"no live job claimed {names}")
 
-    async def see_off(self, *, gone: bool) -> None:
+    async def see_off(self, is_gone: Callable[[], bool]) -> None:
         """All of them end first; where they cannot be ended, or the node is gone, they leave."""
         held = await self.held()
         deadline = workflow.now() + DRAIN_LIMIT
         while (left := await self.held()).job_ids and workflow.now() < deadline:
             # Again and again: one may have been deaf, or started again by the sweep meanwhile.
             reason = f"node {self._request.name} is being removed"
-            await self.tell("gone" if gone else "removed", reason)
-            await self._wait_for_their_end()
-        if unseen := held.run_ids if gone else left.run_ids:
+            await self.tell("gone" if is_gone() else "removed", reason)
+            await self.wait_for_their_end()
+        if unseen := held.run_ids if is_gone() else left.run_ids:
             message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"
             await self._mention("node.runs-left", message)
 
-    async def _wait_for_their_end(self) -> None:
+    async def wait_for_their_end(self) -> None:
+        """For a minute."""
         again_at = workflow.now() + TELL_AGAIN_INTERVAL
         while (await self.held()).job_ids and workflow.now() < again_at:
             await workflow.sleep(DRAIN_INTERVAL, summary="jobs end")

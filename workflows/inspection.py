@@ -43,7 +43,7 @@ class Inspection:
             hardware,
             public=self._request.public,
             central_storage=self._request.central_storage,
-            relaxed=self._request.relaxed_requirements,
+            relaxed=self._request.relaxed,
         )
         before, self._last = self._last, hardware
         self._at.inspected_boot = self._at.boot_mark

@@ -1,17 +1,18 @@
 """The life of a node."""
 
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError
 
 from workflows.contact import Contact
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event
+from workflows.contracts.machine import MachineLost, MachineReady
 from workflows.contracts.node import (
     Activate,
     Announcement,
@@ -23,11 +24,12 @@ from workflows.contracts.node import (
 )
 from workflows.contracts.provider import Removal
 from workflows.contracts.record import NodeChanges
-from workflows.contracts.states import NodeStatus
+from workflows.contracts.states import NodeStatus, NodeType
 from workflows.effects.node import WatchNode, watch_node
 from workflows.guests import Guests
 from workflows.inspection import Inspection
 from workflows.journal import EFFECT_FAILED, UNSERVED, Inbox, Journal, cause_of
+from workflows.leased import LeasedMachine, MachineGone
 from workflows.preparation import prepared
 from workflows.rules.onboarding import first_status_of, prepared_words
 from workflows.waiting import Interrupted, unless, until
@@ -36,6 +38,8 @@ from workflows.whereabouts import Whereabouts, refusal
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 NEWS_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
+NEWS = (Removal, Announcement, MachineLost)
+"""What does not wait until something else is done."""
 
 
 @workflow.defn(name="NodeLifecycle")
@@ -57,14 +61,19 @@ class NodeLifecycle:
         )
         self._status = carried.status if carried else NodeStatus.NEW
         self._resume_status = (
-            carried.resume_status if carried else first_status_of(request.services)
+            carried.resume_status
+            if carried
+            else first_status_of(request.services, is_leased=request.machine is not None)
         )
         self._at = Whereabouts(request)
         self._contact = Contact(request, self._at, self._mention)
         self._inspection = Inspection(request, self._at, self._note)
         self._guests = Guests(request, self._at, self._mention)
+        self._machine = LeasedMachine(request, self._at, self._mention)
         self._inbox = Inbox()
         self._removal: Removal | None = None
+        self._ended_by: str | None = None
+        """Why it has come to an end by itself."""
         self._withheld: str | None = None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
 
@@ -73,7 +82,12 @@ class NodeLifecycle:
         if request.carried is None:
             await self._onboard()
         while self._removal is None:
-            await self._serve()
+            try:
+                await self._serve()
+            except MachineGone as gone:
+                self._stop_watch()
+                await self._lose(str(gone))
+                await self._onboard()
         await self._drain()
         await self._archive()
         return self._report()
@@ -85,9 +99,10 @@ class NodeLifecycle:
         while self._removal is None:
             try:
                 for step in (self._connect, self._inspect, self._prepare):
-                    await unless(self._removal_waits, step())
+                    await unless(self._is_called_away, step())
             except Interrupted:
-                return
+                if self._removal is None:
+                    await self._fail(self._machine.loss())
             except EFFECT_FAILED as failure:
                 await self._fail(failure)
             else:
@@ -97,6 +112,7 @@ class NodeLifecycle:
         """Both halves are there, the addition and the machine; its key proves that it is it."""
         self._status = NodeStatus.CONNECTING
         await self._write(Event(type="node.connecting", message="waits for the machine"))
+        await self._machine.have(self._inbox)
         await self._contact.hear_of_it(self._inbox)
         there = self._at.address()
         found = Event(type="node.found", message=f"at {there.host}:{there.port}")
@@ -122,7 +138,8 @@ class NodeLifecycle:
         if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._contact.restart()
         preparation = await prepared(self._request, self._at)
-        self._status = self._resume_status = first_status_of(self._request.services)
+        self._status = self._resume_status
+        self._machine.serves()
         words = prepared_words(preparation, exclusive=self._request.exclusive)
         await self._write(
             Event(type="node.prepared", message=words),
@@ -171,15 +188,7 @@ class NodeLifecycle:
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
         await self._guests.tell("lost", reason)
         if kind == UNSERVED:
-            await self._let_its_region_look()
-
-    async def _let_its_region_look(self) -> None:
-        """It would find out by itself, within the hour."""
-        region = workflow.get_external_workflow_handle(f"region/{self._request.region_id}")
-        try:
-            await region.signal("look")
-        except FailureError as failure:
-            workflow.logger.warning("%s was not told to look: %s", region.id, failure)
+            await self._contact.let_its_region_look()
 
     async def _look_for_it(self) -> None:
         """It comes back by itself, where it was or where it says that it is; or it is removed."""
@@ -226,16 +235,20 @@ class NodeLifecycle:
     async def _drain(self) -> None:
         """No new job. Those that are there end first; where they cannot be ended they leave."""
         gone = self._status is NodeStatus.OFFLINE
-        if self._status not in (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED):
+        never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
+        if self._machine.is_wished_for or self._status not in never_used:
             await self._close()
-        await self._guests.see_off(gone=gone)
+        await self._guests.see_off(lambda: gone or self._machine.is_lost(self._inbox))
         self._stop_watch()
-        if self._request.exclusive and (self._at.boot_mark or self._request.carried):
+        if self._machine.is_wished_for:
+            await self._machine.give_back(self._ended_by or "its node is removed")
+        elif self._request.exclusive and (self._at.boot_mark or self._request.carried):
             await self._contact.let_its_owner_in(gone=gone)
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
-        await self._write(Event(type="node.archived", message="removed"))
+        archived = Event(type="node.archived", message=self._ended_by or "removed")
+        await self._write(archived, reason=self._ended_by)
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
 
@@ -260,6 +273,14 @@ class NodeLifecycle:
     def remove(self, removal: Removal) -> None:
         self._inbox.put(removal)
 
+    @workflow.signal(description="The machine that is leased for it answers.")
+    def machine_ready(self, ready: MachineReady) -> None:
+        self._inbox.put(ready)
+
+    @workflow.signal(description="There is no machine for it, or none any more.")
+    def machine_lost(self, lost: MachineLost) -> None:
+        self._inbox.put(lost)
+
     @workflow.query(description="Status and reason.")
     def status(self) -> NodeReport:
         return self._report()
@@ -275,6 +296,8 @@ class NodeLifecycle:
             await self._consider(message)
         elif isinstance(message, Announcement):
             await self._move(message)
+        elif isinstance(message, MachineLost) and self._machine.concerns(message):
+            raise self._machine.loss()
 
     async def _turn(self, status: NodeStatus, message: str) -> None:
         self._status = self._resume_status = status
@@ -307,7 +330,8 @@ class NodeLifecycle:
         """From here on nothing is placed here."""
         if self._status is not NodeStatus.REMOVING:
             self._status = NodeStatus.REMOVING
-            await self._write(Event(type="node.removing", message="takes no more jobs"))
+            removing = Event(type="node.removing", message=self._ended_by or "takes no more jobs")
+            await self._write(removing, reason=self._ended_by)
 
     async def _move(self, announcement: Announcement) -> None:
         """Anybody may announce: it is moved to where a machine answers with its key."""
@@ -346,7 +370,7 @@ class NodeLifecycle:
         if self._journal.reason != message:
             event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
-        news = partial(self._inbox.holds, Removal, Announcement)
+        news = partial(self._inbox.holds, *NEWS)
         await until(news, REFUSED_KEY_INTERVAL, "before the next look")
 
     async def _tidy(self) -> None:
@@ -370,6 +394,9 @@ class NodeLifecycle:
         if self._removal is not None:
             return
         kind, message = cause_of(failure)
+        if self._machine.is_wished_for:
+            await self._lose(message)
+            return
         self._status = NodeStatus.FAILED
         event = Event(type="node.failed", message=message, details={"cause": kind})
         await self._write(event, reason=message)
@@ -381,22 +408,45 @@ class NodeLifecycle:
                 self._at.suppose(news)
                 return
 
+    async def _lose(self, reason: str) -> None:
+        """Its machine is not to be had, or is no more. What was made for one job is over with it,
+        what was never in use has failed; another gets a new one, in time."""
+        await self._machine.withdraw_places(reason)
+        pause = self._machine.pause()
+        if self._request.type is NodeType.EPHEMERAL:
+            self._ended_by = reason
+            self._removal = Removal(force=True, requested_by="the loss of its machine")
+        else:
+            self._status = NodeStatus.FAILED if pause is None else NodeStatus.OFFLINE
+            kind = "node.failed" if pause is None else "node.machine-lost"
+            await self._write(Event(type=kind, message=reason), reason=reason)
+        await self._guests.tell("ended", reason)
+        if self._removal is not None:
+            await self._guests.wait_for_their_end()
+            return
+        with suppress(Interrupted):
+            await unless(self._has_removal, self._machine.go_without(reason, pause, self._inbox))
+
+    def _has_removal(self) -> bool:
+        """Take a removal out of the inbox ahead of everything else."""
+        if self._removal is None:
+            self._removal = self._inbox.pick(Removal)
+        return self._removal is not None
+
     async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do `work`. False: a removal or another address came meanwhile, and was considered."""
+        """Do `work`. False: news came meanwhile, and was considered."""
         try:
-            await unless(partial(self._inbox.holds, Removal, Announcement), work)
+            await unless(partial(self._inbox.holds, *NEWS), work)
         except Interrupted:
-            news = self._inbox.pick(Removal, Announcement)
+            news = self._inbox.pick(*NEWS)
             if news is not None:
                 await self._obey(news)
             return False
         return True
 
-    def _removal_waits(self) -> bool:
-        """Take a removal out of the inbox ahead of everything else."""
-        if self._removal is None:
-            self._removal = self._inbox.pick(Removal)
-        return self._removal is not None
+    def _is_called_away(self) -> bool:
+        """Take a removal, or the loss of its machine, ahead of everything else in the inbox."""
+        return self._has_removal() or self._machine.is_lost(self._inbox)
 
     def _stop_watch(self) -> None:
         if self._watch is not None:
@@ -410,12 +460,14 @@ class NodeLifecycle:
         self._stop_watch()
         await workflow.wait_condition(workflow.all_handlers_finished)
         carry = self._at.carry(self._journal.sequence, self._status, self._resume_status)
+        carry = carry.model_copy(update={"lease_id": self._machine.lease_id})
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 
     async def _write(
         self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
     ) -> None:
         await self._journal.write(self._status, changes or NodeChanges(), *events, reason=reason)
+        await self._contact.let_its_region_know(self._status)
 
     async def _note(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
         await self._write(*events, changes=changes, reason=self._journal.reason)

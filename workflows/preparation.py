@@ -13,6 +13,6 @@ async def prepared(request: NodeRequest, at: Whereabouts) -> Preparation:
         node=at.address(), exclusive=request.exclusive, peers=(await find_peers(peers)).peers
     )
     preparation = (await prepare_node(command)).preparation
-    if unreached := unreached_of(preparation, request.relaxed_requirements):
+    if unreached := unreached_of(preparation, request.relaxed):
         raise refusal(request, unreached)
     return preparation

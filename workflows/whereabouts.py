@@ -3,6 +3,7 @@
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.errors import REFUSED
+from workflows.contracts.machine import MachineSeen
 from workflows.contracts.node import Announcement, NodeAddress, NodeCarry, NodeRequest
 from workflows.contracts.record import NodeChanges
 from workflows.contracts.states import NodeStatus
@@ -17,6 +18,7 @@ class Whereabouts:
         self.host = carried.host if carried else request.host
         self.port = carried.port if carried else request.port
         self.user = carried.user if carried else request.user
+        self.minion_id = (carried.minion_id if carried else "") or request.minion_id
         self.boot_mark = carried.boot_mark if carried else ""
         self.inspected_boot = carried.inspected_boot if carried else ""
         self._told: Announcement | None = None
@@ -36,6 +38,13 @@ class Whereabouts:
         if announcement is not None:
             self.host, self.port = announcement.host, announcement.port
             self.user = announcement.user
+
+    def move_to(self, seen: MachineSeen) -> None:
+        """It is another machine now."""
+        self.host, self.port, self.user = seen.host, seen.port, seen.user
+        self.minion_id = seen.minion_id or ""
+        self.boot_mark = self.inspected_boot = ""
+        self._told, self._looks_where_told = None, False
 
     def suppose(self, announcement: Announcement) -> None:
         """It may be there: anybody may announce. Where it was is kept, to fall back on."""
@@ -81,15 +90,21 @@ class Whereabouts:
             host=host,
             port=port,
             user=user,
-            minion_id=self._request.minion_id,
+            minion_id=self.minion_id,
             root=self._request.root,
         )
 
     def changes(self) -> NodeChanges:
-        return NodeChanges(host=self.host, port=self.port, user=self.user)
+        is_leased = self._request.machine is not None
+        return NodeChanges(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            minion_id=self.minion_id if is_leased else None,
+        )
 
     def carry(self, sequence: int, status: NodeStatus, resume_status: NodeStatus) -> NodeCarry:
-        """What the next run takes along. Raises: as `address`."""
+        """What the next run takes along, beside its lease. Raises: as `address`."""
         address = self.address()
         return NodeCarry(
             sequence=sequence,
@@ -101,6 +116,7 @@ class Whereabouts:
             root=address.root,
             boot_mark=self.boot_mark,
             inspected_boot=self.inspected_boot,
+            minion_id=self.minion_id,
         )
 
 

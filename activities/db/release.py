@@ -36,7 +36,7 @@ def release_job(session: Session, job_id: str, at: datetime) -> list[str]:
             .where(col(GpuAllocation.allocation_id).in_(ids))
             .values(released_at=at)
         )
-        _give_back(session, live)
+        give_back(session, live)
     session.execute(
         update(UsageMeter)
         .where(col(UsageMeter.job_id) == job_id, col(UsageMeter.running).is_(True))
@@ -73,7 +73,8 @@ def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -
     return [ask(session, node_id, "remove", removal, at) for node_id in unused]
 
 
-def _give_back(session: Session, released: Sequence[Allocation]) -> None:
+def give_back(session: Session, released: Sequence[Allocation]) -> None:
+    """What these held of their nodes' CPUs and memory is free again."""
     cpus: dict[str, int] = defaultdict(int)
     memory: dict[str, int] = defaultdict(int)
     for allocation in released:

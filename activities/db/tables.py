@@ -60,6 +60,12 @@ def _json(*, nullable: bool = False) -> Any:
     return Field(sa_column=Column(JSON, nullable=nullable))
 
 
+def _index_where(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
+    """An index of those rows alone for which the condition holds."""
+    where = text(condition)
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
 class Account(SQLModel, table=True):
     __tablename__ = "accounts"
     id: str = Field(primary_key=True)
@@ -172,21 +178,19 @@ class Region(LifecycleRow, table=True):
     relaxed_requirements: list[str] = _json()
     options: dict[str, Any] = _json()
     __table_args__ = (
-        Index(
+        _index_where(
+            "status != 'archived'",
             "regions_name_of_account",
             "account_id",
             "name",
             unique=True,
-            sqlite_where=text("status != 'archived'"),
-            postgresql_where=text("status != 'archived'"),
         ),
-        Index(
+        _index_where(
+            "status != 'archived' AND cloud_region IS NOT NULL",
             "regions_cloud_region_of_account",
             "account_id",
             "cloud_region",
             unique=True,
-            sqlite_where=text("status != 'archived' AND cloud_region IS NOT NULL"),
-            postgresql_where=text("status != 'archived' AND cloud_region IS NOT NULL"),
         ),
     )
 
@@ -330,25 +334,18 @@ class Allocation(SQLModel, table=True):
     released_at: datetime | None = Field(default=None, sa_type=Instant)
     __table_args__ = (
         Index("allocations_of_worker", "job_id", "attempt", "worker", unique=True),
-        Index(
-            "allocations_live_by_node",
-            "node_id",
-            sqlite_where=text("released_at IS NULL"),
-            postgresql_where=text("released_at IS NULL"),
-        ),
-        Index(
+        _index_where("released_at IS NULL", "allocations_live_by_node", "node_id"),
+        _index_where(
+            "announced_at IS NULL AND released_at IS NULL",
             "allocations_unannounced",
             "created_at",
-            sqlite_where=text("announced_at IS NULL AND released_at IS NULL"),
-            postgresql_where=text("announced_at IS NULL AND released_at IS NULL"),
         ),
-        Index(
+        _index_where(
+            "released_at IS NULL AND port IS NOT NULL",
             "allocations_port_of_node",
             "node_id",
             "port",
             unique=True,
-            sqlite_where=text("released_at IS NULL AND port IS NOT NULL"),
-            postgresql_where=text("released_at IS NULL AND port IS NOT NULL"),
         ),
     )
 
@@ -362,13 +359,12 @@ class GpuAllocation(SQLModel, table=True):
     node_id: str = Field(foreign_key="nodes.id")
     released_at: datetime | None = Field(default=None, sa_type=Instant)
     __table_args__ = (
-        Index(
+        _index_where(
+            "released_at IS NULL",
             "gpu_allocations_live",
             "node_id",
             "gpu_index",
             unique=True,
-            sqlite_where=text("released_at IS NULL"),
-            postgresql_where=text("released_at IS NULL"),
         ),
     )
 
@@ -453,14 +449,7 @@ class UsageMeter(SQLModel, table=True):
     started_at: datetime = Field(sa_type=Instant)
     posted_s: int = Field(default=0, sa_type=BigInteger)
     posted_microcredits: int = Field(default=0, sa_type=BigInteger)
-    __table_args__ = (
-        Index(
-            "usage_meters_running",
-            "payer_id",
-            sqlite_where=text("running"),
-            postgresql_where=text("running"),
-        ),
-    )
+    __table_args__ = (_index_where("running", "usage_meters_running", "payer_id"),)
 
 
 class RequestRow(SQLModel, table=True):
@@ -476,14 +465,7 @@ class RequestRow(SQLModel, table=True):
     argument: dict[str, Any] | None = _json(nullable=True)
     created_at: datetime = Field(sa_type=Instant)
     delivered_at: datetime | None = Field(default=None, sa_type=Instant)
-    __table_args__ = (
-        Index(
-            "requests_undelivered",
-            "created_at",
-            sqlite_where=text("delivered_at IS NULL"),
-            postgresql_where=text("delivered_at IS NULL"),
-        ),
-    )
+    __table_args__ = (_index_where("delivered_at IS NULL", "requests_undelivered", "created_at"),)
 
 
 class IdempotencyKey(SQLModel, table=True):

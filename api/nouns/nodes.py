@@ -131,9 +131,13 @@ def _check_storage(session: Session, asked: shapes.NodeCreation, region: tables.
 
 
 def change_node(step: Step, node_id: str, deed: str) -> shapes.Node:
-    """Ask for `activate` or `maintain`; what is so already stays so."""
+    """Ask for `activate` or `maintain`; what is so already stays so.
+
+    A node that has failed for want of a machine is activated by being given another.
+    """
     row = own(step.session, tables.Node, node_id, step.caller)
-    if row.status not in _CONNECTED:
+    wants_one = deed == "activate" and row.machine is not None and row.status == NodeStatus.FAILED
+    if row.status not in _CONNECTED and not wants_one:
         raise wrong_state("node", row, f"in maintenance or active to {deed}")
     step.tell(row.id, deed)
     return shown_node(step.session, row)

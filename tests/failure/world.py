@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.failure.fault import Fault
+from tests.failure.leases import NodeLeases
 from tests.failure.line import Call, Waiting
 from tests.failure.pairs import Pair, stubs
 from tests.workflows.world import REGION, Run, World
@@ -31,7 +32,7 @@ MEASURED_S = 3.0
 
 
 @dataclass
-class FaultedWorld(World):
+class FaultedWorld(NodeLeases, World):
     """The tests' world, with what only the whole truth can be checked against."""
 
     fault: Fault = field(default_factory=Fault)

@@ -57,11 +57,10 @@ class Stage:
             node_id="nod-1", account_id="acc-1", region_id=REGION, name="n1",
             **values,
         )  # fmt: skip
+        workflow_id = f"node/{uuid.uuid4().hex[:12]}"
+        self.world.holders["nod-1"] = workflow_id
         return await self.client.start_workflow(
-            NodeLifecycle.run,
-            request,
-            id=f"node/{uuid.uuid4().hex[:12]}",
-            task_queue=queues.MAIN,
+            NodeLifecycle.run, request, id=workflow_id, task_queue=queues.MAIN
         )
 
 

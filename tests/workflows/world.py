@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from tests.workflows.cloud_projects import CloudProjects
-from tests.workflows.rented import Cloud, RentedMachines
+from tests.workflows.leased import LeasedNodes
+from tests.workflows.rented import Cloud
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BillingRequest, UsagePosted
@@ -25,7 +25,16 @@ from workflows.contracts.placement import PlanningRound
 from workflows.contracts.provider import Check
 from workflows.contracts.record import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.states import JobStatus, RunState
-from workflows.effects import billing, job, lifecycle, machine, node, placement, region
+from workflows.effects import (
+    billing,
+    job,
+    leased,
+    lifecycle,
+    machine,
+    node,
+    placement,
+    region,
+)
 
 Fault = Callable[[Contract], Awaitable[None]]
 REGION = "reg-1"
@@ -66,11 +75,10 @@ class Machine:
 
 
 @dataclass
-class World(RentedMachines, CloudProjects):
+class World(LeasedNodes, CloudProjects):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
-    rows: dict[str, Record] = field(default_factory=dict)
     events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     told: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """The last message of each kind of event, by resource."""
@@ -95,7 +103,6 @@ class World(RentedMachines, CloudProjects):
     checks: tuple[Check, ...] = (Check(name="platform-key", status="passed"),)
     cloud: Cloud = field(default_factory=Cloud)
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
-    client: Client | None = None
 
     def activities(self) -> list[Callable[..., Any]]:
         """All effects, implemented on this world, each with its faults before it."""
@@ -213,6 +220,9 @@ class World(RentedMachines, CloudProjects):
             handle = self.client.get_workflow_handle(f"job/{job_id}")
             if asked.what == "lost":
                 await handle.signal("node_lost", NodeLost(node_id=asked.node_id, reason="lost"))
+            elif asked.what == "ended":
+                lost = NodeLost(node_id=asked.node_id, reason=asked.reason, for_good=True)
+                await handle.signal("node_lost", lost)
             elif asked.what == "back":
                 where = node_address(asked.node_id).model_copy(
                     update={"host": self.machines[asked.node_id].host}
@@ -399,7 +409,7 @@ class World(RentedMachines, CloudProjects):
 
 _EFFECTS = {
     effect.name: effect
-    for module in (lifecycle, node, job, placement, billing, region, machine)
+    for module in (lifecycle, node, job, placement, billing, region, machine, leased)
     for effect in vars(module).values()
     if effect.__class__.__name__ == "Effect"
 }

@@ -132,7 +132,7 @@ class NodeCarry(Contract):
     boot_mark: str = ""
     inspected_boot: str = ""
     minion_id: str = ""
-    """Of the machine that is leased for it; empty where the request says it."""
+    """Of the machine that it had; empty: the request says it."""
     lease_id: str = ""
 
 

@@ -6,12 +6,12 @@ the shape test and the failure tests.
 
 from typing import Any
 
-from workflows.effects import billing, job, lifecycle, machine, node, placement, region
+from workflows.effects import billing, job, leased, lifecycle, machine, node, placement, region
 from workflows.effects.effect import Effect
 
 ALL: tuple[Effect[Any, Any], ...] = tuple(
     value
-    for module in (lifecycle, node, job, placement, billing, region, machine)
+    for module in (lifecycle, node, job, placement, billing, region, machine, leased)
     for value in vars(module).values()
     if isinstance(value, Effect)
 )

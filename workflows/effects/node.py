@@ -111,12 +111,12 @@ class WatchNode(SiteCommand):
 
 
 class TellJobs(Contract):
-    """Signal every job with a live allocation on the node that it is lost or back,
-    or that it must end because the node is being removed, or is removed unreached."""
+    """Signal every job with a live allocation on the node that it is lost or back, that its machine
+    is no more, or that it must end because the node is being removed, or is removed unreached."""
 
     node_id: str
     what: str
-    """`lost`, `back`, `removed` or `gone`."""
+    """`lost`, `back`, `ended`, `removed` or `gone`."""
     reason: str = ""
 
 

@@ -6,10 +6,11 @@ from workflows.contracts.node import Hardware, Preparation, Requirement
 from workflows.contracts.states import NodeStatus
 
 
-def first_status_of(services: Collection[str]) -> NodeStatus:
-    """A storage node takes up its work by itself; where jobs run, a person decides."""
+def first_status_of(services: Collection[str], *, is_leased: bool) -> NodeStatus:
+    """A storage node takes up its work by itself, and so does what was made to be used; where jobs
+    run on one's own machine, a person decides."""
     storage_alone = tuple(services) == ("storage",)
-    return NodeStatus.ACTIVE if storage_alone else NodeStatus.MAINTENANCE
+    return NodeStatus.ACTIVE if storage_alone or is_leased else NodeStatus.MAINTENANCE
 
 
 def summary_of(hardware: Hardware) -> str:

@@ -3,6 +3,7 @@
 from tests.failure.pairs import Pair
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.job import NotebookStory, TrainingStory
+from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
     MachineSweepStory,
     PlacementStory,
@@ -20,6 +21,7 @@ STORIES: tuple[type[Story], ...] = (
     BillStory,
     NodeStory,
     LossStory,
+    LeasedNodeStory,
     ProviderStory,
     CloudProviderStory,
     RegionStory,

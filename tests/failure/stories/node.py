@@ -1,6 +1,6 @@
 """The life of a node: announced, restarted, prepared, lost, back, removed with a job on it."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
@@ -112,23 +112,30 @@ class NodeStory(Story):
 
     async def _swept(self) -> None:
         """Ended from outside: the sweep starts it again from its row."""
+        removal = self.status == NodeStatus.REMOVING
+        request = self.request.model_copy(update=self._resumed())
+        await self.start(NodeLifecycle, request, self.workflow_id)
+        self.steps_taken.clear()
+        self.asked = False
+        if removal:
+            await self.cancel()
+
+    def _resumed(self) -> dict[str, Any]:
+        """What its row says; one that was not in use goes through its onboarding again."""
         status = self.status
+        if status not in IN_USE:
+            return {}
         removal = status == NodeStatus.REMOVING
         events = self.world.events["nod-1"]
         turned = [e for e in events if e in ("node.active", "node.maintenance", "node.prepared")]
         resumed = NodeStatus.ACTIVE if turned[-1:] == ["node.active"] else NodeStatus.MAINTENANCE
         carried = NodeCarry(
             sequence=self.request.sequence,
-            status=resumed if removal else NodeStatus(status or "new"),
+            status=resumed if removal else NodeStatus(status),
             resume_status=resumed,
             host="10.0.0.1", port=22, user="root", root=None,
         )  # fmt: skip
-        update = {"carried": carried} if status in IN_USE else {}
-        await self.start(NodeLifecycle, self.request.model_copy(update=update), self.workflow_id)
-        self.steps_taken.clear()
-        self.asked = False
-        if removal:
-            await self.cancel()
+        return {"carried": carried}
 
     def look(self) -> None:
         world = self.world

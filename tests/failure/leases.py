@@ -1,0 +1,74 @@
+"""Leases of nodes in a broken world: a machine is there, or it is not, and its node hears of it."""
+
+from dataclasses import dataclass, field
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from workflows.contracts.base import Contract
+from workflows.contracts.machine import MachineLost, MachineOffer, MachineReady, MachineSeen
+from workflows.contracts.states import LeaseStatus, MachineState
+from workflows.effects import leased
+
+NOBODY = ""
+
+
+@dataclass
+class NodeLeases:
+    """The effects of nodes whose machines are leased for them."""
+
+    machines_of: dict[str, LeaseStatus] = field(default_factory=dict)
+    """Each lease, in the order of their making, and how far it is."""
+    holder_workflow: str = NOBODY
+    withdrawn: list[str] = field(default_factory=list)
+    client: Client | None = None
+
+    @property
+    def machines_there(self) -> list[str]:
+        """Leases whose machines cost money now."""
+        return [one for one, status in self.machines_of.items() if not status.is_final]
+
+    async def lease_machine(self, asked: leased.LeaseMachine) -> leased.MachineLeased:
+        there = self.machines_there
+        known = asked.lease_id in self.machines_of
+        lease_id = asked.lease_id if known or not there else there[-1]
+        if lease_id not in self.machines_of:
+            self.machines_of[lease_id] = LeaseStatus.READY
+            await self._hear("machine_ready", _ready(lease_id, asked.machine.offers[0]))
+            return leased.MachineLeased(lease_id=lease_id, status=LeaseStatus.CREATING)
+        status = self.machines_of[lease_id]
+        ready = _ready(lease_id, asked.machine.offers[0]) if lease_id in there else None
+        return leased.MachineLeased(lease_id=lease_id, status=status, ready=ready)
+
+    async def return_machine(self, asked: leased.ReturnMachine) -> leased.MachineReturned:
+        """It ends after it was asked for, and not at once."""
+        before = self.machines_of.get(asked.lease_id, LeaseStatus.RELEASED)
+        if asked.lease_id in self.machines_of:
+            self.machines_of[asked.lease_id] = LeaseStatus.RELEASED
+        return leased.MachineReturned(status=before)
+
+    def withdraw_places(self, asked: leased.WithdrawPlaces) -> leased.PlacesWithdrawn:
+        self.withdrawn.append(asked.reason)
+        return leased.PlacesWithdrawn()
+
+    async def take_machine(self, reason: str) -> None:
+        """Its provider ends it, and its lease tells its node, twice."""
+        (lease_id,) = self.machines_there
+        self.machines_of[lease_id] = LeaseStatus.RELEASED
+        for _ in range(2):
+            await self._hear("machine_lost", MachineLost(lease_id=lease_id, reason=reason))
+
+    async def _hear(self, signal: str, news: Contract) -> None:
+        """Silent when it is gone."""
+        if self.client is None:
+            raise RuntimeError("no client")
+        try:
+            await self.client.get_workflow_handle(self.holder_workflow).signal(signal, news)
+        except RPCError as cause:
+            if cause.status is not RPCStatusCode.NOT_FOUND:
+                raise
+
+
+def _ready(lease_id: str, offer: MachineOffer) -> MachineReady:
+    seen = MachineSeen(state=MachineState.RUNNING, host="10.0.0.1", minion_id="SHA256:key")
+    return MachineReady(lease_id=lease_id, seen=seen, offer=offer)

@@ -1,0 +1,140 @@
+"""Nodes whose machines are leased for them, each by a real lease on a cloud that keeps state."""
+
+from datetime import timedelta
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.rented import PRICE_MICROCREDITS
+from tests.workflows.test_node import Handle, reaches
+from workflows.contracts import errors
+from workflows.contracts.base import Contract
+from workflows.contracts.machine import MachineLost, MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.node import Hardware
+from workflows.contracts.provider import Removal
+from workflows.contracts.states import NodeStatus, NodeType, ProviderKind
+from workflows.node import NodeLifecycle
+
+WISH = MachineWish(
+    provider_id="prv-1",
+    provider_kind=ProviderKind.GCP,
+    offers=(
+        MachineOffer(
+            place="zone-a", machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS
+        ),
+    ),
+    spec=MachineSpec(lifetime_s=3600),
+)
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.leased.FIRST_RETURN", timedelta(milliseconds=100))
+    monkeypatch.setattr("workflows.leased.FIRST_PAUSE", timedelta(milliseconds=10))
+
+
+async def leased(stage: Stage, kind: NodeType = NodeType.PERMANENT) -> Handle:
+    """A node that waits for its machine, as what was made for it is: nobody has activated it."""
+    stage.world.machines["nod-1"].hardware = Hardware(cpu_count=4, memory_bytes=2**33)
+    return await stage.node(
+        type=kind, machine=WISH, host=None, minion_id="", relaxed_requirements=()
+    )
+
+
+def statuses(stage: Stage) -> list[str]:
+    return stage.world.statuses["nod-1"]
+
+
+async def preempted(stage: Stage) -> None:
+    """Its provider takes the machine, and its lease is told."""
+    (lease_id,) = list(stage.world.leases)[-1:]
+    stage.world.cloud.end(f"baseload-{lease_id}")
+    await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("look")
+
+
+async def test_a_leased_node_is_active_by_itself_and_its_removal_leaves_no_machine(
+    stage: Stage,
+) -> None:
+    handle = await leased(stage)
+    await reaches(stage, NodeStatus.ACTIVE)
+    assert statuses(stage) == ["connecting", "inspecting", "preparing", "active"]
+    assert stage.world.hosts["nod-1"] == "10.0.0.1"
+    assert len(stage.world.cloud.machines) == 1
+
+    await handle.signal(NodeLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert stage.world.cloud.machines == {}
+    (lease_id,) = stage.world.leases
+    assert stage.world.rows[lease_id].status == "released"
+
+
+async def test_a_node_whose_machine_is_refused_says_why_and_costs_nothing(stage: Stage) -> None:
+    stage.world.cloud.short.add("zone-a")
+    handle = await leased(stage)
+    await reaches(stage, NodeStatus.FAILED)
+    report = await handle.query(NodeLifecycle.status)
+    assert "zone-a has none left" in str(report.status_reason)
+    assert not stage.world.cloud.made
+    await handle.signal(NodeLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+
+
+async def test_what_was_made_for_one_job_is_over_when_its_machine_is_refused(stage: Stage) -> None:
+    stage.world.cloud.short.add("zone-a")
+    handle = await leased(stage, NodeType.EPHEMERAL)
+    report = await handle.result()
+    assert report.status == NodeStatus.ARCHIVED
+    assert "zone-a has none left" in str(report.status_reason)
+    assert "zone-a has none left" in stage.world.withdrawn[0]
+
+
+async def test_what_was_made_for_one_job_is_over_when_its_machine_is_taken(stage: Stage) -> None:
+    handle = await leased(stage, NodeType.EPHEMERAL)
+    await reaches(stage, NodeStatus.ACTIVE)
+    await preempted(stage)
+    report = await handle.result()
+    assert (report.status, report.status_reason) == (
+        NodeStatus.ARCHIVED, "its provider says that it is gone",
+    )  # fmt: skip
+    assert len(stage.world.leases) == 1
+    assert stage.world.cloud.machines == {}
+
+
+async def test_a_permanent_node_whose_machine_is_taken_gets_another(stage: Stage) -> None:
+    handle = await leased(stage)
+    await reaches(stage, NodeStatus.ACTIVE)
+    await preempted(stage)
+    await eventually(lambda: len(stage.world.leases) == 2, "another is leased")
+    await reaches(stage, NodeStatus.ACTIVE)
+    assert "offline" in statuses(stage)
+    assert stage.world.told["nod-1"]["node.machine-lost"] == "its provider says that it is gone"
+    assert len(stage.world.cloud.machines) == 1
+
+    older = next(iter(stage.world.leases))
+    await handle.signal("machine_lost", MachineLost(lease_id=older, reason="late news"))
+    await handle.signal(NodeLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert "late news" not in str(stage.world.rows["nod-1"])
+    assert stage.world.cloud.machines == {}
+
+
+async def test_a_node_that_cannot_be_prepared_gives_its_machine_back(stage: Stage) -> None:
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("no room on its disk", type=errors.REFUSED)
+
+    stage.world.faults["prepare_node"].append(refuse)
+    await leased(stage)
+    await reaches(stage, NodeStatus.FAILED)
+    await eventually(lambda: stage.world.cloud.machines == {}, "its machine is gone")
+    assert stage.world.rows["nod-1"].status_reason == "no room on its disk"
+
+
+async def test_a_node_removed_while_its_machine_is_made_leaves_none(stage: Stage) -> None:
+    stage.world.cloud.silent.add("zone-a")
+    handle = await leased(stage)
+    await eventually(lambda: sum(stage.world.cloud.made.values()) == 1, "it is made")
+    await handle.signal(NodeLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert stage.world.cloud.machines == {}

@@ -1,0 +1,60 @@
+"""Effects of a node whose machine is leased for it, and of the places there that come to naught."""
+
+from datetime import datetime
+
+from workflows.contracts.base import Contract
+from workflows.contracts.machine import MachineReady, MachineWish
+from workflows.contracts.states import LeaseStatus
+from workflows.effects.effect import Effect
+
+
+class LeaseMachine(Contract):
+    """The lease of this id, else the one that lives for the node, else a new one of this id.
+
+    Asked again it tells how far it is: signals may be lost.
+    """
+
+    lease_id: str
+    node_id: str
+    region_id: str
+    machine: MachineWish
+    at: datetime
+
+
+class MachineLeased(Contract):
+    lease_id: str
+    status: LeaseStatus
+    reason: str | None = None
+    ready: MachineReady | None = None
+    """Where it answers; None, while it does not."""
+
+
+class ReturnMachine(Contract):
+    """The node needs its machine no more."""
+
+    lease_id: str
+    reason: str
+    at: datetime
+
+
+class MachineReturned(Contract):
+    status: LeaseStatus
+    """A final one: nothing of it is left at its provider."""
+
+
+class WithdrawPlaces(Contract):
+    """Take back what jobs have on a node and were never told of, on all nodes of these jobs: they
+    are placed anew. Their rows tell the reason."""
+
+    node_id: str
+    reason: str
+    at: datetime
+
+
+class PlacesWithdrawn(Contract):
+    job_ids: tuple[str, ...] = ()
+
+
+lease_machine = Effect("lease_machine", LeaseMachine, MachineLeased)
+return_machine = Effect("return_machine", ReturnMachine, MachineReturned)
+withdraw_places = Effect("withdraw_places", WithdrawPlaces, PlacesWithdrawn)

@@ -1,0 +1,22 @@
+"""Ids that sort by time: a prefix and the 26 characters of a ULID, in lower case."""
+
+from datetime import datetime
+from uuid import UUID
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+RANDOM_BITS = 80
+_CHARACTERS = 26
+
+
+def encoded(number: int) -> str:
+    """Milliseconds since 1970 and 80 random bits as 26 characters."""
+    digits = [_ALPHABET[(number >> (5 * place)) & 31] for place in range(_CHARACTERS)]
+    return "".join(reversed(digits))
+
+
+def timed_id(prefix: str, at: datetime, chance: UUID) -> str:
+    """An id such as `lea-01jd…`, the same for the same instant and chance: for workflows, which
+    choose an id before what it names is written down."""
+    milliseconds = int(at.timestamp() * 1000)
+    random_bits = chance.int & ((1 << RANDOM_BITS) - 1)
+    return f"{prefix}-{encoded((milliseconds << RANDOM_BITS) | random_bits)}"
