@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 from activities.settings import settings
 from api import problems
 from api.bodies import Readable
+from api.courier import Courier
 from api.limits import Limited
 from api.metrics import Measured
 from api.models.base import ProblemDetails
@@ -69,10 +70,9 @@ def create_app(
         lifespan=_lifespan,
         redoc_url=None,
     )
-    app.state.hand_over = hand_over
+    app.state.courier = Courier(hand_over)
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
-    app.state.running = set()
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     for module in ROUTERS:
@@ -89,8 +89,7 @@ def create_app(
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     # Hand-overs under way get a moment; what is left undone, the `starts` workflow does.
-    if app.state.running:
-        await asyncio.wait(app.state.running, timeout=HAND_OVER_LIMIT_S)
+    await app.state.courier.settled(HAND_OVER_LIMIT_S)
 
 
 def _problem_response() -> dict[str, Any]:

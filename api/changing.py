@@ -5,10 +5,8 @@ its `Idempotency-Key`; so whoever sends the same again gets the same again, and 
 twice.
 """
 
-import asyncio
 import hashlib
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
@@ -24,12 +22,11 @@ from activities.db.ids import new_id
 from activities.db.session import database
 from activities.secrets import secret_box
 from api.authorization import Caller, Needs
+from api.courier import Courier
 from api.models.base import Answer
 from api.problems import Problem
 
 A = TypeVar("A", bound=Answer)
-HandOver = Callable[[Sequence[str]], Awaitable[None]]
-log = logging.getLogger("api")
 
 
 @dataclass
@@ -80,16 +77,12 @@ class Change:
     key: str | None
     fingerprint: str
     response: Response
-    hand_over: HandOver
-    running: set[asyncio.Task[None]]
+    courier: Courier
 
     async def apply(self, answer: type[A], effect: Callable[[Step], A]) -> A:
         """Run the effect in its transaction, or find the answer that was given before."""
         given, requests = await run_in_threadpool(self._commit, answer, effect)
-        if requests:
-            task = asyncio.create_task(_handed_over(self.hand_over, requests))
-            self.running.add(task)
-            task.add_done_callback(self.running.discard)
+        self.courier.take(requests)
         return given
 
     def _commit(self, answer: type[A], effect: Callable[[Step], A]) -> tuple[A, list[str]]:
@@ -148,13 +141,6 @@ def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
     return body
 
 
-async def _handed_over(hand_over: HandOver, requests: Sequence[str]) -> None:
-    try:
-        await hand_over(requests)
-    except Exception:  # The rows stay, and the `starts` workflow delivers them.
-        log.warning("%d requests wait to be handed over", len(requests), exc_info=True)
-
-
 class Changes:
     """A dependency: the change that a request asks for, when the key's scopes allow it."""
 
@@ -188,8 +174,7 @@ def change_of(
         key=key,
         fingerprint=hashlib.sha256(target + body).hexdigest(),
         response=response,
-        hand_over=request.app.state.hand_over,
-        running=request.app.state.running,
+        courier=request.app.state.courier,
     )
 
 

@@ -1,6 +1,5 @@
 """The API over HTTP with a database behind it, and rows that workflows would have written."""
 
-import asyncio
 import base64
 import hashlib
 import io
@@ -49,8 +48,7 @@ class Site:
 
     async def settled(self) -> None:
         """Until every hand-over under way has ended."""
-        while self.app.state.running:
-            await asyncio.wait(set(self.app.state.running), timeout=5)
+        await self.app.state.courier.settled(5)
 
     def account(self, name: str, *, administrator: bool = False) -> "Person":
         """A new account with a key that may do everything."""
