@@ -84,12 +84,15 @@ def _start_of_provider(row: tables.Provider) -> WorkflowStart:
 
 
 def _start_of_region(row: tables.Region) -> WorkflowStart:
+    storage = row.options.get("storage_machine")
     request = RegionRequest(
         region_id=row.id,
         account_id=row.account_id,
         provider_id=row.provider_id,
         provider_kind=ProviderKind(row.provider_kind),
         name=row.name,
+        cloud_region=row.cloud_region or "",
+        storage=None if storage is None else MachineWish.model_validate(storage),
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.id, "ProviderKind": row.provider_kind}
@@ -137,6 +140,7 @@ def _start_of_job(row: tables.Job, *, removal: bool) -> WorkflowStart:
         grace_s=chosen.job_end_grace_s,
         unreachable_limit_s=chosen.job_unreachable_limit_s,
         billing_period_s=chosen.billing_period_s,
+        max_restarts=spec.safety.max_restarts,
         removal=removal or row.status == JobStatus.REMOVING,
         sequence=row.sequence,
     )

@@ -39,6 +39,7 @@ from activities.wake import wake_placement
 from workflows.contracts.job import EndRequest, Placement, WorkerAssignment
 from workflows.contracts.node import NodeAddress
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
+from workflows.contracts.states import NodeType
 from workflows.effects.job import FindPlacement, PlacementFound
 from workflows.effects.placement import (
     AnnouncePlacements,
@@ -272,6 +273,7 @@ def _assignment(
         memory_bytes=allocation.memory_bytes,
         runtimes=facts.runtimes,
         job_user=facts.job_user,
+        ephemeral=node.type == NodeType.EPHEMERAL,
     )
 
 

@@ -12,13 +12,22 @@ from workflows.journal import EFFECT_FAILED, cause_of
 from workflows.worker import Worker, failures_of
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
+MACHINE_LOST = "machine-lost"
 
 
 class Ending:
-    """The first who asks is heard; only a cancellation takes a mere stop's place."""
+    """The first who asks is heard; only a cancellation takes a mere stop's place, and a person that
+    of a machine's loss, after which the job begins again elsewhere.
 
-    def __init__(self, request: EndRequest | None) -> None:
+    max_restarts, restarts: how often it may do so, and has done so.
+    """
+
+    def __init__(self, request: EndRequest | None, max_restarts: int, restarts: int) -> None:
         self.request = request
+        self._max_restarts = max_restarts
+        self.restarts = restarts
+        self.before: str | None = None
+        """Why the attempt before has ended, where that was no wish of anybody's."""
         self.stops = False
         """What was asked for is a stop: the job can start again."""
         self.outcome = JobStatus.FINISHED
@@ -30,7 +39,16 @@ class Ending:
 
     @property
     def is_canceled(self) -> bool:
-        return self.request is not None and not self.stops
+        return self.request is not None and not self.stops and not self._is_loss
+
+    @property
+    def begins_again(self) -> bool:
+        """It waits for other machines."""
+        return self.outcome is JobStatus.WAITING_FOR_RESOURCES
+
+    @property
+    def _is_loss(self) -> bool:
+        return self.request is not None and self.request.code == MACHINE_LOST
 
     def cancel(self, request: EndRequest) -> None:
         """End it for good."""
@@ -39,8 +57,27 @@ class Ending:
 
     def stop(self, request: EndRequest, *, is_service: bool) -> None:
         """End its command; only a service can start again."""
-        if self.request is None:
+        if self.request is None or self._is_loss:
             self.request, self.stops = request, is_service
+
+    def lose(self, reason: str) -> None:
+        """A machine of its is no more; unless it is to end anyway, it begins again."""
+        if self.request is None:
+            self.request, self.stops = EndRequest(reason=reason, code=MACHINE_LOST), False
+
+    def begin_again(self) -> None:
+        """Another attempt: after a loss, or because a person has started it again."""
+        lost = self.begins_again
+        self.restarts, self.before = (self.restarts + 1, self.reason) if lost else (0, None)
+        if lost:
+            self.forget()
+        self.outcome, self.reason = JobStatus.FINISHED, None
+
+    def reconsider(self) -> None:
+        """Who has asked for its end meanwhile is heard, where it would have gone on."""
+        stopped = self.outcome is JobStatus.STOPPED and self.is_canceled
+        if stopped or (self.begins_again and not self._is_loss):
+            self.note()
 
     def forget(self) -> None:
         """Nobody has asked for anything yet."""
@@ -64,11 +101,22 @@ class Ending:
             self.reason = None if cause is None else cause_of(cause)[1]
             return
         self.reason = self.request.reason
-        if self.stops:
+        if self._is_loss:
+            self._note_loss(self.request.reason)
+        elif self.stops:
             self.outcome = JobStatus.STOPPED
         else:
             by_person = self.request.code == "requested"
             self.outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
+
+    def _note_loss(self, reason: str) -> None:
+        limit = self._max_restarts
+        if self.restarts < limit:
+            self.outcome = JobStatus.WAITING_FOR_RESOURCES
+            self.reason = f"{reason}; begins again elsewhere ({self.restarts + 1} of {limit})"
+        else:
+            self.outcome = JobStatus.FAILED
+            self.reason = f"{reason}; has begun again {limit} times, which is its limit"
 
 
 async def settle(job_id: str, attempt: int, workers: Sequence[Worker]) -> list[str]:

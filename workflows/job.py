@@ -34,15 +34,17 @@ from workflows.effects.job import (
     remove_stored,
     seal_work_orders,
 )
-from workflows.ending import CANCELED_OUTSIDE, Ending, settle
+from workflows.ending import CANCELED_OUTSIDE, Ending
 from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal, cause_of
+from workflows.leaving import Leaving
 from workflows.losses import LostNodes
-from workflows.waiting import Interrupted, all_of, attended, each_of, undisturbed, unless, until
-from workflows.worker import Worker, billing_of, failures_of
+from workflows.waiting import Interrupted, all_of, attended, undisturbed, unless, until
+from workflows.worker import Worker, billing_of, carried, failures_of
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
-STORE_LIMIT = timedelta(minutes=2)
+SUSPICION_LIMIT = timedelta(seconds=90)
+"""Google ends a machine 30 s after it has decided to; a minute more, for the news of it."""
 
 Answer = TypeVar("Answer")
 
@@ -76,13 +78,14 @@ class JobLifecycle:
         self._resumed = carried is not None and not waits
         self._inbox = Inbox()
         self._placement: Placement | None = None
-        self._ending = Ending(request.ending)
+        restarts = carried.restarts if carried else 0
+        self._ending = Ending(request.ending, request.max_restarts, restarts)
         self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
         lost_since = carried.lost if carried else {}
         self._lost = LostNodes(request.unreachable_limit_s, lost_since, self.node_lost)
-        self._output_bytes: int | None = None
+        self._leaving = Leaving(request, self._ending, self._lost, self._note_leaving)
 
     @workflow.run
     async def run(self, request: JobRequest) -> JobReport:
@@ -95,7 +98,7 @@ class JobLifecycle:
                 await self._rest()
             if self._remove_asked:
                 return await self._remove()
-            if not self._start_again:
+            if not self._start_again and not self._ending.begins_again:
                 return self._report()
             self._begin_again()
 
@@ -108,6 +111,7 @@ class JobLifecycle:
                 await self._fetch()
                 await self._start()
             await self._serve()
+            await self._suspect(self._workers)
             self._ending.conclude(self._workers, is_service=self._request.type.is_service)
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
             self._ending.note(cause)
@@ -120,7 +124,8 @@ class JobLifecycle:
         """Until all workers have a place, reserved together; waiting costs nothing."""
         self._status = JobStatus.WAITING_FOR_RESOURCES
         self._workers = []
-        await self._write(Event(type="job.waiting", message="waits for resources"))
+        waits = Event(type="job.waiting", message="waits for resources")
+        await self._write(waits, reason=self._ending.before)
         while self._placement is None:
             placed = until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
             await self._unless_ended(placed)
@@ -189,6 +194,7 @@ class JobLifecycle:
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
             if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
+                await self._suspect(self._workers)
                 raise ApplicationError(failures[0], type=JOB_ENDED)
             news = until(lambda: len(self._inbox) > 0, self._lost.patience(), "look")
             await self._unless_ended(news)
@@ -204,54 +210,11 @@ class JobLifecycle:
 
     async def _wind_down(self) -> None:
         """The straight line to the end: it is gone through whatever happened before."""
-        await attended(self._leave_nodes(), self._has_node_news, self._attend)
+        while self._lost.machine_lost and (told := self._inbox.pick(WorkerExit)) is not None:
+            self._take_exit(told)  # the last that its machine has measured
+        leaves = self._leaving.go(self._attempt, self._workers)
+        await attended(leaves, self._has_node_news, self._attend)
         await self._release()
-
-    async def _leave_nodes(self) -> None:
-        """All that is still to be asked of the nodes, and the bill of what they have said."""
-        await self._end_workers()
-        await self._settle()
-        await self._upload()
-        await self._clean()
-
-    async def _end_workers(self) -> None:
-        """Every process tree of the job is gone, and the nodes have said so."""
-        to_end = [w for w in self._workers if w.may_be_there and not self._lost.has_left(w)]
-        if to_end:
-            await self._write(Event(type="job.ending", message=self._ending.reason or "ends"))
-            await all_of(self._end_one(worker) for worker in to_end)
-
-    async def _settle(self) -> None:
-        """Post what has been measured and is not posted yet, then end the billing workflow."""
-        for refusal in await settle(self._request.job_id, self._attempt, self._workers):
-            message = f"its bill could not be settled: {refusal}"
-            await self._write(Event(type="job.unbilled", message=message))
-
-    async def _upload(self) -> None:
-        """Logs to their last byte, then the output; a finished job has both stored."""
-        reachable = [w for w in self._workers if w.has_run and not self._lost.gives_up(w)]
-        if not reachable:
-            return
-        self._status = JobStatus.UPLOADING
-        await self._write(Event(type="job.uploading", message="log and output are stored"))
-        storing = each_of(self._store_one(worker) for worker in reachable)
-        try:
-            if self._ending.is_asked:
-                await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
-            else:
-                await self._unless_ended(storing)
-        except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
-            if self._ending.outcome is JobStatus.FINISHED:
-                self._ending.note(cause)
-
-    async def _clean(self) -> None:
-        """Nothing of the job is left on a node that can be reached."""
-        staged = [w for w in self._workers if w.may_be_there and not self._lost.gives_up(w)]
-        for left in await asyncio.gather(
-            *(self._lost.bear(worker, worker.clean) for worker in staged), return_exceptions=True
-        ):
-            if isinstance(left, BaseException):
-                workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)
 
     async def _release(self) -> None:
         """Its places are free; its state is final."""
@@ -260,13 +223,11 @@ class JobLifecycle:
             await discard_work_orders(orders)
         except EFFECT_FAILED as failure:
             workflow.logger.warning("its sealed orders are left: %s", failure)
-        if self._ending.outcome is JobStatus.STOPPED and self._ending.is_canceled:
-            self._ending.note()
+        self._ending.reconsider()
         self._status = outcome = self._ending.outcome
-        await self._write(
-            Event(type=f"job.{outcome}", message=self._ending.reason or f"{outcome}"),
-            release=True,
-        )
+        kind = "restarting" if self._ending.begins_again else outcome
+        ended = Event(type=f"job.{kind}", message=self._ending.reason or f"{outcome}")
+        await self._write(ended, release=True)
 
     async def _rest(self) -> None:
         """Stopped: until someone starts it again, cancels or removes it."""
@@ -302,9 +263,14 @@ class JobLifecycle:
     def worker_exited(self, ended: WorkerExit) -> None:
         self._inbox.put(ended)
 
-    @workflow.signal(description="A node cannot be reached. It may be healthy.")
+    @workflow.signal(description="A node cannot be reached, and may be healthy; or never will be.")
     def node_lost(self, lost: NodeLost) -> None:
-        self._inbox.put(lost)
+        if not lost.for_good:
+            self._inbox.put(lost)
+        elif lost.node_id in self._places():
+            reason = self._lost.lose_machine(lost)
+            if not self._concluded:
+                self._ending.lose(reason)
 
     @workflow.signal(description="A node can be reached again.")
     def node_back(self, back: NodeBack) -> None:
@@ -337,20 +303,10 @@ class JobLifecycle:
 
     # ── one worker ──────────────────────────────────────────────────────────────────────────
 
-    async def _end_one(self, worker: Worker) -> None:
-        try:
-            await self._lost.bear(worker, partial(worker.end, self._request.grace_s))
-        except EFFECT_FAILED as failure:
-            self._lost.add(worker.node.node_id)
-            worker.status = WorkerStatus.LOST
-            await self._write(worker.left_event(cause_of(failure)[1]))
-
-    async def _store_one(self, worker: Worker) -> None:
-        wanted = self._ending.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
-        with_output = self._request.keeps_output and wanted
-        stored = await self._lost.bear(worker, partial(worker.store, with_output=with_output))
-        if with_output:
-            self._output_bytes = (self._output_bytes or 0) + stored
+    async def _suspect(self, workers: list[Worker]) -> None:
+        """A command that was killed may be the first sign that its machine is taken back."""
+        if any(worker.may_be_taken for worker in workers):
+            await self._unless_ended(until(lambda: False, SUSPICION_LIMIT, "is its machine taken?"))
 
     # ── what is seen ────────────────────────────────────────────────────────────────────────
 
@@ -373,12 +329,17 @@ class JobLifecycle:
             await self._write(worker.exit_event())
 
     async def _note_exit(self, message: WorkerExit) -> None:
+        if (worker := self._take_exit(message)) is not None:
+            await self._note_reached(worker.node.node_id)
+            await self._write(worker.exit_event())
+
+    def _take_exit(self, message: WorkerExit) -> Worker | None:
+        """The worker that has ended; None, where that is nothing new."""
         worker = next((w for w in self._workers if w.index == message.worker), None)
         if worker is None or message.attempt != self._attempt or worker.has_ended:
-            return
+            return None
         worker.exits(message.exit)
-        await self._note_reached(worker.node.node_id)
-        await self._write(worker.exit_event())
+        return worker
 
     async def _note_lost(self, node_id: str, reason: str) -> None:
         if not any(w.node.node_id == node_id and not w.has_ended for w in self._workers):
@@ -440,6 +401,12 @@ class JobLifecycle:
     def _has_node_news(self) -> bool:
         return self._inbox.holds(NodeLost, NodeBack)
 
+    def _places(self) -> set[str]:
+        """The nodes of this attempt, from the moment when it was told of them."""
+        told = self._placement.assignments if self._placement else ()
+        held = (worker.assignment for worker in self._workers)
+        return {place.node.node_id for place in (*told, *held) if place is not None}
+
     def _is_wanted(self) -> bool:
         return self._start_again or self._remove_asked or self._ending.is_canceled
 
@@ -456,8 +423,8 @@ class JobLifecycle:
         self._placement = None
         self._inbox = Inbox()  # what is left in it is about the attempt before
         self._resumed = self._concluded = self._start_again = False
-        self._lost.clear()
-        self._ending.outcome, self._ending.reason = JobStatus.FINISHED, None
+        self._lost.forget()
+        self._ending.begin_again()
 
     async def _continue(self) -> None:
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -467,8 +434,9 @@ class JobLifecycle:
             sequence=self._journal.sequence,
             attempt=self._attempt,
             status=self._status,
-            workers=tuple(worker.carry() for worker in self._workers),
+            workers=carried(self._workers),
             lost=self._lost.carry(),
+            restarts=self._ending.restarts,
         )
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 
@@ -477,18 +445,22 @@ class JobLifecycle:
     ) -> None:
         changes = JobChanges(
             attempt=self._attempt,
-            workers=tuple(worker.carry() for worker in self._workers),
-            output_bytes=self._output_bytes,
+            workers=carried(self._workers),
+            output_bytes=self._leaving.output_bytes,
             release=release,
         )
         ending = self._ending
         shown = reason or (ending.reason if self._status is ending.outcome else None)
         await self._journal.write(self._status, changes, *events, reason=shown)
 
+    async def _note_leaving(self, event: Event, status: JobStatus | None) -> None:
+        self._status = status or self._status
+        await self._write(event)
+
     def _report(self) -> JobReport:
         return JobReport(
             job_id=self._request.job_id,
             status=self._status,
             status_reason=self._journal.reason,
-            workers=tuple(worker.carry() for worker in self._workers),
+            workers=carried(self._workers),
         )

@@ -35,7 +35,10 @@ class LostNodes:
         self._tell = tell
         self._limit = timedelta(seconds=limit_s)
         self._since = dict(since)
-        self._gone: set[str] = set()
+        self._gone: dict[str, str] = {}
+        """Nodes of which nothing is asked any more, and why."""
+        self.machine_lost: str | None = None
+        """Why a machine of the job's is no more."""
 
     def __bool__(self) -> bool:
         return bool(self._since)
@@ -53,9 +56,19 @@ class LostNodes:
     def clear(self) -> None:
         self._since = {}
 
+    def forget(self) -> None:
+        """Another attempt: on other machines, or on those that are there again."""
+        self._since, self.machine_lost = {}, None
+
     def give_up(self, node_id: str) -> None:
         """It is removed although it cannot be reached: nothing is asked of it any more."""
-        self._gone.add(node_id)
+        self._gone[node_id] = "was removed while it could not be reached"
+
+    def lose_machine(self, lost: NodeLost) -> str:
+        """It never comes back, and what ran there has ended with it: in words."""
+        self._gone[lost.node_id] = f"its machine is no more: {lost.reason}"
+        self.machine_lost = self._said(lost.node_id)
+        return self.machine_lost
 
     def gives_up(self, worker: Worker) -> bool:
         """What is left of it is ended by its node's own sweep, once the node is back."""
@@ -141,7 +154,7 @@ class LostNodes:
 
     def _said(self, node_id: str) -> str:
         if node_id in self._gone:
-            return f"node {node_id}: was removed while it could not be reached"
+            return f"node {node_id}: {self._gone[node_id]}"
         return f"node {node_id}: not reachable for {self._limit.total_seconds():g} s"
 
     def carry(self) -> dict[str, datetime]:

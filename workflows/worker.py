@@ -34,6 +34,9 @@ from workflows.effects.job import (
     store_output,
 )
 
+_KILLED = (128 + 9, 128 + 15)
+"""What a shell makes of KILL and TERM."""
+
 
 class Worker:
     """pending → staging → staged → running → exited · lost"""
@@ -173,6 +176,13 @@ class Worker:
         return f"worker {self.index}: {_said(self.exit)}"
 
     @property
+    def may_be_taken(self) -> bool:
+        """Its command was killed, on a machine that may be on its way back to its cloud."""
+        ended = self.exit
+        killed = ended is not None and (ended.signal is not None or ended.exit_code in _KILLED)
+        return killed and self.place.ephemeral
+
+    @property
     def usage(self) -> WorkerUsage | None:
         """What its node has measured; None when it has not started."""
         if self.started_at is None:
@@ -225,6 +235,10 @@ class Worker:
             started_at=self.started_at,
             finished_at=self.finished_at,
         )
+
+
+def carried(workers: Sequence[Worker]) -> tuple[WorkerCarry, ...]:
+    return tuple(worker.carry() for worker in workers)
 
 
 def failures_of(workers: Sequence[Worker]) -> list[str]:

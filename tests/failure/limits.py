@@ -16,6 +16,7 @@ from workflows import (
     guests,
     job,
     leased,
+    leaving,
     losses,
     machine,
     node,
@@ -36,7 +37,7 @@ def install() -> None:
     """Once in a process, before its workers begin."""
     for module, name, seconds in (
         (job, "WAIT_INTERVAL", 0.2),
-        (job, "STORE_LIMIT", 20),
+        (leaving, "STORE_LIMIT", 20),
         (losses, "LOST_LOOK_INTERVAL", 2),
         (contact, "FIRST_INTERVAL", 0.3),
         (node, "REFUSED_KEY_INTERVAL", 0.3),

@@ -21,6 +21,8 @@ class WorkerAssignment(Contract):
     memory_bytes: int = 0
     runtimes: tuple[str, ...] = ("process",)
     job_user: str | None = None
+    ephemeral: bool = False
+    """Its machine was made for the job, and its cloud may take it back."""
 
 
 class Placement(Contract):
@@ -87,7 +89,8 @@ class EndRequest(Contract):
 
     reason: str
     code: str = "requested"
-    """`requested`, `insufficient-credits`, `node-removed`, `idle`, `terminated`."""
+    """`requested`, `insufficient-credits`, `node-removed`, `machine-lost`, `quota-exhausted`,
+    `idle`, `terminated`."""
     gone_node_id: str | None = None
     """A node that is removed although it cannot be reached: nothing is asked of it any more."""
 
@@ -110,6 +113,8 @@ class JobRequest(Contract):
     unreachable_limit_s: int = 3600
     """How long a job waits for a node that cannot be reached before it fails."""
     billing_period_s: int = 3600
+    max_restarts: int = 3
+    """How often it begins again elsewhere when a machine of its is gone."""
     removal: bool = False
     """The job has ended before; remove what it left, then archive it."""
     ending: EndRequest | None = None
@@ -139,6 +144,8 @@ class JobCarry(Contract):
     workers: tuple[WorkerCarry, ...] = ()
     lost: dict[str, datetime] = Field(default_factory=dict)
     """Nodes that cannot be reached, and since when."""
+    restarts: int = 0
+    """How often it has begun again since a person started it."""
 
 
 class JobReport(Contract):

@@ -1,0 +1,106 @@
+"""What a job still asks of its nodes when it ends, whatever happened before."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.contracts.events import Event
+from workflows.contracts.job import JobRequest
+from workflows.contracts.states import JobStatus, WorkerStatus
+from workflows.ending import Ending, settle
+from workflows.journal import EFFECT_FAILED, cause_of
+from workflows.losses import LostNodes
+from workflows.waiting import Interrupted, all_of, each_of, unless
+from workflows.worker import Worker
+
+STORE_LIMIT = timedelta(minutes=2)
+
+
+class Leaving:
+    """write: records a step with an event; a status goes with it where the job takes one."""
+
+    def __init__(
+        self,
+        request: JobRequest,
+        ending: Ending,
+        lost: LostNodes,
+        write: Callable[[Event, JobStatus | None], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._request = request
+        self._ending = ending
+        self._lost = lost
+        self._write = write
+        self.output_bytes: int | None = None
+
+    async def go(self, attempt: int, workers: Sequence[Worker]) -> None:
+        """All that is still to be asked of the nodes, and the bill of what they have said."""
+        await self._end(workers)
+        await self._settle(attempt, workers)
+        await self._upload(workers)
+        await self._clean(workers)
+
+    async def _end(self, workers: Sequence[Worker]) -> None:
+        """Every process tree of the job is gone, and the nodes have said so."""
+        to_end = [w for w in workers if w.may_be_there and not self._lost.has_left(w)]
+        if to_end:
+            await self._write(Event(type="job.ending", message=self._ending.reason or "ends"), None)
+            await all_of(self._end_one(worker) for worker in to_end)
+
+    async def _end_one(self, worker: Worker) -> None:
+        try:
+            await self._lost.bear(worker, partial(worker.end, self._request.grace_s))
+        except EFFECT_FAILED as failure:
+            self._lost.add(worker.node.node_id)
+            worker.status = WorkerStatus.LOST
+            await self._write(worker.left_event(cause_of(failure)[1]), None)
+
+    async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
+        """Post what has been measured and is not posted yet, then end the billing workflow."""
+        for refusal in await settle(self._request.job_id, attempt, workers):
+            message = f"its bill could not be settled: {refusal}"
+            await self._write(Event(type="job.unbilled", message=message), None)
+
+    async def _upload(self, workers: Sequence[Worker]) -> None:
+        """Logs to their last byte, then the output; a finished job has both stored."""
+        if self._lost.machine_lost is not None:
+            self._fall_short()
+        reachable = [w for w in workers if w.has_run and not self._lost.gives_up(w)]
+        if not reachable:
+            return
+        stores = Event(type="job.uploading", message="log and output are stored")
+        await self._write(stores, JobStatus.UPLOADING)
+        storing = each_of(self._store_one(worker) for worker in reachable)
+        try:
+            if self._ending.is_asked:
+                await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
+            else:
+                await unless(lambda: self._ending.is_asked, storing)
+        except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
+            self._fall_short(cause)
+
+    def _fall_short(self, cause: BaseException | None = None) -> None:
+        """What it made is not stored: it is made again elsewhere, or it has failed."""
+        if self._ending.outcome is JobStatus.FINISHED:
+            if self._lost.machine_lost is not None:
+                self._ending.lose(self._lost.machine_lost)
+            self._ending.note(cause)
+
+    async def _store_one(self, worker: Worker) -> None:
+        wanted = self._ending.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
+        with_output = self._request.keeps_output and wanted
+        stored = await self._lost.bear(worker, partial(worker.store, with_output=with_output))
+        if with_output:
+            self.output_bytes = (self.output_bytes or 0) + stored
+
+    async def _clean(self, workers: Sequence[Worker]) -> None:
+        """Nothing of the job is left on a node that can be reached."""
+        staged = [w for w in workers if w.may_be_there and not self._lost.gives_up(w)]
+        for left in await asyncio.gather(
+            *(self._lost.bear(worker, worker.clean) for worker in staged), return_exceptions=True
+        ):
+            if isinstance(left, BaseException):
+                workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)
