@@ -1,8 +1,14 @@
 """Providers' lists of machines against the leases: what nobody holds is ended, and told."""
 
 import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from sqlmodel import col, select
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
@@ -11,12 +17,38 @@ from activities.db.session import database
 from activities.db.tables import Lease, Provider
 from activities.heartbeats import beating
 from activities.lifecycle_requests import workflow_id_of
-from activities.providers.base import ProviderError
-from activities.providers.registry import DRIVERS, driver_of
+from activities.news import begin_listening
+from activities.providers.base import Driver, ProviderError
+from activities.providers.registry import DRIVERS, FEEDS, driver_of
 from activities.temporal import tell
+from workflows.contracts.machine import UnknownMachine, UnknownMachines
 from workflows.contracts.states import LeaseStatus, ProviderKind, ProviderStatus
 from workflows.effects.lifecycle import MachinesSwept, SweepMachines
+from workflows.effects.machine import FollowNews
 from workflows.rules.strays import Leased, judge
+
+Item = TypeVar("Item")
+Place = tuple[str, str]
+"""(machine name, place)."""
+NAMES_AT_ONCE = 500
+"""In one question: databases limit how many parameters they take."""
+JUDGED_AT_ONCE = 50
+"""Machines that are looked up once more before they are ended, in one question: few enough that
+none of their leases comes to their place meanwhile."""
+ENDED_AT_ONCE = 8
+MOST_ENDED = 1000
+"""By one sweep of one provider: the next one, minutes later, ends the others."""
+MOST_TOLD = 100
+"""Unknown machines of one provider that people are told of by name."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A provider that may have machines of ours."""
+
+    id: str
+    kind: ProviderKind
+    is_ready: bool
 
 
 @activity.defn
@@ -27,77 +59,118 @@ async def sweep_machines(_: SweepMachines) -> MachinesSwept:
     """
     swept = MachinesSwept()
     async with beating():
-        for provider_id, kind in await asyncio.to_thread(_providers):
+        for provider in await asyncio.to_thread(_providers):
+            if provider.is_ready and provider.kind in FEEDS:
+                news = FollowNews(provider_id=provider.id, kind=provider.kind)
+                await _quietly(f"news/{provider.id}: start", begin_listening(news))
             try:
-                found = await asyncio.to_thread(_sweep, provider_id, kind)
+                found, unknown = await asyncio.to_thread(_sweep, provider.id, provider.kind)
             except ProviderError as error:
-                activity.logger.warning("%s could not be swept: %s", provider_id, error)
-                swept = swept.plus(failed=(f"{provider_id}: {error}",))
+                activity.logger.warning("%s could not be swept: %s", provider.id, error)
+                swept = swept.plus(failed=(f"{provider.id}: {error}",))
                 continue
-            await _have_looked_at(found.missing)
+            await _tell(provider.id, found, unknown)
             swept = swept.plus(**found.model_dump())
     return swept
 
 
-def _providers() -> list[tuple[str, ProviderKind]]:
-    """Those that may have machines of ours, whether they can be used or not."""
-    query = select(Provider.id, Provider.kind).where(
+def _providers() -> list[Swept]:
+    """Whether they can be used or not; also those that are gone and have left something."""
+    holds = (
+        select(Lease.id)
+        .where(
+            col(Lease.provider_id) == col(Provider.id),
+            col(Lease.status).not_in([status for status in LeaseStatus if status.is_final]),
+        )
+        .exists()
+    )
+    query = select(Provider.id, Provider.kind, Provider.status).where(
         col(Provider.kind).in_([str(kind) for kind in DRIVERS]),
-        col(Provider.status) != ProviderStatus.ARCHIVED,
+        (col(Provider.status) != ProviderStatus.ARCHIVED) | holds,
     )
     with database().read() as session:
-        return [(provider_id, ProviderKind(kind)) for provider_id, kind in session.exec(query)]
+        return [
+            Swept(provider_id, ProviderKind(kind), status == ProviderStatus.READY)
+            for provider_id, kind, status in session.exec(query)
+        ]
 
 
-def _sweep(provider_id: str, kind: ProviderKind) -> MachinesSwept:
-    """What was found; the end of what nobody holds is asked for, and the next sweep sees to it."""
+def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequence[Place]]:
+    """What was found, and what is unknown; what nobody holds was asked to end, and the next sweep
+    sees to it."""
     driver = driver_of(kind, provider_id)
     owned = {(machine.machine_name, machine.place) for machine in driver.list_owned()}
-    verdict = judge(owned, _leases(provider_id, {name for name, _ in owned}))
+    verdict = judge(owned, leases_of(provider_id, {name for name, _ in owned}))
     swept = MachinesSwept(
         unknown=tuple(name for name, _ in verdict.unknown), missing=verdict.missing
     )
-    for name, place in verdict.to_release:
-        # Its lease may have come to this place since the list was made.
-        if (name, place) not in judge({(name, place)}, _leases(provider_id, {name})).to_release:
-            continue
-        activity.logger.warning("%s in %s: nobody holds it, it is ended", name, place)
-        try:
-            driver.release(name, place)
-        except ProviderError as error:
-            swept = swept.plus(failed=(f"{name} in {place}: {error}",))
-        else:
-            swept = swept.plus(released=(name,))
     for name, place in verdict.unknown:
         activity.logger.error("%s in %s: carries our mark, and no lease names it", name, place)
-    return swept
+    with ThreadPoolExecutor(ENDED_AT_ONCE, thread_name_prefix="sweep") as threads:
+        for some in _in_pieces(verdict.to_release[:MOST_ENDED], JUDGED_AT_ONCE):
+            # A lease may have come to one of these places since the list was made.
+            still = judge(set(some), leases_of(provider_id, {name for name, _ in some})).to_release
+            ended = zip(still, threads.map(partial(_end, driver), still), strict=True)
+            for (name, place), why in ended:
+                told = {"failed": (f"{name} in {place}: {why}",)} if why else {"released": (name,)}
+                swept = swept.plus(**told)
+    return swept, verdict.unknown
 
 
-def _leases(provider_id: str, names: set[str]) -> dict[str, Leased]:
-    """Those of the machines that were listed, and all that are ready."""
-    listed = sorted(names)
-    of_provider = select(Lease).where(col(Lease.provider_id) == provider_id)
+def _end(driver: Driver, machine: Place) -> str:
+    """Why its end could not be asked for; empty: it was."""
+    name, place = machine
+    activity.logger.warning("%s in %s: nobody holds it, it is ended", name, place)
+    try:
+        driver.release(name, place)
+    except ProviderError as error:
+        return str(error)
+    return ""
+
+
+def leases_of(provider_id: str, names: set[str]) -> dict[str, Leased]:
+    """Of a provider, by machine name: those with these names, and all that are ready."""
+    is_ready = col(Lease.status) == LeaseStatus.READY
     with database().read() as session:
-        rows = list(session.exec(of_provider.where(col(Lease.status) == LeaseStatus.READY)))
-        for start in range(0, len(listed), _AT_ONCE):
-            some = listed[start : start + _AT_ONCE]
-            rows += session.exec(of_provider.where(col(Lease.name).in_(some)))
-        return {row.name: _leased(row) for row in rows}
+        found = _leased(session, provider_id, is_ready)
+        for some in _in_pieces(sorted(names - found.keys()), NAMES_AT_ONCE):
+            found |= _leased(session, provider_id, col(Lease.name).in_(some))
+        return found
 
 
-_AT_ONCE = 500
-"""Names in one question: databases limit how many parameters they take."""
+def _leased(session: Session, provider_id: str, which: ColumnElement[bool]) -> dict[str, Leased]:
+    query = select(Lease.id, Lease.name, Lease.status, Lease.offer).where(
+        col(Lease.provider_id) == provider_id, which
+    )
+    return {
+        name: Leased(
+            lease_id=lease_id,
+            place=None if offer is None else str(offer["place"]),
+            status=LeaseStatus(status),
+        )
+        for lease_id, name, status, offer in session.exec(query)
+    }
 
 
-def _leased(row: Lease) -> Leased:
-    place = None if row.offer is None else str(row.offer["place"])
-    return Leased(lease_id=row.id, place=place, status=LeaseStatus(row.status))
+def _in_pieces(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
-async def _have_looked_at(lease_ids: tuple[str, ...]) -> None:
-    for lease_id in lease_ids:
-        try:
-            await tell(workflow_id_of(lease_id), "look")
-        except (RPCError, ApplicationError) as cause:
-            # The next sweep comes by in minutes, and it looks by itself as well.
-            activity.logger.warning("%s was not told to look: %s", lease_id, cause)
+async def _tell(provider_id: str, found: MachinesSwept, unknown: Sequence[Place]) -> None:
+    """Workflows that what they hold has vanished, people that something is there."""
+    for lease_id in found.missing:
+        await _quietly(f"{lease_id}: look", tell(workflow_id_of(lease_id), "look"))
+    if unknown:
+        machines = tuple(UnknownMachine(name=name, place=place) for name, place in unknown)
+        told = UnknownMachines(machines=machines[:MOST_TOLD])
+        telling = tell(workflow_id_of(provider_id), "unknown_machines", told)
+        await _quietly(f"{provider_id}: unknown machines", telling)
+
+
+async def _quietly(what: str, call: Awaitable[object]) -> None:
+    """The next sweep comes by in minutes."""
+    try:
+        await call
+    except (RPCError, ApplicationError) as cause:
+        activity.logger.warning("%s: %s", what, cause)

@@ -24,6 +24,7 @@ from workflows.contracts.machine import MachineSeen, Shortage
 from workflows.contracts.states import MachineState
 from workflows.effects.machine import (
     CreateMachine,
+    EndUnknownMachine,
     FindShortages,
     HolderTold,
     LookAtMachine,
@@ -46,13 +47,13 @@ Found = TypeVar("Found")
 @activity.defn
 async def create_machine(command: CreateMachine) -> MachineSeen:
     """Find it by its name, else make it; what came of an answer that was lost is found again."""
-    return await _asked(command, lambda driver: _find_or_create(driver, command))
+    return await asked_of(command, lambda driver: _find_or_create(driver, command))
 
 
 @activity.defn
 async def look_at_machine(command: LookAtMachine) -> MachineSeen:
     """What its provider says of it; gone, when there is none of that name."""
-    return await _asked(command, lambda driver: _find(driver, command) or GONE)
+    return await asked_of(command, lambda driver: _find(driver, command) or GONE)
 
 
 @activity.defn
@@ -67,7 +68,7 @@ async def await_machine(command: LookAtMachine) -> MachineSeen:
             raise NotYet(f"{command.machine_name}: {seen.state}, {why}")
         return seen
 
-    return await _asked(command, look)
+    return await asked_of(command, look)
 
 
 @activity.defn
@@ -80,7 +81,7 @@ async def release_machine(command: ReleaseMachine) -> MachineSeen:
             raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
         return _looked_back(driver, command)
 
-    return await _asked(command, release)
+    return await asked_of(command, release)
 
 
 def _looked_back(driver: Driver, command: ReleaseMachine) -> MachineSeen:
@@ -110,7 +111,9 @@ def _find(driver: Driver, command: NamedMachine) -> MachineSeen | None:
     return driver.find(command.machine_name, command.place)
 
 
-async def _asked(command: NamedMachine, question: Callable[[Driver], Found]) -> Found:
+async def asked_of(
+    command: NamedMachine | EndUnknownMachine, question: Callable[[Driver], Found]
+) -> Found:
     """A provider's answer, or its refusal as the workflow knows it."""
     async with beating():
         with _told(command):
@@ -141,7 +144,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 @contextmanager
-def _told(command: NamedMachine) -> Iterator[None]:
+def _told(command: NamedMachine | EndUnknownMachine) -> Iterator[None]:
     try:
         yield
     except ProviderError as error:

@@ -1,7 +1,8 @@
 """Which activities there are, by the queue that serves them.
 
-MAIN and PLANNING read and write rows and never touch a node; SITE touches nodes and never opens
-the database. To add one: its stub in `workflows/effects/`, its function, its name here.
+MAIN and PLANNING read and write rows and never touch a node; NEWS listens to providers, for as long
+as they are there; SITE touches nodes and never opens the database. To add one: its stub in
+`workflows/effects/`, its function, its name here.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from activities.machines import (
     remember_shortage,
     tell_holder,
 )
+from activities.news import follow_news, listen_for_news, tell_news_state
 from activities.node_rows import (
     bill_strays,
     find_announcement,
@@ -51,9 +53,10 @@ from activities.site.staging import stage_worker
 from activities.site.stored import collect_log, store_output
 from activities.site.watch import watch_node
 from activities.sweep import deliver_requests, sweep_lost
+from activities.unknown_machines import end_unknown_machine
 from activities.work_orders import discard_work_orders, remove_stored, seal_work_orders
 
-__all__ = ["MAIN", "PLANNING", "SITE"]
+__all__ = ["MAIN", "NEWS", "PLANNING", "SITE"]
 
 Activity = Callable[..., Any]
 
@@ -62,6 +65,9 @@ MAIN: tuple[Activity, ...] = (
     deliver_requests,
     sweep_lost,
     sweep_machines,
+    end_unknown_machine,
+    follow_news,
+    tell_news_state,
     check_provider,
     make_provider_part,
     remove_provider_part,
@@ -93,6 +99,8 @@ MAIN: tuple[Activity, ...] = (
     return_machine,
     withdraw_places,
 )
+
+NEWS: tuple[Activity, ...] = (listen_for_news,)
 
 SITE: tuple[Activity, ...] = (
     check_site,

@@ -6,6 +6,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from workflows.billing import JobBilling
 from workflows.job import JobLifecycle
 from workflows.machine import MachineLifecycle
+from workflows.news import ProviderNews
 from workflows.node import NodeLifecycle
 from workflows.placement import PlacementLoop
 from workflows.provider import ProviderLifecycle
@@ -19,6 +20,7 @@ WORKFLOWS = (
     JobLifecycle,
     JobBilling,
     MachineLifecycle,
+    ProviderNews,
     PlacementLoop,
     Starts,
     Sweep,

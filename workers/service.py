@@ -103,11 +103,25 @@ def site_worker(client: Client, region_id: str) -> Worker:
     )
 
 
+def news_worker(client: Client) -> Worker:
+    """The worker that listens to providers; what it does takes no CPU, and no thread of rows."""
+    return Worker(
+        client,
+        task_queue=queues.NEWS,
+        activities=registry.NEWS,
+        max_concurrent_activities=SITE_ACTIVITIES,
+        max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+        graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+    )
+
+
 async def _beside(client: Client, stop: asyncio.Event) -> None:
     """What this process has to do beside the main queue, until it is stopped."""
     await ensure_search_attributes(client)
     await start_singletons(client)
-    await Sites(client, settings()).serve(stop)
+    async with news_worker(client):
+        await Sites(client, settings()).serve(stop)
 
 
 async def start_singletons(client: Client) -> None:

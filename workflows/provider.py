@@ -7,16 +7,19 @@ from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.base import Contract
 from workflows.contracts.events import Event
+from workflows.contracts.machine import EndUnknown, UnknownMachines
 from workflows.contracts.provider import (
     PARTS,
     CloudPart,
     Look,
+    NewsState,
     ProviderReport,
     ProviderRequest,
     Removal,
 )
 from workflows.contracts.record import ProviderChanges
 from workflows.contracts.states import ProviderStatus
+from workflows.effects.machine import FollowNews, follow_news
 from workflows.effects.region import (
     CheckProvider,
     FindDependents,
@@ -33,6 +36,7 @@ from workflows.effects.region import (
     try_provider,
 )
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
+from workflows.strays import Strays
 
 NEWS_INTERVAL = timedelta(days=1)
 LOOK_INTERVAL = timedelta(hours=1)
@@ -60,6 +64,10 @@ class ProviderLifecycle:
         self._inbox = Inbox()
         self._removed = False
         self._made: list[CloudPart] = []
+        self._journal.reason = request.carried_reason
+        self._strays = Strays(request, self._mention)
+        self._deaf = request.deaf
+        """Why its cloud's news does not come to us, as it was told."""
 
     @workflow.run
     async def run(self, request: ProviderRequest) -> ProviderReport:
@@ -93,6 +101,32 @@ class ProviderLifecycle:
         self._status = ProviderStatus.READY
         ready = Event(type="provider.ready", message="every check passed")
         await self._write(ready, changes=self._with_parts(changes))
+        if self._is_cloud and workflow.patched("follows-news"):
+            await self._follow_news()
+
+    async def _follow_news(self) -> None:
+        """By a workflow of its own. Without it what happens is seen later, by the sweep."""
+        asked = FollowNews(provider_id=self._request.provider_id, kind=self._request.kind)
+        try:
+            await follow_news(asked)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            await self._hear(NewsState(deaf=cause_of(failure)[1]))
+
+    async def _hear(self, news: NewsState) -> None:
+        if news.deaf == self._deaf:
+            return
+        self._deaf = news.deaf
+        if news.deaf:
+            message = (
+                f"nothing is heard of its machines, they are looked at every few minutes instead: "
+                f"{news.deaf} (a recheck makes what is missing)"
+            )
+            await self._mention(Event(type="provider.news-lost", message=message))
+        else:
+            message = "what happens to its machines is heard again"
+            await self._mention(Event(type="provider.news-heard", message=message))
 
     async def _check(self) -> ProviderChecked:
         command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
@@ -123,10 +157,23 @@ class ProviderLifecycle:
             await self._enable()
         elif isinstance(message, Removal):
             await self._remove(message)
+        elif isinstance(message, UnknownMachines):
+            await self._strays.tell(message)
+        elif isinstance(message, EndUnknown):
+            await self._strays.end([message, *self._others(EndUnknown)])
+        elif isinstance(message, NewsState):
+            await self._hear(message)
         elif self._is_cloud and self._status is ProviderStatus.READY:
             await self._look()
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
             self._continue()
+
+    def _others(self, kind: type[EndUnknown]) -> list[EndUnknown]:
+        """All of the kind that have come by now."""
+        found: list[EndUnknown] = []
+        while (another := self._inbox.pick(kind)) is not None:
+            found.append(another)
+        return found
 
     async def _look(self) -> None:
         """Does its key still work? If not it has failed; the machines that run are left alone."""
@@ -209,6 +256,18 @@ class ProviderLifecycle:
         if not self._inbox.holds(Look):  # whoever uses it says so at once
             self._inbox.put(Look())
 
+    @workflow.signal(description="Machines were found that no lease names.")
+    def unknown_machines(self, found: UnknownMachines) -> None:
+        self._inbox.put(found)
+
+    @workflow.signal(description="A person ends a machine that no lease names.")
+    def end_unknown(self, asked: EndUnknown) -> None:
+        self._inbox.put(asked)
+
+    @workflow.signal(description="Whether news of its machines comes to us.")
+    def news_state(self, news: NewsState) -> None:
+        self._inbox.put(news)
+
     @workflow.signal(description="Remove the provider; with regions only when forced.")
     def remove(self, removal: Removal) -> None:
         self._inbox.put(removal)
@@ -218,8 +277,18 @@ class ProviderLifecycle:
         return self._report()
 
     def _continue(self) -> None:
-        update = {"sequence": self._journal.sequence, "carried_status": self._status}
+        update = {
+            "sequence": self._journal.sequence,
+            "carried_status": self._status,
+            "carried_reason": self._journal.reason,
+            "known_strays": tuple(self._strays.known),
+            "deaf": self._deaf,
+        }
         workflow.continue_as_new(self._request.model_copy(update=update))
+
+    async def _mention(self, event: Event) -> None:
+        """An event that leaves status and reason as they are."""
+        await self._write(event, reason=self._journal.reason)
 
     async def _write(
         self, event: Event, *, changes: ProviderChanges | None = None, reason: str | None = None

@@ -14,10 +14,11 @@ Whatever is asked, there are four answers beside success, one exception each:
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from workflows.contracts import errors
-from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machine import MachineNews, MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.provider import Check
 
 
@@ -72,6 +73,11 @@ class OwnedMachine(Protocol):
     @property
     def place(self) -> str: ...
 
+    @property
+    def seen(self) -> MachineSeen:
+        """As the list tells of it: without its host key."""
+        ...
+
 
 class Driver(Protocol):
     """The machines of one provider. Every method blocks, is limited in time and may be repeated.
@@ -104,3 +110,34 @@ class Driver(Protocol):
     def list_owned(self) -> Sequence[OwnedMachine]:
         """Every machine that carries our mark, whatever state it is in."""
         ...
+
+
+@dataclass(frozen=True)
+class Told:
+    """One message of a provider about one of its machines; it may come twice, late, and for ever.
+
+    receipt: what settles it; id: the same whenever it is delivered; machine_name, news: None where
+    it says nothing of what a machine's workflow needs to know, or cannot be read.
+    """
+
+    receipt: str
+    id: str
+    machine_name: str | None = None
+    news: MachineNews | None = None
+
+
+class NewsFeed(Protocol):
+    """What a provider tells of its machines by itself. Raises: Unavailable, RequestRefused.
+
+    Made, used and closed on one event loop; whatever waits can be cancelled at once.
+    """
+
+    async def next(self) -> Sequence[Told]:
+        """What has come; nothing, when nothing does for about a minute."""
+        ...
+
+    async def settle(self, receipts: Sequence[str]) -> None:
+        """Those messages are done with: they do not come again."""
+        ...
+
+    async def close(self) -> None: ...

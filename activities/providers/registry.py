@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from temporalio import activity
 
-from activities.providers.base import Driver, Provider, RequestRefused
+from activities.providers.base import Driver, NewsFeed, Provider, RequestRefused
 from activities.providers.gcp.machines import google_machines
+from activities.providers.gcp.news import google_news
 from activities.providers.physical import PhysicalProvider
 from activities.providers.projects import PROJECTS, told
 from workflows.contracts.provider import Check
@@ -15,6 +16,8 @@ from workflows.effects.region import CheckProvider, ProviderChecked
 PROVIDERS: dict[ProviderKind, Provider] = {ProviderKind.PHYSICAL: PhysicalProvider()}
 DRIVERS: dict[ProviderKind, Callable[[str], Driver]] = {ProviderKind.GCP: google_machines}
 """What makes the driver of the machines of one provider, by its id."""
+FEEDS: dict[ProviderKind, Callable[[str], Callable[[], NewsFeed]]] = {ProviderKind.GCP: google_news}
+"""What prepares a provider's news, by its id; the feed itself is made on the loop that uses it."""
 
 
 def driver_of(kind: ProviderKind, provider_id: str) -> Driver:

@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from activities.providers import registry
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent_process import LocalAgent
+from tests.activities.rented import RentedDriver
 from tests.activities.sites import site
 from tests.activities.sshd import SSHD, Sshd
+from workflows.contracts.states import ProviderKind
 
 __all__ = ["agent", "connections", "endpoint", "node_root", "site", "sshd"]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
+    """What drives the machines of every provider of the kind gcp."""
+    found = RentedDriver()
+    monkeypatch.setitem(registry.DRIVERS, ProviderKind.GCP, lambda _: found)
+    return found
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from activities.providers.base import Unavailable
+from activities.providers.base import CapacityExhausted, RequestRefused, Unavailable
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.states import MachineState
 
@@ -14,6 +14,9 @@ from workflows.contracts.states import MachineState
 class Owned:
     machine_name: str
     place: str
+    seen: MachineSeen = field(
+        default=MachineSeen(state=MachineState.RUNNING), compare=False, repr=False
+    )
 
 
 @dataclass
@@ -28,6 +31,9 @@ class RentedDriver:
     lost_replies: int = 0
     ending: int = 0
     is_away: bool = False
+    is_sold_out: bool = False
+    refuses: str = ""
+    """Why nothing is made any more."""
 
     def find(self, name: str, place: str) -> MachineSeen | None:
         self._must_be_there()
@@ -36,6 +42,10 @@ class RentedDriver:
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
         self._must_be_there()
         key = Owned(name, offer.place)
+        if self.refuses:
+            raise RequestRefused(self.refuses)
+        if key not in self.machines and self.is_sold_out:
+            raise CapacityExhausted(f"{offer.place} has none left")
         if key not in self.machines:
             self.made[key] += 1
             self.machines[key] = MachineSeen(
@@ -65,7 +75,7 @@ class RentedDriver:
 
     def list_owned(self) -> Sequence[Owned]:
         self._must_be_there()
-        return list(self.machines)
+        return [replace(key, seen=seen) for key, seen in self.machines.items()]
 
     def _must_be_there(self) -> None:
         if self.is_away:

@@ -1,18 +1,14 @@
-"""Machines at a provider: made once whatever goes unanswered, ended for certain, swept."""
+"""Machines at a provider: made once whatever goes unanswered, ended for certain."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import machine_sweep
 from activities.db import tables
-from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.lifecycle_requests import start_of
-from activities.machine_sweep import sweep_machines
 from activities.machines import (
     await_machine,
     create_machine,
@@ -21,16 +17,13 @@ from activities.machines import (
     release_machine,
     remember_shortage,
 )
-from activities.providers import registry
-from activities.record import record
 from activities.restarts import restart_of
+from tests.activities.leases import OFFER, Books
 from tests.activities.rented import Owned, RentedDriver
-from tests.activities.rows import NOW, add_payer, add_region
+from tests.activities.rows import NOW
 from workflows.contracts import errors
-from workflows.contracts.machine import MachineOffer, MachineRequest, MachineSeen, MachineSpec
-from workflows.contracts.record import LeaseChanges, Record
+from workflows.contracts.machine import MachineRequest, MachineSeen, MachineSpec
 from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
-from workflows.effects.lifecycle import MachinesSwept, SweepMachines
 from workflows.effects.machine import (
     CreateMachine,
     FindShortages,
@@ -39,7 +32,6 @@ from workflows.effects.machine import (
     RememberShortage,
 )
 
-OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1_000_000)
 NAME = {
     "lease_id": "lea-1",
     "provider_id": "prv-1",
@@ -49,13 +41,6 @@ NAME = {
 CREATE = CreateMachine(**NAME, place="zone-a", offer=OFFER, spec=MachineSpec(lifetime_s=3600))
 LOOK = LookAtMachine(**NAME, place="zone-a")
 RELEASE = ReleaseMachine(**NAME, place="zone-a")
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
-    found = RentedDriver()
-    monkeypatch.setitem(registry.DRIVERS, ProviderKind.GCP, lambda _: found)
-    return found
 
 
 async def do(activity: Any, command: Any) -> Any:
@@ -137,53 +122,6 @@ async def test_machines_of_a_kind_without_driver_are_refused_by_name() -> None:
 # ── leases ──────────────────────────────────────────────────────────────────────────────────
 
 
-class Books:
-    """The leases of one provider, and how they come to be in a state."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        with database.write() as session:
-            account = add_payer(session)
-            region = add_region(session, account)
-            provider = session.get_one(tables.Provider, region.provider_id)
-            provider.kind = region.provider_kind = "gcp"
-            self.account_id, self.region_id = account.id, region.id
-            self.provider_id = provider.id
-
-    def lease(self, status: LeaseStatus, place: str | None = "zone-a") -> tables.Lease:
-        offer = None if place is None else OFFER.model_copy(update={"place": place})
-        lease_id = new_id("lea")
-        row = tables.Lease(
-            id=lease_id,
-            account_id=self.account_id,
-            name=f"baseload-{lease_id}",
-            status="reserved",
-            region_id=self.region_id,
-            provider_id=self.provider_id,
-            provider_kind="gcp",
-            holder_id="nod-1",
-            offers=[OFFER.model_dump(mode="json")],
-            spec=MachineSpec(lifetime_s=3600).model_dump(mode="json"),
-            deadline=NOW + timedelta(hours=1),
-            created_at=NOW,
-            updated_at=NOW,
-        )
-        with self.database.write() as session:
-            session.add(row)
-        changes = LeaseChanges(offer=offer, host="10.0.0.9", minion_id="SHA256:k", began_at=NOW)
-        step = Record(
-            resource_id=lease_id,
-            account_id=self.account_id,
-            sequence=4,
-            at=NOW,
-            status=status,
-            changes=changes,
-        )
-        ActivityEnvironment().run(record, step)
-        with self.database.read() as session:
-            return session.get_one(tables.Lease, lease_id)
-
-
 async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
     migrated: Database,
 ) -> None:
@@ -221,60 +159,3 @@ async def test_shortages_are_remembered_for_all_and_forgotten_in_time(
 async def do_now(activity: Any, command: Any) -> Any:
     """One that blocks."""
     return ActivityEnvironment().run(activity, command)
-
-
-# ── the sweep ───────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_sweep_ends_what_no_lease_holds_and_nothing_else(
-    migrated: Database, driver: RentedDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-
-    async def note(workflow_id: str, signal: str) -> bool:
-        told.append(f"{workflow_id} {signal}")
-        return True
-
-    monkeypatch.setattr(machine_sweep, "tell", note)
-    books = Books(migrated)
-    held, late = books.lease(LeaseStatus.READY), books.lease(LeaseStatus.RELEASED)
-    moved, vanished = books.lease(LeaseStatus.CREATING, "zone-b"), books.lease(LeaseStatus.READY)
-    begun = books.lease(LeaseStatus.CREATING)
-    running = MachineSeen(state=MachineState.RUNNING)
-    for name in (held.name, late.name, moved.name, begun.name, "baseload-nobody"):
-        driver.machines[Owned(name, "zone-a")] = running
-    swept: MachinesSwept = await do(sweep_machines, SweepMachines())
-    assert set(driver.machines) == {
-        Owned(held.name, "zone-a"),
-        Owned(begun.name, "zone-a"),
-        Owned("baseload-nobody", "zone-a"),
-    }
-    assert set(swept.released) == {late.name, moved.name}
-    assert swept.unknown == ("baseload-nobody",)
-    assert swept.missing == (vanished.id,)
-    assert told == [f"machine/{vanished.id} look"]
-
-
-async def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
-    migrated: Database, driver: RentedDriver
-) -> None:
-    books = Books(migrated)
-    running = MachineSeen(state=MachineState.RUNNING)
-    for _ in range(3):
-        name = books.lease(LeaseStatus.RELEASED).name
-        driver.machines[Owned(name, "zone-a")] = running
-    driver.lost_replies = 1
-    swept: MachinesSwept = await do(sweep_machines, SweepMachines())
-    assert driver.machines == {}
-    assert len(swept.released) == 2
-    (failed,) = swept.failed
-    assert "the connection was cut" in failed
-
-
-async def test_a_provider_that_cannot_be_asked_is_named_by_the_sweep(
-    migrated: Database, driver: RentedDriver
-) -> None:
-    books = Books(migrated)
-    driver.is_away = True
-    swept: MachinesSwept = await do(sweep_machines, SweepMachines())
-    assert swept.failed == (f"{books.provider_id}: no route to the provider",)

@@ -19,6 +19,7 @@ from workflows.effects.effect import Effect
 BY_QUEUE: dict[str | None, list[Callable[..., Any]]] = {
     queues.MAIN: list(registry.MAIN),
     queues.PLANNING: list(registry.PLANNING),
+    queues.NEWS: list(registry.NEWS),
     None: list(registry.SITE),
 }
 

@@ -1,5 +1,6 @@
 """A provider of machines in the tests' world: it keeps what it has made, and what it costs."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from workflows.effects import machine
 
 PRICE_MICROCREDITS = 1_000_000
 HOST_KEY = "SHA256:key"
+LISTENING_S = 0.05
+"""As long as nothing comes."""
 
 
 @dataclass
@@ -37,6 +40,15 @@ class Cloud:
     stray: set[str] = field(default_factory=set)
     """Machines that no lease holds, by name."""
     swept: Counter[str] = field(default_factory=Counter)
+    unknown: set[str] = field(default_factory=set)
+    """Machines with a provider's mark that no lease names, by name."""
+    followed: Counter[str] = field(default_factory=Counter)
+    """Providers whose news was asked to be followed."""
+    subscription_is_lost: bool = False
+    provider_is_gone: bool = False
+    listened: int = 0
+    news_states: list[str] = field(default_factory=list)
+    """What the provider was told of its news, in order; empty: it comes."""
 
     ended_at: datetime | None = None
     """When its machines end; None: when they are seen to have."""
@@ -86,6 +98,27 @@ class RentedMachines:
     def release_machine(self, asked: machine.ReleaseMachine) -> MachineSeen:
         self.cloud.machines.pop((asked.machine_name, asked.place), None)
         return MachineSeen(state=MachineState.GONE, ended_at=self.cloud.ended_at)
+
+    def end_unknown_machine(self, asked: machine.EndUnknownMachine) -> MachineSeen:
+        self.cloud.unknown.discard(asked.machine_name)
+        return MachineSeen(state=MachineState.GONE)
+
+    def follow_news(self, asked: machine.FollowNews) -> Done:
+        self.cloud.followed[asked.provider_id] += 1
+        return Done()
+
+    async def listen_for_news(self, _: machine.ListenForNews) -> machine.NewsHeard:
+        if self.cloud.provider_is_gone:
+            return machine.NewsHeard(is_over=True)
+        if self.cloud.subscription_is_lost:
+            raise ApplicationError("no such subscription", type=errors.REQUEST_REFUSED)
+        self.cloud.listened += 1
+        await asyncio.sleep(LISTENING_S)
+        return machine.NewsHeard()
+
+    def tell_news_state(self, asked: machine.TellNewsState) -> Done:
+        self.cloud.news_states.append(asked.state.deaf)
+        return Done()
 
     def find_shortages(self, _: machine.FindShortages) -> machine.ShortagesFound:
         until = datetime(2100, 1, 1, tzinfo=UTC)

@@ -117,6 +117,26 @@ class MachineRequest(Contract):
     carried: "MachineCarry | None" = None
 
 
+class UnknownMachine(Contract):
+    """A machine that carries a provider's mark, and that no lease names."""
+
+    name: str
+    place: str
+
+
+class UnknownMachines(Contract):
+    """Signal `unknown_machines` to a provider: what the sweep has found, for people to look at."""
+
+    machines: tuple[UnknownMachine, ...]
+
+
+class EndUnknown(Contract):
+    """Signal `end_unknown` to a provider: a person wants a machine gone that no lease names."""
+
+    machine: UnknownMachine
+    requested_by: str = ""
+
+
 class GiveBack(Contract):
     """Signal `give_back`: the machine is not needed any more."""
 

@@ -1,6 +1,7 @@
 """Providers and regions."""
 
 from workflows.contracts.base import Contract
+from workflows.contracts.machine import MachineWish, UnknownMachine
 from workflows.contracts.states import ProviderKind, ProviderStatus, RegionStatus
 
 
@@ -39,6 +40,10 @@ PARTS: dict[ProviderKind, tuple[str, ...]] = {
 """Of each kind of cloud, in the order of making; they are removed in the reverse."""
 
 
+REGION_PARTS: dict[ProviderKind, tuple[str, ...]] = {ProviderKind.GCP: ("subnetwork",)}
+"""What each region in a cloud has of its own there, as `PARTS`."""
+
+
 class ProviderRequest(Contract):
     """Input of `provider/{id}`."""
 
@@ -47,6 +52,31 @@ class ProviderRequest(Contract):
     kind: ProviderKind
     sequence: int = 0
     carried_status: ProviderStatus | None = None
+    carried_reason: str | None = None
+    known_strays: tuple[UnknownMachine, ...] = ()
+    """Machines that no lease names, and of which people were told."""
+    deaf: str = ""
+    """Why nothing is heard of its machines, as people were told."""
+
+
+class NewsRequest(Contract):
+    """Input of `news/{provider}`."""
+
+    provider_id: str
+    kind: ProviderKind
+    deaf: str = ""
+
+
+class NewsReport(Contract):
+    provider_id: str
+    deaf: str = ""
+
+
+class NewsState(Contract):
+    """Signal `news_state` to a provider: whether its cloud's news of its machines comes to us."""
+
+    deaf: str = ""
+    """Why it does not; empty: it does."""
 
 
 class ProviderReport(Contract):
@@ -63,6 +93,10 @@ class RegionRequest(Contract):
     provider_id: str
     provider_kind: ProviderKind
     name: str
+    cloud_region: str = ""
+    """What its cloud calls it; empty where its machines are one's own."""
+    storage: MachineWish | None = None
+    """The machine of its storage node, which a region in a cloud makes itself."""
     sequence: int = 0
     carried_status: RegionStatus | None = None
 
@@ -75,6 +109,12 @@ class RegionReport(Contract):
 
 class Look(Contract):
     """Signal `look`: see now whether a region's site is served, or a provider's key still works."""
+
+
+class Replacement(Contract):
+    """Signal `replace`: give the region another storage node, then remove those it has."""
+
+    requested_by: str = ""
 
 
 class Removal(Contract):

@@ -2,6 +2,8 @@
 
 MAIN = "main"
 PLANNING = "planning"
+NEWS = "news"
+"""Activities that listen for as long as a provider is there: they hold up nothing on `main`."""
 
 
 def site(region_id: str) -> str:

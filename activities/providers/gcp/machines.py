@@ -41,8 +41,18 @@ KEY_KIND = "ssh-ed25519"
 
 @dataclass(frozen=True)
 class OwnedInstance:
-    machine_name: str
+    """instance: as Google tells of it."""
+
+    instance: Any
     place: str
+
+    @property
+    def machine_name(self) -> str:
+        return str(self.instance.name)
+
+    @property
+    def seen(self) -> MachineSeen:
+        return shown(self.instance, self.place)
 
 
 class GoogleMachines:
@@ -124,7 +134,7 @@ class GoogleMachines:
             )
             for scope, found in pages:
                 zone = scope.rpartition("/")[2]
-                owned += [OwnedInstance(each.name, zone) for each in found.instances]
+                owned += [OwnedInstance(each, zone) for each in found.instances]
         return owned
 
     # ── what it is made of ──────────────────────────────────────────────────────────────────

@@ -100,6 +100,12 @@ class GoogleSession:
 
         return pubsub_v1.SubscriberClient(credentials=self.credentials)
 
+    def listener(self) -> "pubsub_v1.SubscriberAsyncClient":
+        """As `subscriber`, for the event loop that runs; who asked for it closes it."""
+        from google import pubsub_v1  # noqa: PLC0415
+
+        return pubsub_v1.SubscriberAsyncClient(credentials=self.credentials)
+
     @property
     def _http(self) -> "AuthorizedSession":
         """One for each thread: requests' sessions are not made to be shared."""

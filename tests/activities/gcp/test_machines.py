@@ -8,7 +8,7 @@ from google.api_core.exceptions import NotFound
 
 from activities.platform_key import fingerprint_of
 from activities.providers.base import CapacityExhausted, NotYet, RequestRefused, Unavailable
-from activities.providers.gcp.machines import GoogleMachines, OwnedInstance
+from activities.providers.gcp.machines import GoogleMachines
 from activities.providers.gcp.network import make_network, remove_network
 from activities.providers.gcp.session import GoogleSession
 from activities.providers.gcp.subnetworks import make_subnetwork, remove_subnetwork
@@ -151,7 +151,9 @@ def test_a_machine_is_made_seen_listed_and_gone(gcp: GcpDouble, machines: Google
     assert seen.minion_id == fingerprint_of(f"ssh-ed25519 {vm.host_keys['ssh-ed25519']}")
     assert seen.began_at is not None
     assert round((seen.microcredits_per_hour or 0) / 1e6, 2) == 3.67, "its CPUs and its A100"
-    assert machines.list_owned() == [OwnedInstance(NAME, ZONE)]
+    (owned,) = machines.list_owned()
+    assert (owned.machine_name, owned.place) == (NAME, ZONE)
+    assert owned.seen.began_at == seen.began_at
     gone(machines)
     assert machines.list_owned() == []
     assert names(gcp) == []

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlmodel import select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
@@ -15,14 +16,17 @@ from activities.credentials import own_place, seal_credentials
 from activities.db import tables
 from activities.db.session import Database
 from activities.settings import settings
+from activities.temporal import set_client
 from tests.activities.gcp.keys import key_file
 from tests.activities.rows import NOW, add_payer
 from tests.doubles.gcp.double import GcpDouble
 from tests.waiting import eventually
 from workers.registry import workflow_runner
+from workers.service import news_worker
 from workflows.contracts import queues
 from workflows.contracts.provider import ProviderReport, ProviderRequest, Removal
 from workflows.contracts.states import ProviderKind
+from workflows.news import ProviderNews
 from workflows.provider import ProviderLifecycle
 
 PROVIDER = "prv-life"
@@ -57,6 +61,19 @@ def account_id(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPat
         return account.id
 
 
+def events(database: Database) -> dict[str, str]:
+    with database.read() as session:
+        found = session.exec(select(tables.EventRow)).all()
+        return {row.type: row.message for row in found if row.resource_id == PROVIDER}
+
+
+def lose_subscription(gcp: GcpDouble) -> None:
+    """As a person removes it in the console."""
+    with gcp.cloud.pubsub.changed:
+        gcp.cloud.pubsub.subscriptions.clear()
+        gcp.cloud.pubsub.changed.notify_all()
+
+
 def row(database: Database) -> tables.Provider:
     with database.read() as session:
         return session.get_one(tables.Provider, PROVIDER)
@@ -79,14 +96,18 @@ async def test_a_provider_lives_and_its_key_is_told_nowhere(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    set_client(temporal_server)
     with ThreadPoolExecutor(4) as threads:
-        async with Worker(
-            temporal_server,
-            task_queue=queues.MAIN,
-            workflows=[ProviderLifecycle],
-            activities=registry.MAIN,
-            activity_executor=threads,
-            workflow_runner=workflow_runner(),
+        async with (
+            Worker(
+                temporal_server,
+                task_queue=queues.MAIN,
+                workflows=[ProviderLifecycle, ProviderNews],
+                activities=registry.MAIN,
+                activity_executor=threads,
+                workflow_runner=workflow_runner(),
+            ),
+            news_worker(temporal_server),
         ):
             handle = await begun(temporal_server, account_id)
             await eventually(lambda: row(migrated).status == "ready", "it is ready", 60)
@@ -95,6 +116,10 @@ async def test_a_provider_lives_and_its_key_is_told_nowhere(
             assert len(ready.parts or ()) == 7
             assert len(gcp.cloud.sinks) == 1
 
+            await eventually(lambda: gcp.cloud.pubsub.pulls > 0, "its news is listened to", 60)
+            lose_subscription(gcp)
+            await eventually(lambda: "provider.news-lost" in events(migrated), "it says so", 60)
+            await temporal_server.get_workflow_handle(f"news/{PROVIDER}").terminate("enough")
             await handle.signal(ProviderLifecycle.remove, Removal())
             report = await asyncio.wait_for(handle.result(), 60)
     assert report.status == "archived"

@@ -83,6 +83,8 @@ class PubSub:
         self.shuffle = False
         self.pull_waits_s = 10.0
         self.delivered = 0
+        self.pulls = 0
+        """How often it was asked for messages."""
         self._published = 0
         self._ids = itertools.count(random.randrange(10**15, 10**16))
         self._random = random.Random(4711)
@@ -108,6 +110,7 @@ class PubSub:
     def pull(self, name: str, most: int) -> list[Delivered]:
         """What may be delivered now; each is hidden until its deadline passes."""
         with self.changed:
+            self.pulls += 1
             subscription = self.subscriptions[name]
             now = time.monotonic()
             ready = [copy for copy in subscription.waiting if copy.visible_at <= now]

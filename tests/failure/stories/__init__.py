@@ -6,6 +6,7 @@ from tests.failure.stories.job import NotebookStory, TrainingStory
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
     MachineSweepStory,
+    NewsStory,
     PlacementStory,
     StartsStory,
     SweepStory,
@@ -30,6 +31,7 @@ STORIES: tuple[type[Story], ...] = (
     SweepStory,
     MachineStory,
     MachineSweepStory,
+    NewsStory,
 )
 
 

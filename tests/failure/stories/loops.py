@@ -1,12 +1,15 @@
 """The lives of the loops that are always there: placement, starts, the sweep."""
 
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.failure.stories.story import Story
+from tests.failure.stories.story import HARMLESS, Story
+from workflows.contracts.provider import NewsRequest
 from workflows.contracts.record import JobChanges, Record
-from workflows.contracts.states import JobStatus
+from workflows.contracts.states import JobStatus, ProviderKind
+from workflows.news import ProviderNews
 from workflows.placement import PlacementLoop, PlacementRequest
 from workflows.sweep import MachineSweep, Starts, Sweep, SweepRequest
 
@@ -123,6 +126,50 @@ class SweepStory(LoopStory):
     def look(self) -> None:
         twice = [name for name, times in self.world.restarted.items() if times > 1]
         self.expect(not twice, f"started again twice: {twice}")
+        self.look_at_the_cause()
+
+
+class NewsStory(LoopStory):
+    """A provider's news: heard, lost with its subscription, heard again; over with the provider."""
+
+    lifecycle = "ProviderNews"
+    silent: ClassVar = {"tell_news_state": "it is tried again with the next look at the news"}
+
+    async def begin(self) -> None:
+        await self.start_it()
+
+    async def start_it(self) -> None:
+        request = NewsRequest(provider_id="prv-1", kind=ProviderKind.GCP)
+        await self.start(ProviderNews, request, self.workflow_id)
+
+    async def step(self) -> bool:
+        cloud = self.world.cloud
+        if self.has_ended():
+            if cloud.provider_is_gone:
+                return True
+            await self.start_it()  # as the sweep does
+        if cloud.listened and not self.asked:
+            self.asked = cloud.subscription_is_lost = True
+        if self._was_told() and cloud.subscription_is_lost:
+            cloud.subscription_is_lost, cloud.listened = False, 0
+        if self.asked and not cloud.subscription_is_lost and cloud.listened and self.is_struck:
+            cloud.provider_is_gone = True
+        return False
+
+    def _was_told(self) -> bool:
+        """That nothing comes; where that is what breaks, it has broken."""
+        told = bool(self.world.cloud.news_states) or self.stub == "tell_news_state"
+        return told and self.is_struck
+
+    async def cancel(self) -> None:
+        self.world.cloud.provider_is_gone = True
+
+    def look(self) -> None:
+        if self.mode in HARMLESS:
+            told = self.world.cloud.news_states
+            self.expect(any(told), "nobody was told that nothing is heard")
+            self.expect(not told or not told[-1], f"at last it was told {told[-1:]}")
+        self.world.said += self.world.cloud.news_states  # the provider shows them
         self.look_at_the_cause()
 
 

@@ -3,6 +3,7 @@
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.world import REGION
+from workflows.contracts.machine import EndUnknown, UnknownMachine, UnknownMachines
 from workflows.contracts.provider import ProviderRequest, RegionRequest, Removal
 from workflows.contracts.states import ProviderKind, ProviderStatus, RegionStatus
 from workflows.provider import ProviderLifecycle
@@ -93,17 +94,40 @@ class ProviderStory(PlaceStory):
 
 
 class CloudProviderStory(ProviderStory):
-    """One with things of its own in its cloud. A person removes it by force: what cannot be removed
-    is then left, and named."""
+    """One with things of its own in its cloud. A person ends what is unknown there and removes it
+    by force: what cannot be removed is then left, and named."""
 
     only = frozenset(
-        {"try_provider", "make_provider_part", "remove_provider_part", "forget_provider_key"}
+        {
+            "try_provider",
+            "make_provider_part",
+            "remove_provider_part",
+            "forget_provider_key",
+            "follow_news",
+            "end_unknown_machine",
+        }
     )
     kind = ProviderKind.GCP
     may_be_left = (Mode.FAILS_FOR_GOOD, Mode.HANGS)
+    STRAY = UnknownMachine(name="baseload-stray", place="zone-a")
+
+    async def begin(self) -> None:
+        self.world.cloud.unknown.add(self.STRAY.name)
+        await super().begin()
+
+    async def answer(self, status: str) -> None:
+        if status == ProviderStatus.READY:
+            await self.signal(
+                self.workflow_id, "unknown_machines", UnknownMachines(machines=(self.STRAY,))
+            )
+            await self.signal(self.workflow_id, "end_unknown", EndUnknown(machine=self.STRAY))
+        await super().answer(status)
 
     def look(self) -> None:
         super().look()
+        if self.mode in HARMLESS:
+            self.expect(not self.world.cloud.unknown, "what a person has ended is still there")
+            self.expect(self.world.cloud.followed[PROVIDER] > 0, "nobody listens to its news")
         left = self.world.parts[PROVIDER]
         allowed = self.stub == "remove_provider_part" and self.mode in self.may_be_left
         named = all(any(f"{part}: " in line for line in self.world.said) for part in left)

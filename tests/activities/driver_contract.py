@@ -1,0 +1,141 @@
+"""What every driver of machines keeps to, whoever's machines they are.
+
+A driver's own tests subclass `DriverContract` and give it a `market`: the driver, what there is to
+be had, and how its provider is made to misbehave.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from activities.providers.base import CapacityExhausted, Driver, RequestRefused, Unavailable
+from tests.activities.waiting import wait_for
+from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.states import MachineState
+
+NAME = "baseload-lea-1"
+SPEC = MachineSpec(lifetime_s=3600, tags={"baseload-lease": "lea-1"})
+
+
+@dataclass(frozen=True)
+class Market:
+    """A provider with something to sell: two offers that differ, of one place."""
+
+    driver: Driver
+    offer: MachineOffer
+    another: MachineOffer
+    lose_a_reply: Callable[[], None]
+    """The next change is done, and goes unanswered."""
+    sell_out: Callable[[], None]
+    refuse: Callable[[], None]
+    """The next making is refused for good."""
+    go_away: Callable[[], None]
+    """From now on it cannot be asked."""
+    made: Callable[[], int]
+    """How many machines it has ever made."""
+
+    @property
+    def place(self) -> str:
+        return self.offer.place
+
+    def find(self) -> MachineSeen | None:
+        return self.driver.find(NAME, self.place)
+
+    def create(self) -> MachineSeen:
+        return self.driver.create(NAME, self.offer, SPEC)
+
+    def until_reachable(self) -> MachineSeen:
+        def look() -> MachineSeen | None:
+            seen = self.find()
+            return seen if seen is not None and seen.is_reachable else None
+
+        found = wait_for(look, "an address and a key")
+        assert found is not None
+        return found
+
+    def end(self) -> None:
+        self.driver.release(NAME, self.place)
+        wait_for(lambda: self.find() is None, "it is gone")
+
+
+class DriverContract:
+    def test_a_machine_is_made_found_listed_ended_and_looked_back_at(self, market: Market) -> None:
+        assert market.find() is None
+        market.create()
+        seen = market.until_reachable()
+        assert (seen.state, seen.place) == (MachineState.RUNNING, market.place)
+        assert seen.offer_mark == market.offer.mark != market.another.mark
+        assert seen.provider_machine_id is not None
+        assert seen.began_at is not None
+        (owned,) = market.driver.list_owned()
+        assert (owned.machine_name, owned.place) == (NAME, market.place)
+        assert owned.seen.provider_machine_id == seen.provider_machine_id
+        market.end()
+        assert list(market.driver.list_owned()) == []
+        past = market.driver.look_back(seen.provider_machine_id, market.place)
+        assert past.state is MachineState.GONE
+        assert past.began_at is not None
+        assert past.ended_at is not None
+        assert abs((past.began_at - seen.began_at).total_seconds()) < 1
+        assert past.ended_at >= past.began_at
+
+    def test_a_name_that_is_there_is_found_and_not_made_again(self, market: Market) -> None:
+        market.create()
+        first = market.until_reachable()
+        again = market.driver.create(NAME, market.another, SPEC)
+        assert again.provider_machine_id == first.provider_machine_id
+        assert again.offer_mark == market.offer.mark
+        assert market.made() == 1
+
+    def test_a_making_that_went_unanswered_is_unavailable_and_found(self, market: Market) -> None:
+        market.lose_a_reply()
+        with pytest.raises(Unavailable):
+            market.create()
+        market.until_reachable()
+        assert market.made() == 1
+
+    def test_a_release_may_be_repeated_and_is_silent_when_there_is_nothing(
+        self, market: Market
+    ) -> None:
+        market.driver.release(NAME, market.place)
+        market.create()
+        market.until_reachable()
+        market.lose_a_reply()
+        with pytest.raises(Unavailable):
+            market.driver.release(NAME, market.place)
+        for _ in range(2):
+            market.end()
+        assert market.made() == 1
+
+    def test_what_it_has_none_left_of_is_exhausted_and_leaves_nothing(self, market: Market) -> None:
+        market.sell_out()
+        with pytest.raises(CapacityExhausted):
+            market.create()
+        wait_for(lambda: market.find() is None, "nothing of it is there")
+        assert list(market.driver.list_owned()) == []
+
+    def test_what_it_will_not_do_is_refused_in_its_words(self, market: Market) -> None:
+        market.refuse()
+        with pytest.raises(RequestRefused, match=r"\w"):
+            market.create()
+        assert market.find() is None
+
+    def test_a_provider_that_cannot_be_asked_is_unavailable_for_everything(
+        self, market: Market
+    ) -> None:
+        market.go_away()
+        asked: list[Callable[[], object]] = [
+            market.find,
+            market.create,
+            lambda: market.driver.release(NAME, market.place),
+            market.driver.list_owned,
+            lambda: market.driver.look_back("4711", market.place),
+        ]
+        for ask in asked:
+            with pytest.raises(Unavailable):
+                ask()
+
+    def test_nothing_is_known_of_a_machine_that_never_was(self, market: Market) -> None:
+        never = market.driver.look_back("4711", market.place)
+        assert (never.state, never.began_at, never.ended_at) == (MachineState.GONE, None, None)

@@ -1,0 +1,63 @@
+"""Leases in the rows of tests, and how they come to be in a state."""
+
+from datetime import timedelta
+
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.record import record
+from tests.activities.rows import NOW, add_payer, add_region
+from workflows.contracts.machine import MachineOffer, MachineSpec
+from workflows.contracts.record import LeaseChanges, Record
+from workflows.contracts.states import LeaseStatus
+
+OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1_000_000)
+
+
+class Books:
+    """The leases of one provider."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        with database.write() as session:
+            account = add_payer(session)
+            region = add_region(session, account)
+            provider = session.get_one(tables.Provider, region.provider_id)
+            provider.kind = region.provider_kind = "gcp"
+            self.account_id, self.region_id = account.id, region.id
+            self.provider_id = provider.id
+
+    def lease(self, status: LeaseStatus, place: str | None = "zone-a") -> tables.Lease:
+        offer = None if place is None else OFFER.model_copy(update={"place": place})
+        lease_id = new_id("lea")
+        row = tables.Lease(
+            id=lease_id,
+            account_id=self.account_id,
+            name=f"baseload-{lease_id}",
+            status="reserved",
+            region_id=self.region_id,
+            provider_id=self.provider_id,
+            provider_kind="gcp",
+            holder_id="nod-1",
+            offers=[OFFER.model_dump(mode="json")],
+            spec=MachineSpec(lifetime_s=3600).model_dump(mode="json"),
+            deadline=NOW + timedelta(hours=1),
+            created_at=NOW,
+            updated_at=NOW,
+        )
+        with self.database.write() as session:
+            session.add(row)
+        changes = LeaseChanges(offer=offer, host="10.0.0.9", minion_id="SHA256:k", began_at=NOW)
+        step = Record(
+            resource_id=lease_id,
+            account_id=self.account_id,
+            sequence=4,
+            at=NOW,
+            status=status,
+            changes=changes,
+        )
+        ActivityEnvironment().run(record, step)
+        with self.database.read() as session:
+            return session.get_one(tables.Lease, lease_id)
