@@ -35,9 +35,16 @@ from activities.providers.projects import (
     make_provider_part,
     remove_provider_part,
 )
+from activities.providers.region_parts import make_region_part, remove_region_part
 from activities.providers.registry import check_provider
 from activities.record import record
-from activities.region_rows import find_dependents, tell_dependents
+from activities.region_rows import (
+    add_storage_node,
+    dismiss_node,
+    find_dependents,
+    find_storage,
+    tell_dependents,
+)
 from activities.site.job import clean_worker, end_worker, look_at_run, start_worker
 from activities.site.logins import release_node
 from activities.site.node import (
@@ -98,6 +105,11 @@ MAIN: tuple[Activity, ...] = (
     lease_machine,
     return_machine,
     withdraw_places,
+    make_region_part,
+    remove_region_part,
+    find_storage,
+    add_storage_node,
+    dismiss_node,
 )
 
 NEWS: tuple[Activity, ...] = (listen_for_news,)

@@ -12,6 +12,7 @@ from tests.failure.cases import BY_KILLING, Mode
 from tests.failure.pairs import stubs
 from workflows import (
     billing,
+    cloud_region,
     contact,
     guests,
     job,
@@ -50,6 +51,7 @@ def install() -> None:
         (machine, "LOOK_INTERVAL", 1),
         (machine, "RELEASE_INTERVAL", 0.3),
         (news, "DEAF_INTERVAL", 0.3),
+        (cloud_region, "FIRST_LOOK", 0.3),
         (region, "OFFLINE_INTERVAL", 0.3),
         (region, "REMOVAL_INTERVAL", 0.2),
         (provider, "REMOVAL_INTERVAL", 0.2),

@@ -1,20 +1,25 @@
-"""A provider's project in the tests' world: what was made in it for the provider as a whole."""
+"""A provider's project in the tests' world: what was made in it, as a whole and for its regions."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 from workflows.contracts.base import Done
 from workflows.contracts.provider import CloudPart
+from workflows.contracts.states import NodeStatus
 from workflows.effects import region
 
 
 @dataclass
 class CloudProjects:
-    """The effects of providers' parts and keys."""
+    """The effects of providers' and regions' parts, of keys, and of regions' storage."""
 
     parts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """What is there, by provider."""
     forgotten_keys: set[str] = field(default_factory=set)
+    storage: dict[str, list[region.StorageNode]] = field(default_factory=lambda: defaultdict(list))
+    """Storage nodes that are not archived, by region."""
+    storage_added: int = 0
+    storage_comes_as: NodeStatus = NodeStatus.ACTIVE
 
     def make_provider_part(self, asked: region.ProviderPart) -> region.ProviderPartSeen:
         self.parts[asked.provider_id].add(asked.part)
@@ -24,11 +29,44 @@ class CloudProjects:
         self.parts[asked.provider_id].discard(asked.part)
         return _seen(asked)
 
+    def make_region_part(self, asked: region.RegionPart) -> region.ProviderPartSeen:
+        self.parts[asked.region_id].add(asked.part)
+        return _seen(asked)
+
+    def remove_region_part(self, asked: region.RegionPart) -> region.ProviderPartSeen:
+        self.parts[asked.region_id].discard(asked.part)
+        return _seen(asked)
+
+    def add_storage_node(self, asked: region.AddStorageNode) -> region.StorageNode:
+        there = [one for one in self.storage[asked.region_id] if one.node_id not in asked.replaces]
+        if there:
+            return there[-1]
+        self.storage_added += 1
+        added = region.StorageNode(
+            node_id=f"nod-store-{self.storage_added}", name="store", status=self.storage_comes_as
+        )
+        self.storage[asked.region_id].append(added)
+        return added
+
+    def find_storage(self, asked: region.FindStorage) -> region.StorageFound:
+        return region.StorageFound(nodes=tuple(self.storage[asked.region_id]))
+
+    def dismiss_node(self, asked: region.DismissNode) -> Done:
+        for region_id, nodes in self.storage.items():
+            self.storage[region_id] = [one for one in nodes if one.node_id != asked.node_id]
+        return Done()
+
+    def turn_storage(self, status: NodeStatus, reason: str = "") -> None:
+        """What becomes of all storage nodes."""
+        update = {"status": status, "reason": reason}
+        for region_id, nodes in self.storage.items():
+            self.storage[region_id] = [one.model_copy(update=update) for one in nodes]
+
     def forget_provider_key(self, asked: region.ForgetProviderKey) -> Done:
         self.forgotten_keys.add(asked.provider_id)
         return Done()
 
 
-def _seen(asked: region.ProviderPart) -> region.ProviderPartSeen:
+def _seen(asked: region.ProviderPart | region.RegionPart) -> region.ProviderPartSeen:
     part = CloudPart(name=asked.part, resource=f"{asked.part} of {asked.provider_id}")
     return region.ProviderPartSeen(part=part)

@@ -395,10 +395,13 @@ class World(LeasedNodes, CloudProjects):
         return region.SiteChecked(platform_key_fingerprint="SHA256:platform")
 
     def find_dependents(self, asked: region.FindDependents) -> region.DependentsFound:
-        return region.DependentsFound(ids=tuple(sorted(self.dependents[asked.resource_id])))
+        own = tuple(node.node_id for node in self.storage[asked.resource_id])
+        ids = tuple(sorted(self.dependents[asked.resource_id])) + own
+        return region.DependentsFound(ids=ids, own_ids=own)
 
     def tell_dependents(self, asked: region.TellDependents) -> Done:
         self.dependents[asked.resource_id].clear()
+        self.storage[asked.resource_id].clear()
         return Done()
 
     def node_changes(self, node_id: str) -> NodeChanges:

@@ -1,8 +1,11 @@
 """Effects of providers and regions."""
 
+from datetime import datetime
+
 from workflows.contracts.base import Contract, Done
+from workflows.contracts.machine import MachineWish
 from workflows.contracts.provider import Check, CloudPart, Removal
-from workflows.contracts.states import ProviderKind
+from workflows.contracts.states import NodeStatus, ProviderKind
 from workflows.effects.effect import Effect
 
 
@@ -55,6 +58,8 @@ class FindDependents(Contract):
 
 class DependentsFound(Contract):
     ids: tuple[str, ...] = ()
+    own_ids: tuple[str, ...] = ()
+    """Those of them that the resource has made for itself: a region its storage."""
 
 
 class TellDependents(Contract):
@@ -62,6 +67,51 @@ class TellDependents(Contract):
 
     resource_id: str
     removal: Removal
+
+
+class RegionPart(Contract):
+    """One of `REGION_PARTS` of a region in a cloud."""
+
+    region_id: str
+    provider_id: str
+    kind: ProviderKind
+    cloud_region: str
+    part: str
+
+
+class AddStorageNode(Contract):
+    """The region's storage node that is there, beside those it is to replace; else a new one."""
+
+    region_id: str
+    node_id: str
+    machine: MachineWish
+    replaces: tuple[str, ...] = ()
+    at: datetime
+
+
+class FindStorage(Contract):
+    region_id: str
+
+
+class StorageNode(Contract):
+    node_id: str
+    name: str
+    status: NodeStatus
+    reason: str | None = None
+
+
+class StorageFound(Contract):
+    """The storage nodes of a region that are not archived, oldest first."""
+
+    nodes: tuple[StorageNode, ...] = ()
+
+
+class DismissNode(Contract):
+    """Ask a node to be removed, whatever it holds."""
+
+    node_id: str
+    requested_by: str
+    at: datetime
 
 
 check_provider = Effect("check_provider", CheckProvider, ProviderChecked, start_to_close_s=60)
@@ -103,5 +153,23 @@ check_site = Effect(
     start_to_close_s=10,
     schedule_to_close_s=120,
 )
+make_region_part = Effect(
+    "make_region_part",
+    RegionPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+    is_waited_for=True,
+)
+remove_region_part = Effect(
+    "remove_region_part",
+    RegionPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+)
+add_storage_node = Effect("add_storage_node", AddStorageNode, StorageNode)
+find_storage = Effect("find_storage", FindStorage, StorageFound)
+dismiss_node = Effect("dismiss_node", DismissNode, Done)
 find_dependents = Effect("find_dependents", FindDependents, DependentsFound)
 tell_dependents = Effect("tell_dependents", TellDependents, Done)

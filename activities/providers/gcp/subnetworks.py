@@ -73,6 +73,11 @@ def remove_subnetwork(session: GoogleSession, provider_id: str, cloud_region: st
     return path
 
 
+def is_subnetwork_there(session: GoogleSession, provider_id: str, cloud_region: str) -> bool:
+    """As Google says now."""
+    return _found(session, cloud_region, subnetwork_name(provider_id, cloud_region)) is not None
+
+
 def range_of(cloud_region: str) -> str:
     """A range of 4,096 addresses for each region, in the catalogue's order."""
     names = [region.name for region in gcp_catalogue().regions]

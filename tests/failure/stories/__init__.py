@@ -2,6 +2,7 @@
 
 from tests.failure.pairs import Pair
 from tests.failure.stories.bill import BillStory
+from tests.failure.stories.cloud_region import CloudRegionStory
 from tests.failure.stories.job import NotebookStory, TrainingStory
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
@@ -26,6 +27,7 @@ STORIES: tuple[type[Story], ...] = (
     ProviderStory,
     CloudProviderStory,
     RegionStory,
+    CloudRegionStory,
     PlacementStory,
     StartsStory,
     SweepStory,
