@@ -15,6 +15,7 @@ from activities.db.session import database
 from activities.db.tables import Allocation, GpuAllocation, Job, Lease, Node, Region, RequestRow
 from activities.handover import hand_over_soon
 from activities.lifecycle_requests import workflow_id_of
+from activities.market import avoid_for_a_while
 from activities.temporal import tell
 from activities.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND, REFUSED
@@ -232,6 +233,7 @@ def _withdraw(session: Session, job_ids: list[str], command: WithdrawPlaces) -> 
     session.execute(delete(Allocation).where(col(Allocation.id).in_(ids)))
     give_back(session, places)
     node = session.get_one(Node, command.node_id)
+    avoid_for_a_while(session, node, command.reason, command.at)
     why = Refusal(offer_id=node.id, region_id=node.region_id, code="machine", detail=command.reason)
     told = {"placement_refusals": [why.model_dump(mode="json")]}
     session.execute(update(Job).where(col(Job.id).in_(job_ids)).values(told))

@@ -6,18 +6,18 @@ provider and a price; each process remembers those of every region as it last st
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlmodel import Session, col, select
 
-from activities.db.tables import Lease, Provider, Region, ShortageRow
+from activities.db.tables import Lease, Node, Provider, Region, ShortageRow
 from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.settings import settings
 from workflows.contracts.billing import UsageRates
-from workflows.contracts.machine import MachineOffer, Shortage
+from workflows.contracts.machine import MachineOffer, MachineWish, Shortage
 from workflows.contracts.placement import CloudOffer
-from workflows.contracts.states import ProviderKind, ProviderStatus, RegionStatus
+from workflows.contracts.states import NodeType, ProviderKind, ProviderStatus, RegionStatus
 from workflows.rules.burst import CloudOffers, Market
 from workflows.rules.cloud_catalogue import CloudCatalogue, CloudRegion, MachineType
 from workflows.rules.metering import cumulative_microcredits
@@ -25,9 +25,8 @@ from workflows.rules.pricing import usage_rates
 
 CATALOGUES: dict[str, Callable[[], CloudCatalogue]] = {ProviderKind.GCP: gcp_catalogue}
 """What each kind of cloud sells. A new one is a line here."""
+AVOIDED_FOR = timedelta(minutes=10)
 GIB = 1024**3
-
-_Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,27 @@ def _shortages(
         (row.provider_id, row.scope): Shortage(scope=row.scope, reason=row.reason, until=row.until)
         for row in session.exec(query)
     }
+
+
+def avoid_for_a_while(session: Session, node: Node, reason: str, at: datetime) -> None:
+    """Nobody asks again at once for the machine that a job was to have and that came to nothing.
+
+    Of what was short its lease has said so itself; else it would be made and fail for ever.
+    """
+    if node.machine is None or node.type != NodeType.EPHEMERAL:
+        return
+    wish = MachineWish.model_validate(node.machine)
+    for offer in wish.offers:
+        known = session.get(ShortageRow, (wish.provider_id, offer.scope))
+        if known is None or known.until <= at:
+            session.merge(
+                ShortageRow(
+                    provider_id=wish.provider_id,
+                    scope=offer.scope,
+                    reason=reason,
+                    until=at + AVOIDED_FOR,
+                )
+            )
 
 
 def _fees(kind: str, at: datetime) -> tuple[UsageRates, ...]:

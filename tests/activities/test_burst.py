@@ -10,6 +10,7 @@ from activities import placement
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
+from activities.leased_nodes import withdraw_places
 from activities.ledger import add_credits
 from activities.placement import plan_placements
 from tests.activities.cloud_rows import add_cloud_region, add_shortage, ephemeral_nodes
@@ -18,6 +19,7 @@ from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.machine import MachineWish
 from workflows.contracts.placement import SpotPolicy
 from workflows.contracts.submission import SubmittedPlacement
+from workflows.effects.leased import WithdrawPlaces
 from workflows.effects.placement import PlanPlacements
 
 
@@ -158,6 +160,30 @@ def test_zones_that_have_none_are_left_out_and_a_region_without_any_is_named(
         codes = {told["code"]: told["detail"] for told in refusals(session, job)}
         assert codes.keys() == {"shortage", "spot"}
         assert "spot a2-highgpu-1g (1×A100): out of stock; not asked again" in codes["shortage"]
+
+
+def test_a_machine_that_came_to_nothing_is_not_asked_for_again_at_once(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_cloud_region(session, account, "asia-northeast1")
+        job = add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (first,) = ephemeral_nodes(session)
+    reason = "image: not found"
+    withdraw_places(WithdrawPlaces(node_id=first.id, reason=reason, at=datetime.now(UTC)))
+    with migrated.read() as session:
+        assert live(session) == []
+        assert [told["detail"] for told in refusals(session, job)] == [reason]
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (second,) = [node for node in ephemeral_nodes(session) if node.id != first.id]
+        wish = MachineWish.model_validate(second.machine)
+        assert {(offer.machine_type, offer.spot) for offer in wish.offers} == {
+            ("a2-highgpu-1g", False)
+        }
 
 
 @pytest.mark.parametrize(("policy", "fails"), [("fail", True), ("reroute", False)])

@@ -156,7 +156,7 @@ class Refusal(Contract):
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `no-offers`.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: it is taken, and its
-    machine is on its way."""
+    machine is on its way. `machine`: that has come to nothing."""
     detail: str
     ever: bool = True
     """False: no freed capacity will change it (the node is too small, the type is not there)."""
