@@ -19,10 +19,15 @@ from tests.bench.home import home
 from tests.bench.measure import Row, best_s, ms, share_below
 from tests.bench.rules import offer_of
 from tests.lab.waiting import wait_until
-from tests.rules.offers import job
+from tests.rules.cloud_offers import cloud_offer
+from tests.rules.offers import NOW, job
 from tests.temporal_server import CHECKOUT
 from workers.runner.probes import free_port
+from workflows.contracts.machine import Shortage
+from workflows.contracts.placement import CloudOffer
+from workflows.rules.burst import CloudOffers, Market
 from workflows.rules.inventory import Demand, Inventory
+from workflows.rules.placement import Situation, plan
 from workflows.rules.ranking import rank
 
 NODES = 10_000
@@ -55,6 +60,51 @@ def rows() -> list[Row]:
             "< 5 ms",
             rules_s < RULES_AIM_S,
         ),
+        cloud_row(),
+    ]
+
+
+def cloud_row() -> Row:
+    """A job planned onto the cheapest of so many zones of clouds, a tenth of which have none."""
+    sold = _sold()
+    zones = sum(len(offer.zones) for offer in sold)
+    short = {
+        (offer.provider_id, zone.scope): Shortage(scope=zone.scope, reason="none", until=NOW)
+        for number, offer in enumerate(sold)
+        for zone in offer.zones
+        if number % 10 == 0
+    }
+    situation = Situation(now=NOW, market=Market(CloudOffers(sold), short))
+    asked = [job(gpus=4, gpu_types=("A100", "H100"))]
+    if len(plan(asked, [], situation).bursts) != 1:
+        raise RuntimeError("what is timed does not plan anything")
+    plan_s = best_s(lambda: plan(asked, [], situation), runs=20)
+    dear = [job(gpus=4, gpu_types=("A100", "H100"), max_price_microcredits_per_gpu_hour=1)]
+    refused_s = best_s(lambda: plan(dear, [], situation), runs=5)
+    return Row(
+        f"a job planned over {zones:,} offers of clouds",
+        ms(plan_s),
+        f"{ms(refused_s)} where all are too dear, with 600 refusals told",
+        "< 5 ms",
+        plan_s < RULES_AIM_S,
+    )
+
+
+def _sold() -> list[CloudOffer]:
+    """Of one account: 600 regions of two zones that sell ten machines of each of three types."""
+    return [
+        cloud_offer(
+            f"m{machine}",
+            gpus=1 << machine % 5,
+            region_id=f"reg-{region:03}",
+            cloud_region=f"cloud-{region}",
+            gpu_type=gpu_type,
+            spot=machine < 5,
+            microcredits_per_hour=1_000_000 + 997 * region % 4093 + machine,
+        )
+        for region in range(600)
+        for gpu_type in ("A100", "H100", "L4")
+        for machine in range(10)
     ]
 
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import merge
 
 from workflows.contracts.machine import MachineOffer, MachineSpec, Shortage
 from workflows.contracts.placement import CloudOffer, Refusal, SpotPolicy
@@ -63,14 +64,12 @@ class CloudOffers:
     def places_of(self, account_id: str) -> list[CloudPlace]:
         return self._places.get(account_id, [])
 
-    def sold_to(self, demand: Demand) -> list[CloudOffer]:
+    def sold_to(self, demand: Demand) -> Iterator[CloudOffer]:
         """Of a type and with a count that was asked for, cheapest first."""
         types = sorted(accepted_types(demand.gpu_types)) if demand.gpu_count else []
         account_id, count = demand.account_id, demand.gpu_count
         pools = [self._sold.get((account_id, gpu_type, count), []) for gpu_type in types]
-        if len(pools) == 1:
-            return pools[0]
-        return sorted((offer for pool in pools for offer in pool), key=_price)
+        return merge(*(pool for pool in pools if pool), key=_price)
 
 
 def _price(offer: CloudOffer) -> tuple[int, str]:
@@ -126,7 +125,7 @@ class Market:
             if self._open(offer):
                 return None
             if self._quota(offer) is not None:
-                return self._told([offer], QUOTA, demand)
+                return self._told(offer, QUOTA, demand)
         return None
 
     def fitting(self, demand: Demand) -> list[Choice]:
@@ -139,17 +138,34 @@ class Market:
 
     def refusals(self, demand: Demand) -> list[Refusal]:
         """Why each region of the account's is not taken: one sentence for each reason there."""
+        found: dict[tuple[str, str], CloudOffer] = {}
+        for offer in self._in_turn(demand):
+            if (code := self._code(offer, demand)) is not None:
+                found.setdefault((offer.region_id, code), offer)
+        of_region: dict[str, list[Refusal]] = defaultdict(list)
+        for (region_id, code), cheapest in found.items():
+            of_region[region_id].append(self._told(cheapest, code, demand))
         return [
             refusal
             for place in self._offers.places_of(demand.account_id)
-            for refusal in self._refusals(place, demand)
+            for refusal in (_refused(place, demand) or of_region[place.example.region_id])
         ]
 
-    def _in_turn(self, demand: Demand) -> list[CloudOffer]:
-        sold = self._offers.sold_to(demand)
+    def _code(self, offer: CloudOffer, demand: Demand) -> str | None:
+        """Why it is not taken now; None: it would be."""
+        unfit = _unfit(offer, demand)
+        if unfit is not None or self._open(offer):
+            return unfit
+        return SHORTAGE if self._quota(offer) is None else QUOTA
+
+    def _in_turn(self, demand: Demand) -> Iterator[CloudOffer]:
         if not self.preferred:
-            return sold
-        return sorted(sold, key=lambda offer: offer.provider_id not in self.preferred)
+            yield from self._offers.sold_to(demand)
+            return
+        for first in (True, False):
+            for offer in self._offers.sold_to(demand):
+                if (offer.provider_id in self.preferred) is first:
+                    yield offer
 
     def _open(self, offer: CloudOffer) -> tuple[MachineOffer, ...]:
         """Zones that are not known to have none; none of them where the quota is used up."""
@@ -169,26 +185,8 @@ class Market:
         """A cloud grants quota for a region: one zone that has none left speaks for all."""
         return next((short for short in self._short(offer) if is_of_quota(short)), None)
 
-    def _refusals(self, place: CloudPlace, demand: Demand) -> Iterator[Refusal]:
-        unfit = _unfit_place(place, demand)
-        if unfit is not None:
-            words = place_words(place.example, unfit, demand, place.sold)
-            yield cloud_refusal(place.example, unfit, words, ever=False)
-            return
-        found: dict[str, list[CloudOffer]] = {}
-        for offer in self._in_turn(demand):
-            if offer.region_id == place.example.region_id:
-                code = _unfit(offer, demand)
-                if code is None and not self._open(offer):
-                    code = SHORTAGE if self._quota(offer) is None else QUOTA
-                if code is not None:
-                    found.setdefault(code, []).append(offer)
-        for code, offers in found.items():
-            yield self._told(offers, code, demand)
-
-    def _told(self, offers: list[CloudOffer], code: str, demand: Demand) -> Refusal:
-        """The cheapest speaks for the others."""
-        cheapest = offers[0]
+    def _told(self, cheapest: CloudOffer, code: str, demand: Demand) -> Refusal:
+        """It speaks for the others of its region."""
         passes = code in (SHORTAGE, QUOTA)
         if passes:
             short = self._quota(cheapest) or min(self._short(cheapest), key=_until)
@@ -223,6 +221,15 @@ def machine_cap(offer: CloudOffer, demand: Demand) -> int:
     if demand.price_cap_microcredits_per_hour is not None:
         cap = min(cap, demand.price_cap_microcredits_per_hour // demand.workers)
     return cap - offer.fee.microcredits_per_hour
+
+
+def _refused(place: CloudPlace, demand: Demand) -> list[Refusal]:
+    """The one sentence for a region that is out of question, if it is."""
+    code = _unfit_place(place, demand)
+    if code is None:
+        return []
+    words = place_words(place.example, code, demand, place.sold)
+    return [cloud_refusal(place.example, code, words, ever=False)]
 
 
 def _unfit_place(place: CloudPlace, demand: Demand) -> str | None:
