@@ -30,6 +30,7 @@ from api.routes import (
     jobs,
     keys,
     leases,
+    machines,
     nodes,
     offers,
     platform,
@@ -43,7 +44,7 @@ from workflows.contracts.submission import JobSubmission
 
 ROUTERS = (
     health, platform, accounts, keys, projects, providers, quotas, regions, nodes, announcements,
-    leases, uploads, offers, jobs, job_streams, billing, events, audit,
+    leases, machines, uploads, offers, jobs, job_streams, billing, events, audit,
 )  # fmt: skip
 HAND_OVER_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

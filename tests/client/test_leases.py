@@ -3,9 +3,15 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from activities.db import tables
+from activities.providers import registry
+from tests.activities.rented import Owned, RentedDriver
 from tests.api.test_leases import BEGAN, lease_row
 from tests.client.conftest import Desk
+from workflows.contracts.machine import MachineSeen
+from workflows.contracts.states import MachineState, ProviderKind
 
 ENDED = {"status": "released", "ended_at": BEGAN + timedelta(minutes=30)}
 
@@ -49,3 +55,44 @@ def test_kill_all_is_done_only_when_nothing_of_the_provider_is_left(desk: Desk) 
 def test_kill_needs_to_be_told_what(desk: Desk) -> None:
     assert desk.baseload("kill", "--yes").code == 2
     assert desk.baseload("kill", "lea-1", "--all", "--yes").code == 2
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
+    found = RentedDriver()
+    monkeypatch.setitem(registry.DRIVERS, ProviderKind.GCP, lambda _: found)
+    return found
+
+
+def cloud(desk: Desk) -> str:
+    """A provider of machines that cost money; its id."""
+    provider = desk.json("provider", "enable", "physical", "--name", "burst")
+    desk.site.set(tables.Provider, provider["id"], status="ready", kind="gcp")
+    return str(provider["id"])
+
+
+def test_kill_all_ends_what_no_lease_names_and_says_that_the_provider_lists_nothing(
+    desk: Desk, driver: RentedDriver
+) -> None:
+    provider_id = cloud(desk)
+    driver.machines[Owned("baseload-stray", "zone-a")] = MachineSeen(
+        state=MachineState.RUNNING, place="zone-a"
+    )
+    left = desk.baseload("kill", "--all", "--provider", "gcp", "-y", "--timeout", "0")
+    assert left.code == 1
+    assert "baseload-stray in zone-a is running" in left.err
+    assert [verb for verb, _ in desk.site.asked_of(provider_id)][-1] == "end_unknown"
+    assert "nobody" in desk.baseload("leases", "--listed").out
+    driver.machines.clear()
+    done = desk.baseload("kill", "--all", "--provider", "gcp", "-y")
+    assert (done.code, f"burst ({provider_id}) lists no machine of ours" in done.out) == (0, True)
+
+
+def test_kill_all_fails_when_a_provider_cannot_be_asked(desk: Desk, driver: RentedDriver) -> None:
+    cloud(desk)
+    driver.is_away = True
+    ended = desk.baseload("kill", "--all", "-y", "--timeout", "0")
+    assert ended.code == 1
+    assert "cannot be asked" in ended.err
+    assert desk.baseload("leases", "--listed").code == 1
+    assert desk.baseload("kill", "--all", "--provider", "vastai", "-y").code == 0

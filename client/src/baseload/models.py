@@ -247,6 +247,20 @@ class LeasedOffer(BaseModel):
     spot: Annotated[bool, Field(title="Spot")]
 
 
+class MachineEnding(BaseModel):
+    """
+    What ends a machine: its lease, or the provider's own workflow where none holds it.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    name: Annotated[str, Field(title="Name")]
+    place: Annotated[str, Field(title="Place")]
+    lease_id: Annotated[str | None, Field(title="Lease Id")]
+
+
 class Mistake(BaseModel):
     """
     One thing wrong with a request.
@@ -579,6 +593,37 @@ class ProviderCredentials(BaseModel):
     project_id: Annotated[str, Field(title="Project Id")]
     service_account: Annotated[str, Field(title="Service Account")]
     key: Annotated[str, Field(title="Key")]
+
+
+class ProviderMachine(BaseModel):
+    """
+    A machine that carries the provider's mark.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    place: Annotated[str, Field(title="Place")]
+    state: Annotated[str, Field(title="State")]
+    provider_machine_id: Annotated[str | None, Field(title="Provider Machine Id")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
+    began_at: Annotated[AwareDatetime | None, Field(title="Began At")]
+    lease_id: Annotated[str | None, Field(title="Lease Id")]
+    held: Annotated[bool, Field(title="Held")]
+
+
+class ProviderMachineList(BaseModel):
+    """
+    All of them, as the provider says now.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    provider_id: Annotated[str, Field(title="Provider Id")]
+    read_at: Annotated[AwareDatetime, Field(title="Read At")]
+    items: Annotated[list[ProviderMachine], Field(title="Items")]
 
 
 class ProviderPart(BaseModel):

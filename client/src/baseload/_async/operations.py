@@ -345,6 +345,27 @@ class AsyncOperations:
         """End the machine, whatever it does; it is over when its status is `released`."""
         return await self._ask(models.Lease, Call("DELETE", f"/v1/leases/{segment(lease_id)}"))
 
+    async def list_provider_machines(self, provider_id: str) -> models.ProviderMachineList:
+        """Every machine with our mark, as the provider says now; what no lease holds is not
+        `held`."""
+        return await self._ask(
+            models.ProviderMachineList,
+            Call("GET", f"/v1/providers/{segment(provider_id)}/machines"),
+        )
+
+    async def end_provider_machine(
+        self, provider_id: str, name: str, *, place: str
+    ) -> models.MachineEnding:
+        """End the machine, whoever holds it; it is over when the provider no longer lists it."""
+        return await self._ask(
+            models.MachineEnding,
+            Call(
+                "DELETE",
+                f"/v1/providers/{segment(provider_id)}/machines/{segment(name)}",
+                query={"place": place},
+            ),
+        )
+
     async def list_uploads(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.UploadPage:

@@ -333,6 +333,27 @@ class Operations:
         """End the machine, whatever it does; it is over when its status is `released`."""
         return self._ask(models.Lease, Call("DELETE", f"/v1/leases/{segment(lease_id)}"))
 
+    def list_provider_machines(self, provider_id: str) -> models.ProviderMachineList:
+        """Every machine with our mark, as the provider says now; what no lease holds is not
+        `held`."""
+        return self._ask(
+            models.ProviderMachineList,
+            Call("GET", f"/v1/providers/{segment(provider_id)}/machines"),
+        )
+
+    def end_provider_machine(
+        self, provider_id: str, name: str, *, place: str
+    ) -> models.MachineEnding:
+        """End the machine, whoever holds it; it is over when the provider no longer lists it."""
+        return self._ask(
+            models.MachineEnding,
+            Call(
+                "DELETE",
+                f"/v1/providers/{segment(provider_id)}/machines/{segment(name)}",
+                query={"place": place},
+            ),
+        )
+
     def list_uploads(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.UploadPage:

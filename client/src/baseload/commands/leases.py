@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -15,14 +16,22 @@ from baseload.errors import BaseloadError
 
 app = new_app()
 LOOK_EVERY_S = 2.0
+OWNED = ("physical", "local")
+"""Kinds of providers whose machines nobody leases."""
 
 
 @command(app)
 def leases(
     session: Session,
     ended: Annotated[bool, typer.Option("--ended", help="those that are over, too")] = False,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="as the providers list them, held by a lease or not")
+    ] = False,
 ) -> None:
     """List the machines that cost money, and what each has cost."""
+    if listed:
+        _show_listed(session)
+        return
     found = session.items("/v1/leases", live=None if ended else True)
     if session.screen.as_json:
         session.screen.json({"items": found})
@@ -58,21 +67,137 @@ def kill(
     if bool(lease) == every:
         raise MistakeError("asked either ids of leases or --all")
     chosen = [session.get(f"/v1/leases/{each}") for each in lease or ()]
+    market: list[Listing] = []
     if every:
-        chosen = _live(session, provider)
-    if chosen and not yes and not typer.confirm(f"End {len(chosen)} machines?", err=True):
+        chosen, market = _live(session, provider), _listings(session, provider)
+    count = len(chosen) + sum(len(each.strays) for each in market)
+    if count and not yes and not typer.confirm(f"End {count} machines?", err=True):
         raise MistakeError("nothing was ended")
+    deadline = time.monotonic() + timeout
     _ask_all(session, [str(each["id"]) for each in chosen])
+    strays = _end_strays(session, market)
     gone = _until_gone(session, [str(each["id"]) for each in chosen], timeout)
+    if every:
+        market = _until_nothing_is_listed(session, provider, deadline)
     if every and (left := _live(session, provider)):
         names = ", ".join(str(each["id"]) for each in left)
         raise NegativeError(f"{len(left)} have come meanwhile and are there: {names}")
+    _tell_gone(session, gone, strays, market)
+
+
+def _tell_gone(
+    session: Session, gone: list[Document], strays: list[str], market: list[Listing]
+) -> None:
     if session.screen.as_json:
-        session.screen.json({"items": gone})
+        providers = [each.provider["id"] for each in market]
+        told = {"items": gone, "unknown": strays, "providers_that_list_nothing": providers}
+        session.screen.json(told)
         return
     for each in gone:
         session.screen.result(f"{each['id']}  {state_line(each)}")
-    session.screen.result(f"{len(gone)} machines are gone")
+    for name in strays:
+        session.screen.result(f"{name}  gone, no lease named it")
+    for listing in market:
+        session.screen.result(f"{listing.name} lists no machine of ours")
+    session.screen.result(f"{len(gone) + len(strays)} machines are gone")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a provider lists itself, or why it could not be asked."""
+
+    provider: Document
+    machines: list[Document]
+    failure: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider['name']} ({self.provider['id']})"
+
+    @property
+    def why(self) -> str:
+        return f"{self.name}: cannot be asked: {self.failure}"
+
+    @property
+    def strays(self) -> list[Document]:
+        """Those that no lease holds."""
+        return [each for each in self.machines if not each["held"]]
+
+
+def _listings(session: Session, provider: str | None) -> list[Listing]:
+    """Of every provider that makes machines. One that cannot be asked does not hide the others."""
+    found = []
+    for each in session.items("/v1/providers"):
+        named = provider in (None, each["kind"], each["id"])
+        if not named or each["kind"] in OWNED or each["status"] == "archived":
+            continue
+        try:
+            listed = session.get(f"/v1/providers/{each['id']}/machines")["items"]
+        except BaseloadError as error:
+            found.append(Listing(each, [], str(error)))
+        else:
+            found.append(Listing(each, listed))
+    return found
+
+
+def _end_strays(session: Session, market: list[Listing]) -> list[str]:
+    """Ask for the end of what no lease holds; their names."""
+    names = []
+    for listing in market:
+        for each in listing.strays:
+            path = f"/v1/providers/{listing.provider['id']}/machines/{each['name']}"
+            session.delete(path, place=each["place"])
+            names.append(f"{each['name']} in {each['place']}")
+    return names
+
+
+def _until_nothing_is_listed(
+    session: Session, provider: str | None, deadline: float
+) -> list[Listing]:
+    """Raises: NegativeError, with what a provider lists still, or why it cannot be asked."""
+    with spinner(session) as turn:
+        while True:
+            market = _listings(session, provider)
+            left = [
+                f"{listing.name}: {each['name']} in {each['place']} is {each['state']}"
+                for listing in market
+                for each in listing.machines
+            ]
+            left += [
+                f"{each.name}: cannot be asked: {each.failure}" for each in market if each.failure
+            ]
+            if not left:
+                return market
+            if time.monotonic() > deadline:
+                raise NegativeError("not all is gone:\n  " + "\n  ".join(left))
+            turn(f"{len(left)} machines are still listed")
+            time.sleep(LOOK_EVERY_S)
+
+
+def _show_listed(session: Session) -> None:
+    market = _listings(session, None)
+    if session.screen.as_json:
+        items = [
+            {"provider_id": listing.provider["id"], **each}
+            for listing in market
+            for each in listing.machines
+        ]
+        session.screen.json({"items": items})
+    else:
+        rows = [
+            [
+                listing.name,
+                *pick(each, "name", "place", "state"),
+                moment_text(each["began_at"]),
+                each["lease_id"] if each["held"] else "nobody",
+            ]
+            for listing in market
+            for each in listing.machines
+        ]
+        session.screen.table(("provider", "machine", "place", "state", "since", "held by"), rows)
+    failures = [each.why for each in market if each.failure]
+    if failures:
+        raise NegativeError("\n".join(failures))
 
 
 def _ask_all(session: Session, ids: list[str]) -> None:
