@@ -88,6 +88,7 @@ class Machine:
         "podman",
         "preferred",
         "price",
+        "shape",
         "trusted_only",
         "used_ports",
     )
@@ -103,6 +104,19 @@ class Machine:
         self.price = offer.microcredits_per_gpu_hour
         self.cpu_price = offer.microcredits_per_cpu_core_hour
         self.gpu_total = len(offer.gpus)
+        self.shape = hash(
+            (
+                offer.account_id,
+                offer.trusted_only,
+                self.podman,
+                offer.cpu_count,
+                offer.memory_bytes,
+                self.gpu_total,
+                self.price,
+                self.cpu_price,
+            )
+        )
+        """Machines of the same shape give the same answers while nothing runs on them."""
         self.free_gpus = sorted(slot.index for slot in offer.gpus if slot.free)
         self.free_cpus = offer.free_cpu_count
         self.free_memory_bytes = offer.free_memory_bytes

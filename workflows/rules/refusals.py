@@ -16,6 +16,10 @@ ROOMY = "workers"
 """The code of a node with room for a worker, which refuses only where the job needs more."""
 GIB = 1024**3
 
+_INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED = (
+    (code, True) for code in ("inactive", "gpu-count", "cpu", "memory", "disk", "port", "reserved")
+)
+
 NOTHING_THERE = Refusal(
     offer_id="none", code="no-offers", detail="there is no node to look at", ever=False
 )
@@ -71,9 +75,14 @@ def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[Find
         yield Finding(place, "gpu-type", ever=False, machines=machines)
     short: dict[tuple[str, bool], list[Machine]] = {}
     roomy: list[Machine] = []
+    shapes: dict[int, tuple[tuple[str, bool] | None, int]] = {}
     for pool in wanted:
         for machine in pool:
-            shortage = _shortage(machine, demand, job_id)
+            empty = shapes.get(machine.shape)
+            if empty is None:
+                empty = shapes[machine.shape] = _shortage_of_empty(machine, demand)
+            shortage, cpus = empty
+            shortage = shortage or _shortage_now(machine, demand, cpus, job_id)
             (roomy if shortage is None else short.setdefault(shortage, [])).append(machine)
     for (code, ever), machines in short.items():
         yield Finding(place, code, ever, machines)
@@ -91,34 +100,39 @@ def _could_hold(machines: Iterable[Machine], demand: Demand) -> bool:
     return False
 
 
-def _shortage(  # noqa: C901, PLR0911 - a list of conditions, asked by the hundred thousand
-    machine: Machine, demand: Demand, job_id: str | None
-) -> tuple[str, bool] | None:
-    """The code of what is short, and whether freed capacity can change it."""
-    offer = machine.offer
+def _shortage_of_empty(machine: Machine, demand: Demand) -> tuple[tuple[str, bool] | None, int]:
+    """The code of what machines of this shape lack even with nothing on them; the CPUs asked."""
+    offer, cpus = machine.offer, machine.cpus_for(demand)
+    code = None
     if not machine.admits(demand):
-        return _inadmissible(machine, demand), False
-    gpus, cpus, memory_bytes = demand.gpu_count, machine.cpus_for(demand), demand.memory_bytes
-    if gpus > machine.gpu_total:
-        return "gpu-count", False
-    if cpus > offer.cpu_count:
-        return "cpu", False
-    if memory_bytes > offer.memory_bytes:
-        return "memory", False
+        code = _inadmissible(machine, demand)
+    elif demand.gpu_count > machine.gpu_total:
+        code = "gpu-count"
+    elif cpus > offer.cpu_count:
+        code = "cpu"
+    elif demand.memory_bytes > offer.memory_bytes:
+        code = "memory"
+    return (None if code is None else (code, False)), cpus
+
+
+def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred thousand
+    machine: Machine, demand: Demand, cpus: int, job_id: str | None
+) -> tuple[str, bool] | None:
+    """The code of what is short and may become free."""
     if not machine.active:
-        return "inactive", True
-    if gpus > len(machine.free_gpus):
-        return "gpu-count", True
+        return _INACTIVE
+    if demand.gpu_count > len(machine.free_gpus):
+        return _GPU_COUNT
     if cpus > machine.free_cpus:
-        return "cpu", True
-    if memory_bytes > machine.free_memory_bytes:
-        return "memory", True
+        return _CPU
+    if demand.memory_bytes > machine.free_memory_bytes:
+        return _MEMORY
     if demand.disk_bytes > machine.free_disk_bytes:
-        return "disk", True
+        return _DISK
     if demand.port in machine.used_ports:
-        return "port", True
+        return _PORT
     kept = machine.kept_for is not None and machine.kept_for != job_id
-    return ("reserved", True) if kept else None
+    return _RESERVED if kept else None
 
 
 def _inadmissible(machine: Machine, demand: Demand) -> str:
