@@ -44,7 +44,9 @@ class Settings(BaseSettings):
         "projects/deeplearning-platform-release/global/images/family/"
         "common-cu129-ubuntu-2404-nvidia-580"
     )
-    """What machines at Google boot; CUDA 12, which still knows P100 and V100."""
+    """What machines with GPUs at Google boot; CUDA 12, which still knows P100 and V100."""
+    gcp_plain_image: str = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+    """What machines without GPUs boot there, such as storage nodes."""
 
     ephemeral_lifetime_s: int = 7 * 86_400
     """How long a machine that is made for one job lives at most: then its cloud ends it by itself,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from activities.providers.base import RequestRefused
 from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.names import LABEL, NODE_TAG, OFFER_LABEL, subnetwork_name
 from activities.settings import settings
@@ -28,7 +29,26 @@ _STATES = {
     "STOPPED": MachineState.STOPPED,
     "TERMINATED": MachineState.STOPPED,
 }
+LONGEST_RUN_S = 120 * 24 * 3600
+"""A longer limit Google refuses: a machine that is to run for longer is ended by its lease alone.
+Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
+SHORTEST_RUN_S = 30
+MOST_SSDS = 8
+"""Local SSDs of 375 GB: one a GPU, as the quotas are counted; any type takes 1, 2, 4 or 8."""
 STARTUP = """#!/bin/sh
+# What jobs write goes to the local SSDs, if there are any. After a restart they are as they were.
+set -- $(ls -d /dev/disk/by-id/google-local-nvme-ssd-? 2>/dev/null)
+if [ $# -gt 0 ]; then
+  disk=$(blkid -L baseload)
+  if [ -z "$disk" ]; then
+    disk=$1
+    [ $# -gt 1 ] && command -v mdadm >/dev/null && disk=/dev/md/baseload \\
+      && mdadm --create "$disk" --level=0 --force --run --raid-devices=$# "$@"
+    mkfs.ext4 -q -F -L baseload "$disk"
+  fi
+  mkdir -p /var/lib/baseload && mount -o discard,noatime "$disk" /var/lib/baseload
+  rmdir /var/lib/baseload/lost+found 2>/dev/null
+fi
 # The platform's key is the only way in; it is asked for no password, and root lets in no other.
 umask 077
 mkdir -p /root/.ssh
@@ -47,17 +67,24 @@ def instance_body(
     owner: tuple[str, str],
     public_key: str,
 ) -> Any:
-    """The body of an insert. owner: provider id and project id."""
+    """The body of an insert. owner: provider id and project id.
+
+    Without a service account: what runs there has no rights in the project.
+    Raises: RequestRefused, for GPUs of which nobody knows how they are had.
+    """
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
     provider_id, project_id = owner
     zone, region = offer.place, offer.place.rpartition("-")[0]
     machine = machine_of(offer)
+    if machine is None and offer.gpu_count:
+        gpus = f"{offer.gpu_count}×{offer.gpu_type}"
+        raise RequestRefused(f"{name}: no {offer.machine_type} with {gpus} is in the catalogue")
     body = compute_v1.Instance(
         name=name,
         machine_type=f"zones/{zone}/machineTypes/{offer.machine_type}",
         scheduling=_scheduling(offer, spec),
-        disks=[_boot_disk(zone, spec)],
+        disks=[_boot_disk(offer, spec), *_local_ssds(offer)],
         network_interfaces=[
             compute_v1.NetworkInterface(
                 subnetwork=f"regions/{region}/subnetworks/{subnetwork_name(provider_id, region)}",
@@ -66,7 +93,7 @@ def instance_body(
                 ],
             )
         ],
-        metadata=_metadata(public_key),
+        metadata=_metadata(offer, public_key),
         labels={**_labels(spec), LABEL: provider_id, OFFER_LABEL: offer.mark},
         tags=compute_v1.Tags(items=[NODE_TAG]),
     )
@@ -96,33 +123,61 @@ def machine_of(offer: MachineOffer) -> MachineType | None:
 
 
 def _scheduling(offer: MachineOffer, spec: MachineSpec) -> Any:
-    """Ended and deleted by Google itself when its time is up: a stopped one costs for its disks."""
+    """Ended and deleted by Google itself when its time is up: a stopped one costs for its disks.
+
+    One that has no GPU and cannot be taken away outlives its host: it is moved, or started anew.
+    """
     from google.cloud import compute_v1  # noqa: PLC0415
 
-    return compute_v1.Scheduling(
-        on_host_maintenance="TERMINATE",
-        automatic_restart=False,
+    stays = not offer.spot and not offer.gpu_count
+    scheduling = compute_v1.Scheduling(
+        on_host_maintenance="MIGRATE" if stays else "TERMINATE",
+        automatic_restart=stays,
         provisioning_model="SPOT" if offer.spot else "STANDARD",
-        instance_termination_action="DELETE",
-        max_run_duration=compute_v1.Duration(seconds=spec.lifetime_s),
     )
+    is_limited = spec.lifetime_s <= LONGEST_RUN_S
+    if is_limited:
+        seconds = max(SHORTEST_RUN_S, spec.lifetime_s)
+        scheduling.max_run_duration = compute_v1.Duration(seconds=seconds)
+    if is_limited or offer.spot:
+        scheduling.instance_termination_action = "DELETE"
+    return scheduling
 
 
-def _boot_disk(zone: str, spec: MachineSpec) -> Any:
+def _local_ssds(offer: MachineOffer) -> list[Any]:
+    """One for each GPU; none where there is no GPU, or the machine type brings its own."""
     from google.cloud import compute_v1  # noqa: PLC0415
 
+    gpu = gcp_catalogue().gpu(offer.gpu_type or "")
+    if gpu is None or gpu.brings_ssd:
+        return []
+    ssd = compute_v1.AttachedDisk(
+        type_="SCRATCH",
+        interface="NVME",
+        auto_delete=True,
+        initialize_params=compute_v1.AttachedDiskInitializeParams(
+            disk_type=f"zones/{offer.place}/diskTypes/local-ssd"
+        ),
+    )
+    return [ssd] * min(offer.gpu_count, MOST_SSDS)
+
+
+def _boot_disk(offer: MachineOffer, spec: MachineSpec) -> Any:
+    from google.cloud import compute_v1  # noqa: PLC0415
+
+    image = settings().gcp_image if offer.gpu_count else settings().gcp_plain_image
     return compute_v1.AttachedDisk(
         boot=True,
         auto_delete=True,
         initialize_params=compute_v1.AttachedDiskInitializeParams(
-            source_image=settings().gcp_image,
+            source_image=image,
             disk_size_gb=spec.disk_size_gb,
-            disk_type=f"zones/{zone}/diskTypes/pd-balanced",
+            disk_type=f"zones/{offer.place}/diskTypes/pd-balanced",
         ),
     )
 
 
-def _metadata(public_key: str) -> Any:
+def _metadata(offer: MachineOffer, public_key: str) -> Any:
     """The platform's public key, and that the machine tells Google its host keys. No secret."""
     from google.cloud import compute_v1  # noqa: PLC0415
 
@@ -130,9 +185,10 @@ def _metadata(public_key: str) -> Any:
         "ssh-keys": f"{USER}:{public_key}",
         "enable-oslogin": "FALSE",
         "enable-guest-attributes": "TRUE",
-        "install-nvidia-driver": "True",
-        "startup-script": STARTUP.format(public_key=public_key),
+        "startup-script": STARTUP.replace("{public_key}", public_key),
     }
+    if offer.gpu_count:
+        items["install-nvidia-driver"] = "True"
     return compute_v1.Metadata(
         items=[compute_v1.Items(key=key, value=value) for key, value in items.items()]
     )

@@ -194,9 +194,15 @@ def _gpus(looked: Looked) -> Iterator[Check]:
 
 def _image(looked: Looked) -> Iterator[Check]:
     """Families of images are retired; better told now than by the first machine."""
+    yield from _family(looked, "image", settings().gcp_image, "BASELOAD_GCP_IMAGE")
+    yield from _family(
+        looked, "plain-image", settings().gcp_plain_image, "BASELOAD_GCP_PLAIN_IMAGE"
+    )
+
+
+def _family(looked: Looked, name: str, image: str, setting: str) -> Iterator[Check]:
     from google.cloud import compute_v1  # noqa: PLC0415
 
-    image = settings().gcp_image
     found = _IMAGE_FAMILY.fullmatch(image)
     if found is None:
         return  # one image, which whoever has set it has looked at
@@ -208,12 +214,12 @@ def _image(looked: Looked) -> Iterator[Check]:
             )
     except GoogleRefusedError as refusal:
         if refusal.is_missing:
-            fix = "set BASELOAD_GCP_IMAGE to a family of projects/deeplearning-platform-release"
-            yield looked.failed("image", f"{image}: is there no more", fix)
+            fix = f"set {setting} to a family that there is, such as of projects/{found[1]}"
+            yield looked.failed(name, f"{image}: is there no more", fix)
         else:
-            yield _unseen(looked, "image", refusal, ("compute", "roles/compute.admin"))
+            yield _unseen(looked, name, refusal, ("compute", "roles/compute.admin"))
         return
-    yield looked.passed("image", f"machines boot {newest.name}")
+    yield looked.passed(name, f"machines boot {newest.name}")
 
 
 def _pubsub_agent(looked: Looked) -> Iterator[Check]:

@@ -43,7 +43,7 @@ class TestGoogleMachines(DriverContract):
         return Market(
             driver=GoogleMachines(google, OURS),
             offer=OFFER,
-            another=OFFER.model_copy(update={"gpu_type": "P100"}),
+            another=OFFER.model_copy(update={"gpu_type": "V100"}),
             lose_a_reply=lose_a_reply,
             sell_out=lambda: strike(FaultKind.STOCKOUT),
             refuse=lambda: strike(FaultKind.FORBIDDEN),

@@ -15,6 +15,7 @@ from activities.providers.gcp.subnetworks import make_subnetwork, remove_subnetw
 from tests.activities.waiting import wait_for
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
+from tests.doubles.gcp.resources import path_of
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.states import MachineState
 
@@ -176,6 +177,66 @@ def test_a_machine_ends_by_itself_after_its_lifetime_and_carries_no_secret(
     assert vm.body.get("serviceAccounts", []) == []
     assert PUBLIC_KEY in vm.metadata()["ssh-keys"]
     assert "PRIVATE" not in str(vm.body)
+
+
+def made_as(gcp: GcpDouble, machines: GoogleMachines, offer: MachineOffer, **spec: Any) -> Any:
+    """The instance resource of a machine that was made so."""
+    machines.create(NAME, offer, SPEC.model_copy(update=spec))
+    (vm,) = gcp.cloud.machines.vms.values()
+    return vm.body
+
+
+def ssds(body: Any) -> int:
+    return sum(disk["type"] == "SCRATCH" for disk in body["disks"])
+
+
+def test_a_machine_that_gpus_are_attached_to_has_them_and_a_local_ssd_for_each(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    offer = OFFER.model_copy(
+        update={"machine_type": "n1-standard-16", "gpu_type": "T4", "gpu_count": 2}
+    )
+    body = made_as(gcp, machines, offer)
+    (attached,) = body["guestAccelerators"]
+    assert attached["acceleratorType"].endswith("/nvidia-tesla-t4")
+    assert (attached["acceleratorCount"], ssds(body)) == (2, 2)
+    assert body["scheduling"]["onHostMaintenance"] == "TERMINATE"
+    assert not body["scheduling"]["automaticRestart"]
+
+
+def test_a_machine_type_that_brings_its_ssds_is_given_none(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    offer = OFFER.model_copy(update={"machine_type": "a2-ultragpu-1g", "gpu_type": "A100-80GB"})
+    assert ssds(made_as(gcp, machines, offer)) == 0
+
+
+def test_a_storage_node_outlives_its_host_and_has_no_limit_that_google_refuses(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    offer = MachineOffer(place=ZONE, machine_type="n1-standard-4", microcredits_per_hour=190_000)
+    body = made_as(gcp, machines, offer, lifetime_s=10 * 365 * 24 * 3600)
+    assert body["scheduling"] == {
+        "onHostMaintenance": "MIGRATE",
+        "automaticRestart": True,
+        "preemptible": False,
+        "provisioningModel": "STANDARD",
+    }
+    assert ssds(body) == 0
+    assert "install-nvidia-driver" not in {item["key"] for item in body["metadata"]["items"]}
+    disk = gcp.cloud.resources.get(path_of(body["disks"][0]["source"]))
+    assert "ubuntu-os-cloud" in disk["sourceImage"]
+
+
+def test_gpus_that_nobody_knows_how_to_have_are_not_left_out(machines: GoogleMachines) -> None:
+    with pytest.raises(RequestRefused, match="no n1-standard-1 with 3×T4 is in the catalogue"):
+        machines.create(
+            NAME,
+            OFFER.model_copy(
+                update={"machine_type": "n1-standard-1", "gpu_type": "T4", "gpu_count": 3}
+            ),
+            SPEC,
+        )
 
 
 def test_an_insert_whose_answer_is_lost_makes_one_machine(
