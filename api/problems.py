@@ -30,6 +30,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "conflict": (409, "This does not go together with what is there"),
     "idempotency-conflict": (409, "The key was used with another request"),
     "provider-not-ready": (409, "The provider is not ready"),
+    "quota-exhausted": (409, "The cloud's quotas leave no room"),
     "too-large": (413, "The request is too large"),
     "too-many-requests": (429, "Too many requests"),
     "internal-error": (500, "Something is wrong on our side"),

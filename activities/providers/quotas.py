@@ -1,21 +1,29 @@
 """What a cloud allows an account in one of its regions now: asked of the cloud at each call."""
 
-from activities.providers.gcp.catalogue import gcp_catalogue
+from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
 from activities.providers.gcp.provider import answered
 from activities.providers.gcp.quotas import read_quotas
 from activities.providers.gcp.session import google_session
 from workflows.contracts.quotas import Quota, RunnableJobs
 from workflows.contracts.states import ProviderKind
 from workflows.rules.cloud_catalogue import CloudCatalogue
+from workflows.rules.cloud_machines import StorageClasses
 from workflows.rules.quotas import runnable_jobs
 
 CATALOGUES = {ProviderKind.GCP: gcp_catalogue}
 """What is known of each cloud before asking it."""
+STORAGE = {ProviderKind.GCP: gcp_storage}
 
 
 def catalogue_of(kind: str) -> CloudCatalogue | None:
     """None for kinds that have no regions of a cloud."""
     found = CATALOGUES.get(ProviderKind(kind))
+    return found() if found else None
+
+
+def storage_of(kind: str) -> StorageClasses | None:
+    """The classes of storage nodes in a cloud; None for kinds that have no regions of a cloud."""
+    found = STORAGE.get(ProviderKind(kind))
     return found() if found else None
 
 

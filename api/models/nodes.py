@@ -40,7 +40,7 @@ MinionId = Annotated[str, AfterValidator(_minion_id)]
 
 def _not_ephemeral(kind: str) -> str:
     if kind != "permanent":
-        raise ValueError("physical nodes are permanent")
+        raise ValueError("is permanent: ephemeral ones are made for jobs, and gone after them")
     return kind
 
 
@@ -67,7 +67,12 @@ class AnnouncementReceipt(Answer):
 class NodeCreation(Asked):
     region_id: str
     name: Name
-    minion_id: MinionId
+    minion_id: MinionId | None = None
+    """Of one's own machine; one that is made in a cloud has none before."""
+    gpus: Annotated[str | None, Field(max_length=100)] = None
+    """What is made in a cloud, such as `T4:1`; it runs, and costs, until it is removed."""
+    disk_size_gb: Annotated[int, Field(ge=50, le=2000)] = 100
+    """Of what is made in a cloud."""
     type: Annotated[Literal["permanent", "ephemeral"], AfterValidator(_not_ephemeral)] = "permanent"
     services: Annotated[tuple[Literal["compute", "storage"], ...], Field(min_length=1)] = (
         "compute",
@@ -137,6 +142,9 @@ class NodePreparation(Answer):
 class Node(Lifecycle):
     region_id: str
     minion_id: str
+    """Empty until the machine that is leased for it has been made."""
+    leased: bool
+    """Its machine is leased for it, see `/v1/leases`."""
     type: str
     services: list[str]
     upnp: bool

@@ -24,8 +24,10 @@ class RegionCreation(Asked):
     """The nodes serve the platform alone: all other log-ins are closed."""
     node_root: Annotated[str | None, AfterValidator(_folder)] = None
     """The agent's folder on the nodes; None: each node's own default."""
-    cloud_region: None = None
-    storage_node_class: None = None
+    cloud_region: Annotated[str | None, Field(max_length=100)] = None
+    """Where in the provider's cloud, such as `us-central1`; none where machines are one's own."""
+    storage_node_class: Annotated[str | None, Field(max_length=100)] = None
+    """Of the storage node that a region in a cloud makes itself; None there: `small`."""
     relaxed_requirements: Annotated[tuple[str, ...], Field(max_length=50)] = ()
     """Names of requirements that may fail here; `all` relaxes everything."""
 
@@ -34,6 +36,8 @@ class Region(Lifecycle):
     provider_id: str
     provider_kind: str
     storage_mode: str
+    cloud_region: str | None
+    storage_node_class: str | None
     public: bool
     exclusive_nodes: bool
     node_root: str | None
@@ -47,12 +51,18 @@ class Region(Lifecycle):
 
 
 class RegionQuota(Answer):
-    """What a cloud allows there of one kind of machine."""
+    """What a cloud allows there of one type of GPU; null where it does not say."""
 
     gpu_type: str
-    limit: int
-    used: int
-    runnable_jobs: int
+    spot: bool
+    limiting: str | None
+    """The metric of the quota that decides, whose limit and use these are."""
+    limit: int | None
+    used: int | None
+    runnable_jobs: int | None
+    """How many jobs with one such GPU may run at once beside what is used now."""
+    advice: str
+    """What to raise where for one more."""
 
 
 class RegionQuotaPage(Page[RegionQuota]):

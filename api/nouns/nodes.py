@@ -10,14 +10,17 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import take_turn
+from activities.leased_nodes import add_leased_node
 from activities.platform_key import fingerprint_of
 from api.authorization import Caller
 from api.changing import Step
 from api.models import nodes as shapes
+from api.nouns.cloud_places import leased_node, must_be_own
 from api.nouns.ownership import lifecycle, own, own_locked
 from api.nouns.places import GONE, add_lifecycle, must_be_free, remove, wrong_state
 from api.problems import Problem, invalid, mistake
 from workflows.contracts.node import Announcement, Hardware, Preparation, Reboot, Requirement
+from workflows.contracts.provider import Replacement
 from workflows.contracts.states import NodeStatus, RegionStatus
 
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
@@ -57,6 +60,7 @@ def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> shapes.Node:
         **lifecycle(row, "node"),
         **{name: getattr(row, name) for name in _SAME},
         address=row.host,
+        leased=row.machine is not None,
         hardware=shapes.NodeHardware(**hardware) if hardware else None,
         requirements=[shapes.NodeRequirement(**found.model_dump()) for found in requirements],
         preparation=shapes.NodePreparation(**preparation.model_dump()) if preparation else None,
@@ -72,15 +76,24 @@ def add_node(step: Step, asked: shapes.NodeCreation) -> shapes.Node:
     region = own_locked(step.session, tables.Region, asked.region_id, step.caller)
     if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
         raise wrong_state("region", region, "healthy to take nodes")
-    _check_node(step, asked, region)
-    known = step.session.get(tables.NodeAnnouncement, asked.minion_id)
+    if asked.mining:
+        raise invalid(mistake("mining", "is not available yet", True))
+    if region.cloud_region is not None:
+        node, request_id = add_leased_node(
+            step.session, region, leased_node(region, asked), step.now
+        )
+        step.requests.append(request_id)
+        return shown_node(step.session, node)
+    minion_id = must_be_own(asked)
+    _check_node(step, asked, region, minion_id)
+    known = step.session.get(tables.NodeAnnouncement, minion_id)
     told = asked.address is None and known is not None
     row = tables.Node(
         id=new_id("nod"),
         account_id=step.caller.account_id,
         name=asked.name,
         region_id=region.id,
-        minion_id=asked.minion_id,
+        minion_id=minion_id,
         type=asked.type,
         services=sorted(set(asked.services)),
         upnp=asked.upnp,
@@ -98,14 +111,14 @@ def add_node(step: Step, asked: shapes.NodeCreation) -> shapes.Node:
     return shown_node(step.session, row)
 
 
-def _check_node(step: Step, asked: shapes.NodeCreation, region: tables.Region) -> None:
-    take_turn(step.session, f"minion/{asked.minion_id}")
-    taken = _node_of(step.session, asked.minion_id)
+def _check_node(
+    step: Step, asked: shapes.NodeCreation, region: tables.Region, minion_id: str
+) -> None:
+    take_turn(step.session, f"minion/{minion_id}")
+    taken = _node_of(step.session, minion_id)
     if taken is not None:
         ours = f"{taken.name} ({taken.id})" if taken.account_id == region.account_id else "another"
-        raise Problem("conflict", f"minion id {asked.minion_id}: is that of node {ours}")
-    if asked.mining:
-        raise invalid(mistake("mining", "is not available yet", True))
+        raise Problem("conflict", f"minion id {minion_id}: is that of node {ours}")
     if "storage" in asked.services and region.storage_mode != "central":
         rule = "storage nodes are for regions with central storage"
         raise invalid(mistake("services", rule, "storage"))
@@ -156,16 +169,24 @@ def reboot_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:
 
 
 def replace_node(step: Step, node_id: str) -> shapes.Node:
-    row = own(step.session, tables.Node, node_id, step.caller)
-    raise Problem(
-        "conflict",
-        f"node {row.name}: is a machine of yours: remove it, then add another",
-    )
+    """Of a region in a cloud: it makes a new one, then removes those that it has."""
+    row = own_locked(step.session, tables.Node, node_id, step.caller)
+    if row.machine is None or "storage" not in row.services:
+        what = "a machine of yours" if row.machine is None else "no storage node"
+        raise Problem("conflict", f"node {row.name}: is {what}: remove it, then add another")
+    region = own_locked(step.session, tables.Region, row.region_id, step.caller)
+    if row.status in GONE or region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
+        raise wrong_state("region", region, "healthy or offline to have its storage replaced")
+    step.tell(region.id, "replace", Replacement(requested_by=step.caller.user_id))
+    return shown_node(step.session, row)
 
 
 def remove_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:
     row = own_locked(step.session, tables.Node, node_id, step.caller)
     shown = shown_node(step.session, row)
+    if row.machine is not None and "storage" in row.services and row.status not in GONE:
+        said = f"node {row.name}: is its region's storage: replace it, or remove the region"
+        raise Problem("conflict", said)
     remove(step, row, force=force, holds=("jobs", shown.job_ids))
     return shown
 

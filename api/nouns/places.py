@@ -11,12 +11,14 @@ from activities.db import tables
 from activities.db.beginnings import begin
 from activities.db.ids import new_id
 from activities.db.session import take_turn
+from activities.region_rows import own_dependents_of
 from api.changing import Step
 from api.models import places as shapes
+from api.nouns.cloud_places import region_columns
 from api.nouns.ownership import lifecycle, own_locked
 from api.problems import Problem, invalid, mistake
 from workflows.contracts.provider import Removal
-from workflows.contracts.states import NodeStatus, ProviderKind, ProviderStatus, RegionStatus
+from workflows.contracts.states import NodeStatus, ProviderStatus, RegionStatus
 from workflows.rules import hardware
 
 GONE = ("removing", "archived")
@@ -53,6 +55,8 @@ def _shown_region(row: tables.Region, sharing: Sequence[str]) -> shapes.Region:
         provider_id=row.provider_id,
         provider_kind=row.provider_kind,
         storage_mode=row.storage_mode,
+        cloud_region=row.cloud_region,
+        storage_node_class=row.storage_node_class,
         public=row.public,
         exclusive_nodes=row.exclusive_nodes,
         node_root=row.node_root,
@@ -63,7 +67,10 @@ def _shown_region(row: tables.Region, sharing: Sequence[str]) -> shapes.Region:
     )
 
 
-def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
+def create_region(
+    step: Step, asked: shapes.RegionCreation, of_no_use: Problem | None = None
+) -> shapes.Region:
+    """of_no_use: what its cloud says against it, see `region_quotas.refusal_of`."""
     unknown = hardware.unknown_names(asked.relaxed_requirements)
     if unknown:
         rule = f"are among {', '.join((hardware.ALL, *hardware.NAMES))}"
@@ -75,24 +82,23 @@ def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
             f": {provider.status_reason}" * bool(provider.status_reason)
         )
         raise Problem("provider-not-ready", f"provider {provider.id}: {found}; asked: ready")
-    if provider.kind != ProviderKind.PHYSICAL:
-        rule = f"is of one's own machines: regions of {provider.kind} are not available yet"
-        raise invalid(mistake("provider_id", rule, provider.id))
     _check_region_name(step, asked.name)
+    of_its_cloud = region_columns(step, provider, asked)
+    if of_no_use is not None:
+        raise of_no_use
     row = tables.Region(
         id=new_id("reg"),
         account_id=step.caller.account_id,
         name=asked.name,
         provider_id=provider.id,
         provider_kind=provider.kind,
-        storage_mode=asked.storage_mode,
         public=asked.public,
         exclusive_nodes=asked.exclusive_nodes,
         node_root=asked.node_root,
         relaxed_requirements=list(asked.relaxed_requirements),
-        options={},
         created_at=step.now,
         updated_at=step.now,
+        **of_its_cloud,
     )
     add_lifecycle(step, row, "region")
     return shown_region(step.session, row)
@@ -100,7 +106,11 @@ def create_region(step: Step, asked: shapes.RegionCreation) -> shapes.Region:
 
 def remove_region(step: Step, region_id: str, *, force: bool) -> shapes.Region:
     row = own_locked(step.session, tables.Region, region_id, step.caller)
-    of_it = (tables.Node.region_id == row.id, tables.Node.status != NodeStatus.ARCHIVED)
+    of_it = (
+        tables.Node.region_id == row.id,
+        tables.Node.status != NodeStatus.ARCHIVED,
+        col(tables.Node.id).not_in(own_dependents_of(step.session, row.id)),
+    )
     remove(step, row, force=force, holds=("nodes", names_of(step.session, tables.Node, of_it)))
     return shown_region(step.session, row)
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from sqlmodel import col, select
+from starlette.concurrency import run_in_threadpool
 
 from activities.db import tables
 from activities.db.session import database
@@ -12,6 +13,7 @@ from api.changing import Change, changing
 from api.models.places import Region, RegionCreation, RegionPage, RegionQuotaPage
 from api.nouns import places
 from api.nouns.ownership import own
+from api.nouns.region_quotas import quotas_of_region, refusal_of
 from api.pages import Paging, page
 
 router = APIRouter(prefix="/v1/regions", tags=["regions"])
@@ -33,8 +35,9 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
 
 @router.post("", status_code=202, operation_id="create_region")
 async def create_region(asked: RegionCreation, change: Writer) -> Region:
-    """Create a region of a provider that is ready."""
-    return await change.apply(Region, lambda step: places.create_region(step, asked))
+    """Create a region of a provider that is ready; one in a cloud is made with its storage node."""
+    of_no_use = await run_in_threadpool(refusal_of, change.caller, asked)
+    return await change.apply(Region, lambda step: places.create_region(step, asked, of_no_use))
 
 
 @router.get("/{region_id}", operation_id="get_region")
@@ -45,11 +48,9 @@ def get_region(region_id: str, caller: Reader) -> Region:
 
 @router.get("/{region_id}/quotas", operation_id="list_region_quotas")
 def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> RegionQuotaPage:
-    """What a cloud allows in a region of its own; empty where the machines are one's own."""
+    """What a cloud allows there now; empty where the machines are one's own."""
     del paging
-    with database().read() as session:
-        own(session, tables.Region, region_id, caller)
-    return RegionQuotaPage(items=[])
+    return quotas_of_region(caller, region_id)
 
 
 @router.delete("/{region_id}", status_code=202, operation_id="remove_region")

@@ -235,6 +235,11 @@ class CloudCatalogue(Fact):
             region=gpu.region,
         )
 
+    def series_price(self, series: str, region: str) -> SeriesPrice | None:
+        """Of one CPU with its memory; None where the catalogue does not say."""
+        found: SeriesPrice | None = self._priced(self._series, series, region)
+        return found
+
     def _priced(self, prices: Mapping[tuple[str, str], Any], what: str, region: str) -> Any:
         return prices.get((what, region)) or prices.get((what, self.reference_region))
 

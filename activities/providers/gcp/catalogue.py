@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workflows.rules.cloud_catalogue import CloudCatalogue, read_catalogue
+from workflows.rules.cloud_machines import StorageClasses, read_storage_classes
 
 FACTS = Path(__file__).parent / "facts"
 
@@ -15,6 +16,12 @@ FACTS = Path(__file__).parent / "facts"
 def gcp_catalogue() -> CloudCatalogue:
     """Read once. Raises: ValueError, when a file says what cannot be."""
     return load_catalogue(FACTS)
+
+
+@lru_cache(maxsize=1)
+def gcp_storage() -> StorageClasses:
+    """As `gcp_catalogue`."""
+    return read_storage_classes(_read(FACTS / "storage.toml"), gcp_catalogue())
 
 
 def load_catalogue(folder: Path) -> CloudCatalogue:

@@ -297,6 +297,10 @@ class NewApiKey(BaseModel):
     secret: Annotated[str, Field(title="Secret")]
 
 
+class Gpus(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Gpus")]
+
+
 class Address(RootModel[str]):
     root: Annotated[str, Field(max_length=254, title="Address")]
 
@@ -307,7 +311,9 @@ class NodeCreation(BaseModel):
     )
     region_id: Annotated[str, Field(title="Region Id")]
     name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
-    minion_id: Annotated[str, Field(title="Minion Id")]
+    minion_id: Annotated[str | None, Field(title="Minion Id")] = None
+    gpus: Annotated[Gpus | None, Field(title="Gpus")] = None
+    disk_size_gb: Annotated[int, Field(ge=50, le=2000, title="Disk Size Gb")] = 100
     type: Annotated[Literal["permanent", "ephemeral"], Field(title="Type")] = "permanent"
     services: Annotated[
         list[Literal["compute", "storage"]], Field(min_length=1, title="Services")
@@ -677,6 +683,8 @@ class Region(BaseModel):
     provider_id: Annotated[str, Field(title="Provider Id")]
     provider_kind: Annotated[str, Field(title="Provider Kind")]
     storage_mode: Annotated[str, Field(title="Storage Mode")]
+    cloud_region: Annotated[str | None, Field(title="Cloud Region")]
+    storage_node_class: Annotated[str | None, Field(title="Storage Node Class")]
     public: Annotated[bool, Field(title="Public")]
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")]
     node_root: Annotated[str | None, Field(title="Node Root")]
@@ -684,6 +692,14 @@ class Region(BaseModel):
     trusted_only: Annotated[bool, Field(title="Trusted Only")]
     trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
     warnings: Annotated[list[str], Field(title="Warnings")]
+
+
+class CloudRegion(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Cloud Region")]
+
+
+class StorageNodeClass(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Storage Node Class")]
 
 
 class RegionCreation(BaseModel):
@@ -696,8 +712,8 @@ class RegionCreation(BaseModel):
     public: Annotated[bool, Field(title="Public")] = False
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")] = True
     node_root: Annotated[str | None, Field(title="Node Root")] = None
-    cloud_region: Annotated[None, Field(title="Cloud Region")] = None
-    storage_node_class: Annotated[None, Field(title="Storage Node Class")] = None
+    cloud_region: Annotated[CloudRegion | None, Field(title="Cloud Region")] = None
+    storage_node_class: Annotated[StorageNodeClass | None, Field(title="Storage Node Class")] = None
     relaxed_requirements: Annotated[
         list[str], Field(max_length=50, title="Relaxed Requirements")
     ] = []
@@ -713,16 +729,19 @@ class RegionPage(BaseModel):
 
 class RegionQuota(BaseModel):
     """
-    What a cloud allows there of one kind of machine.
+    What a cloud allows there of one type of GPU; null where it does not say.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
     gpu_type: Annotated[str, Field(title="Gpu Type")]
-    limit: Annotated[int, Field(title="Limit")]
-    used: Annotated[int, Field(title="Used")]
-    runnable_jobs: Annotated[int, Field(title="Runnable Jobs")]
+    spot: Annotated[bool, Field(title="Spot")]
+    limiting: Annotated[str | None, Field(title="Limiting")]
+    limit: Annotated[int | None, Field(title="Limit")]
+    used: Annotated[int | None, Field(title="Used")]
+    runnable_jobs: Annotated[int | None, Field(title="Runnable Jobs")]
+    advice: Annotated[str, Field(title="Advice")]
 
 
 class RegionQuotaPage(BaseModel):
@@ -1089,6 +1108,7 @@ class Node(BaseModel):
     workflow_id: Annotated[str, Field(title="Workflow Id")]
     region_id: Annotated[str, Field(title="Region Id")]
     minion_id: Annotated[str, Field(title="Minion Id")]
+    leased: Annotated[bool, Field(title="Leased")]
     type: Annotated[str, Field(title="Type")]
     services: Annotated[list[str], Field(title="Services")]
     upnp: Annotated[bool, Field(title="Upnp")]

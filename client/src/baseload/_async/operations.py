@@ -222,7 +222,8 @@ class AsyncOperations:
         )
 
     async def create_region(self, body: models.RegionCreation) -> models.Region:
-        """Create a region of a provider that is ready."""
+        """Create a region of a provider that is ready; one in a cloud is made with its storage
+        node."""
         return await self._ask(models.Region, Call("POST", "/v1/regions", body=_sent(body)))
 
     async def get_region(self, region_id: str) -> models.Region:
@@ -239,7 +240,7 @@ class AsyncOperations:
     async def list_region_quotas(
         self, region_id: str, *, limit: int | None = None, after: str | None = None
     ) -> models.RegionQuotaPage:
-        """What a cloud allows in a region of its own; empty where the machines are one's own."""
+        """What a cloud allows there now; empty where the machines are one's own."""
         return await self._ask(
             models.RegionQuotaPage,
             Call(

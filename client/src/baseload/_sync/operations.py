@@ -214,7 +214,8 @@ class Operations:
         )
 
     def create_region(self, body: models.RegionCreation) -> models.Region:
-        """Create a region of a provider that is ready."""
+        """Create a region of a provider that is ready; one in a cloud is made with its storage
+        node."""
         return self._ask(models.Region, Call("POST", "/v1/regions", body=_sent(body)))
 
     def get_region(self, region_id: str) -> models.Region:
@@ -231,7 +232,7 @@ class Operations:
     def list_region_quotas(
         self, region_id: str, *, limit: int | None = None, after: str | None = None
     ) -> models.RegionQuotaPage:
-        """What a cloud allows in a region of its own; empty where the machines are one's own."""
+        """What a cloud allows there now; empty where the machines are one's own."""
         return self._ask(
             models.RegionQuotaPage,
             Call(

@@ -54,8 +54,15 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("provider", "enable, checks, rotate, disable, ls, show", "providers", True),
             Entry("quotas", "What a cloud allows in a region, and what to raise", "quotas"),
-            Entry("region", "create, ls, show, rm: places with machines", "regions", True),
-            Entry("node", "add, ls, show, activate, maintenance, reboot, rm", "nodes", True),
+            Entry(
+                "region",
+                "create, add (in a cloud), ls, show, rm: places with machines",
+                "regions",
+                True,
+            ),
+            Entry(
+                "node", "add, ls, show, activate, maintenance, reboot, replace, rm", "nodes", True
+            ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
             Entry("kill", "End such machines, and see that they are gone: kill --all", "leases"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -25,7 +25,13 @@ def add(
     session: Session,
     name: Annotated[str, typer.Argument(help="what to call it")],
     region: Annotated[str, typer.Option(help="id or name of its region")],
-    minion_id: Annotated[str, typer.Option(help="SHA256:… as its console shows; see join.sh")],
+    minion_id: Annotated[
+        str | None, typer.Option(help="SHA256:… as its console shows; see join.sh")
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="make one in a cloud, such as T4:1; it costs until removed")
+    ] = None,
+    disk_size_gb: Annotated[int | None, typer.Option(help="of one made in a cloud")] = None,
     address: Annotated[str | None, typer.Option(help="default: what it announces")] = None,
     port: Annotated[int | None, typer.Option(help="of its SSH server")] = None,
     user: Annotated[str | None, typer.Option(help="to log in as")] = None,
@@ -34,12 +40,14 @@ def add(
     wait: Annotated[bool, typer.Option("--wait", help="until it is in maintenance")] = False,
     timeout: Limit = WAIT_LIMIT_S,
 ) -> None:
-    """Add a machine by its minion id, the fingerprint of its SSH host key."""
-    optional = {"address": address, "port": port, "user": user, "services": service}
+    """Add a machine by its minion id, its SSH host key's fingerprint, or make one in a cloud."""
+    optional = {
+        "address": address, "port": port, "user": user, "services": service,
+        "minion_id": minion_id, "gpus": gpus, "disk_size_gb": disk_size_gb,
+    }  # fmt: skip
     body = {
         "region_id": find_id(session, "regions", region),
         "name": name,
-        "minion_id": minion_id,
         **({"upnp": False} if no_upnp else {}),
         **{field: value for field, value in optional.items() if value is not None},
     }
@@ -91,7 +99,8 @@ def show(session: Session, node: Reference) -> None:
             *((name, found.get(name)) for name in ("id", "name", "status")),
             ("reason", found.get("status_reason")),
             ("region", found.get("region_id")),
-            ("minion id", found.get("minion_id")),
+            ("minion id", found.get("minion_id") or None),
+            ("leased", found.get("leased") or None),
             ("address", _place(found)),
             ("system", hardware.get("os_name")),
             ("processor", hardware.get("cpu_model")),
@@ -144,6 +153,12 @@ def reboot(
 
 
 @command(app)
+def replace(session: Session, node: Reference) -> None:
+    """Give a region in a cloud another storage node; the one it has goes when that is there."""
+    _told(session, session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/replace"))
+
+
+@command(app)
 def rm(
     session: Session,
     node: Reference,
@@ -160,7 +175,7 @@ def _toggle(session: Session, node: str, verb: str, goal: Goal | None) -> None:
     after = newest_event(session, path) if goal else None
     found = session.post(f"{path}/{verb}")
     if goal:
-        found = wait_for(session, "nodes", found, replace(goal, after=after))
+        found = wait_for(session, "nodes", found, dataclasses.replace(goal, after=after))
     _told(session, found)
 
 

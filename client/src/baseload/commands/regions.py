@@ -10,9 +10,36 @@ from baseload.commands.app import new_app
 from baseload.commands.finding import find, find_id
 from baseload.commands.screen import moment_text, pick
 from baseload.commands.session import Document, MistakeError, Session, command
-from baseload.commands.waiting import Goal, wait_for
+from baseload.commands.waiting import WAIT_LIMIT_S, Goal, wait_for
 
 app = new_app()
+
+
+@command(app)
+def add(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="unique in the account")],
+    cloud_region: Annotated[str, typer.Argument(help="of the cloud, such as us-central1")],
+    provider: Annotated[
+        str | None, typer.Option(help="id or name; default: the only one there is")
+    ] = None,
+    storage_class: Annotated[
+        str | None, typer.Option(help="of its storage node: micro … xlarge; default: small")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="until it is healthy")] = False,
+    timeout: Annotated[
+        float, typer.Option(help="seconds that --wait waits at most")
+    ] = WAIT_LIMIT_S,
+) -> None:
+    """Make a region in a cloud, with network and storage node; it costs until it is removed."""
+    body = {
+        "name": name,
+        "provider_id": _provider_id(session, provider, in_a_cloud=True),
+        "cloud_region": cloud_region,
+        **({"storage_node_class": storage_class} if storage_class else {}),
+    }
+    region = session.post("/v1/regions", body)
+    _told_when_there(session, region, Goal(frozenset({"healthy"}), timeout) if wait else None)
 
 
 @command(app)
@@ -37,7 +64,7 @@ def create(
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="until it is healthy")] = False,
 ) -> None:
-    """Create a region."""
+    """Create a region of your own machines."""
     body = {
         "name": name,
         "provider_id": _provider_id(session, provider),
@@ -47,8 +74,12 @@ def create(
         "exclusive_nodes": not shared,
     }
     region = session.post("/v1/regions", body | ({"node_root": node_root} if node_root else {}))
-    if wait:
-        region = wait_for(session, "regions", region, Goal(frozenset({"healthy"})))
+    _told_when_there(session, region, Goal(frozenset({"healthy"})) if wait else None)
+
+
+def _told_when_there(session: Session, region: Document, goal: Goal | None) -> None:
+    if goal is not None:
+        region = wait_for(session, "regions", region, goal)
     for warning in region.get("warnings") or ():
         session.screen.say(f"warning: {warning}")
     if session.screen.as_json:
@@ -64,9 +95,12 @@ def ls(session: Session) -> None:
     if session.screen.as_json:
         session.screen.json({"items": regions})
         return
-    names = ("id", "name", "provider_kind", "storage_mode", "public", "status", "status_reason")
+    names = (
+        "id", "name", "provider_kind", "cloud_region", "storage_mode", "public", "status",
+        "status_reason",
+    )  # fmt: skip
     session.screen.table(
-        ("id", "name", "kind", "storage", "public", "status", "reason"),
+        ("id", "name", "kind", "in", "storage", "public", "status", "reason"),
         [pick(each, *names) for each in regions],
     )
 
@@ -83,7 +117,9 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             *((name, found.get(name)) for name in ("id", "name", "status")),
             ("reason", found.get("status_reason")),
             ("provider", f"{found.get('provider_id')} ({found.get('provider_kind')})"),
+            ("in the cloud", found.get("cloud_region")),
             ("storage", found.get("storage_mode")),
+            ("storage node", found.get("storage_node_class")),
             ("public", found.get("public")),
             ("nodes are ours alone", found.get("exclusive_nodes")),
             ("relaxed", found.get("relaxed_requirements") or None),
@@ -108,11 +144,13 @@ def rm(
         session.screen.result(f"{region}: {removed.get('status', 'removed')}")
 
 
-def _provider_id(session: Session, provider: str | None) -> str:
+def _provider_id(session: Session, provider: str | None, *, in_a_cloud: bool = False) -> str:
     if provider:
         return find_id(session, "providers", provider)
     ready: list[Document] = [
-        each for each in session.items("/v1/providers") if each["status"] == "ready"
+        each
+        for each in session.items("/v1/providers")
+        if each["status"] == "ready" and (each["kind"] != "physical") == in_a_cloud
     ]
     if len(ready) != 1:
         raise MistakeError(f"{len(ready)} providers are ready: say which with --provider")

@@ -1,0 +1,55 @@
+"""Machines that run all the time: what the file of storage classes may say, and what is offered."""
+
+import copy
+import tomllib
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from activities.providers.gcp.catalogue import FACTS, gcp_catalogue, gcp_storage
+from workflows.rules.cloud_machines import compute_offers, read_storage_classes, storage_offers
+
+
+def document() -> dict[str, Any]:
+    return tomllib.loads((FACTS / "storage.toml").read_text(), parse_float=Decimal)
+
+
+def test_every_class_of_storage_has_a_price_in_every_region_and_zone() -> None:
+    catalogue = gcp_catalogue()
+    for region in catalogue.regions:
+        prices = []
+        for one in gcp_storage().classes:
+            offers = storage_offers(catalogue, one, region.name)
+            assert len(offers) == len(region.zones)
+            assert {offer.price_is_estimate for offer in offers} == {True}
+            prices.append(offers[0].microcredits_per_hour)
+        assert prices == sorted(set(prices))
+        assert prices[0] > 0
+
+
+def test_nothing_is_offered_where_the_cloud_does_not_sell_it() -> None:
+    catalogue = gcp_catalogue()
+    (smallest, *_) = gcp_storage().classes
+    assert storage_offers(catalogue, smallest, "mars-north1") == ()
+    assert compute_offers(catalogue, "A100", 1, "mars-north1") == ()
+    assert compute_offers(catalogue, "H100", 1, "us-central1") == (), "as spot alone"
+    assert compute_offers(catalogue, "T4", 3, "us-central1") == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ((0, "name"), "small", "one is there twice"),
+        ((0, "cpu_count"), 64, "larger than the last"),
+        ((0, "series"), "z9", "nobody knows a price of z9"),
+        ((0, "colour"), "red", "colour"),
+    ],
+)
+def test_a_file_of_classes_that_says_what_cannot_be_is_refused(
+    path: tuple[int, str], value: object, told: str
+) -> None:
+    changed = copy.deepcopy(document())
+    changed["classes"][path[0]][path[1]] = value
+    with pytest.raises(ValueError, match=told):
+        read_storage_classes(changed, gcp_catalogue())
