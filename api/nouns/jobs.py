@@ -32,8 +32,9 @@ ENDED = tuple(status.value for status in JobStatus if status.is_final)
 def shown_job(row: tables.Job) -> shapes.Job:
     spec = JobSubmission.model_validate(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
-    made = (told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE)
-    reason = row.status_reason or next(made, None)
+    waits = row.status == JobStatus.WAITING_FOR_RESOURCES
+    made = [told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE]
+    reason = made[0] if waits and made else row.status_reason
     return shapes.Job(
         **lifecycle(row, "job") | {"status_reason": reason},
         type=row.type,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.rules.submissions import document
 from workflows.contracts.states import JobType
 from workflows.contracts.submission import JobSubmission
-from workflows.rules.job_resources import resources_of
+from workflows.rules.job_resources import resources_of, spot_policy_of
 from workflows.rules.jobs import read_submission
 
 SERVICE = {"type": "notebook", "port": 8888}
@@ -128,6 +128,8 @@ def test_the_documented_job_is_sound() -> None:
         ({"safety": {"idle_timeout_s": 1}}, "safety.idle_timeout_s"),
         ({"safety": {"idle_timeout_s": 600}}, "safety.idle_timeout_s"),
         ({"safety": {"auto_terminate": False}}, "safety.auto_terminate"),
+        ({"safety": {"max_restarts": 101}}, "safety.max_restarts"),
+        ({"placement": {"spot": "perhaps"}}, "placement.spot"),
         ({"surprise": 1}, "surprise"),
         ({"resources": {"cpu_count": 2, "gpus_per_node": 1}}, "resources.gpus_per_node"),
         ({"type": "batch"}, "type"),
@@ -209,3 +211,19 @@ def test_no_document_breaks_the_reader(field: str, value: Any) -> None:
 @given(JSON)
 def test_anything_that_is_no_job_is_refused_with_a_reason(value: Any) -> None:
     assert read_submission(value).mistakes
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy"),
+    [
+        ({}, "allowed"),
+        ({"type": "notebook", "port": 8888}, "never"),
+        ({"type": "notebook", "port": 8888, "placement": {"spot": "required"}}, "required"),
+    ],
+)
+def test_only_what_people_are_at_keeps_its_machine_unless_it_is_said_otherwise(
+    changes: dict[str, Any], policy: str
+) -> None:
+    submission = read_submission(document(**changes)).submission
+    assert submission is not None
+    assert spot_policy_of(submission) == policy
