@@ -30,25 +30,11 @@ class Books:
             self.provider_id = provider.id
 
     def lease(self, status: LeaseStatus, place: str | None = "zone-a") -> tables.Lease:
+        """Recorded by the step that brings it there."""
         offer = None if place is None else OFFER.model_copy(update={"place": place})
         lease_id = new_id("lea")
-        row = tables.Lease(
-            id=lease_id,
-            account_id=self.account_id,
-            name=f"baseload-{lease_id}",
-            status="reserved",
-            region_id=self.region_id,
-            provider_id=self.provider_id,
-            provider_kind="gcp",
-            holder_id="nod-1",
-            offers=[OFFER.model_dump(mode="json")],
-            spec=MachineSpec(lifetime_s=3600).model_dump(mode="json"),
-            deadline=NOW + timedelta(hours=1),
-            created_at=NOW,
-            updated_at=NOW,
-        )
         with self.database.write() as session:
-            session.add(row)
+            session.add(lease_row(self, lease_id, LeaseStatus.RESERVED))
         changes = LeaseChanges(offer=offer, host="10.0.0.9", minion_id="SHA256:k", began_at=NOW)
         step = Record(
             resource_id=lease_id,
@@ -61,3 +47,24 @@ class Books:
         ActivityEnvironment().run(record, step)
         with self.database.read() as session:
             return session.get_one(tables.Lease, lease_id)
+
+
+def lease_row(books: Books, lease_id: str, status: LeaseStatus) -> tables.Lease:
+    """As it is committed before anything is made."""
+    offer = OFFER.model_dump(mode="json")
+    return tables.Lease(
+        id=lease_id,
+        account_id=books.account_id,
+        name=f"baseload-{lease_id}",
+        status=status,
+        region_id=books.region_id,
+        provider_id=books.provider_id,
+        provider_kind="gcp",
+        holder_id="nod-1",
+        offers=[offer],
+        offer=None if status is LeaseStatus.RESERVED else offer,
+        spec=MachineSpec(lifetime_s=3600).model_dump(mode="json"),
+        deadline=NOW + timedelta(hours=1),
+        created_at=NOW,
+        updated_at=NOW,
+    )

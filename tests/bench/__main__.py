@@ -23,6 +23,7 @@ STEPS = {
     "billing": "bills over skipped hours, and through rules and ledger",
     "rules": "the pure rules of placement, beside bare loops",
     "state": "writing steps and reservations, beside bare inserts",
+    "leases": "the sweep over 5,000 machines, beside one bare question",
     "engine": "starts and signals, beside the shortest calls to Temporal",
 }
 """Modules beside this one, each with `rows()`, in the order of the table."""

@@ -1,0 +1,107 @@
+"""What the sweep of machines costs, beside one bare question for the same rows."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlmodel import select
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.machine_sweep import sweep_machines
+from activities.providers import registry
+from tests.activities.leases import Books, lease_row
+from tests.activities.rented import Owned, RentedDriver
+from tests.bench.home import home
+from tests.bench.measure import Row, best_s, both_best_s, compared, ms
+from workflows.contracts.machine import MachineSeen
+from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
+from workflows.effects.lifecycle import SweepMachines
+
+MACHINES = 5_000
+STRAYS = 500
+RUNNING = MachineSeen(state=MachineState.RUNNING, place="zone-a")
+
+
+def rows() -> list[Row]:
+    """On SQLite; the provider is in memory, so that what is measured is ours."""
+    driver = RentedDriver()
+    logging.getLogger("temporalio.activity").setLevel(logging.ERROR)  # a line for each it ends
+    with home() as (_, opened), _driven_by(driver):
+        books = Books(opened)
+        with opened.write() as session:
+            # Not ready: its news is not followed, for which there is no Temporal here.
+            session.get_one(tables.Provider, books.provider_id).status = "failed"
+        _fill(opened, books, driver)
+        return [_all_held(opened), _with_strays(opened, books, driver)]
+
+
+def _fill(opened: Database, books: Books, driver: RentedDriver) -> None:
+    with opened.write() as session:
+        for _ in range(MACHINES):
+            row = lease_row(books, new_id("lea"), LeaseStatus.READY)
+            session.add(row)
+            driver.machines[Owned(row.name, "zone-a")] = RUNNING
+
+
+def _all_held(opened: Database) -> Row:
+    def read_rows() -> None:
+        with opened.read() as session:
+            session.exec(select(tables.Lease.id, tables.Lease.name, tables.Lease.status)).all()
+
+    with _counted() as questions:
+        _sweep()
+        asked = len(questions)
+    seconds, bare = both_best_s(_sweep, read_rows)
+    amount = f"{MACHINES:,} machines, {asked} questions to the database"
+    return compared("sweep machines that are held", amount, seconds, "one bare question", bare)
+
+
+def _with_strays(opened: Database, books: Books, driver: RentedDriver) -> Row:
+    with opened.write() as session:
+        for _ in range(STRAYS):
+            row = lease_row(books, new_id("lea"), LeaseStatus.RELEASED)
+            session.add(row)
+            driver.machines[Owned(row.name, "zone-a")] = RUNNING
+    with _counted() as questions:
+        seconds = best_s(_sweep, runs=1)
+    left = len(driver.machines) - MACHINES
+    return Row(
+        f"sweep {MACHINES + STRAYS:,} machines, {STRAYS} of them nobody's",
+        f"{ms(seconds)}, {left} left",
+        f"{len(questions)} questions to the database",
+    )
+
+
+def _sweep() -> None:
+    asyncio.run(ActivityEnvironment().run(sweep_machines, SweepMachines()))
+
+
+@contextmanager
+def _counted() -> Iterator[list[str]]:
+    found: list[str] = []
+
+    def note(*asked: Any) -> None:
+        if asked[2].startswith("SELECT"):
+            found.append(asked[2])
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+@contextmanager
+def _driven_by(driver: RentedDriver) -> Iterator[None]:
+    before = registry.DRIVERS[ProviderKind.GCP]
+    registry.DRIVERS[ProviderKind.GCP] = lambda _: driver
+    try:
+        yield
+    finally:
+        registry.DRIVERS[ProviderKind.GCP] = before
