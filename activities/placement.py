@@ -20,11 +20,12 @@ from activities.burst import make_nodes
 from activities.db.beginnings import ask
 from activities.db.release import release_job
 from activities.db.session import database
-from activities.db.tables import Allocation, Job, Node, Region, RequestRow
+from activities.db.tables import Allocation, Job, Node, RequestRow
 from activities.handover import hand_over_soon
-from activities.inventory import SHOWN, NodeFacts, facts_of, held, node_offers
+from activities.inventory import SHOWN, held, node_offers
 from activities.lifecycle_requests import workflow_id_of
 from activities.market import market
+from activities.places import placements_of
 from activities.reservations import (
     ContendedError,
     changed_refusals,
@@ -36,10 +37,8 @@ from activities.reservations import (
 from activities.temporal import tell
 from activities.waiting_jobs import WaitingJob, waiting_jobs
 from activities.wake import wake_placement
-from workflows.contracts.job import EndRequest, Placement, WorkerAssignment
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.job import EndRequest, Placement
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
-from workflows.contracts.states import NodeType
 from workflows.effects.job import FindPlacement, PlacementFound
 from workflows.effects.placement import (
     AnnouncePlacements,
@@ -166,7 +165,7 @@ def _fail(session: Session, failed: list[JobRefusals], now: datetime) -> list[st
 def find_placement(command: FindPlacement) -> PlacementFound:
     """What is reserved for this attempt of a job; nothing, while it waits."""
     with database().read() as session:
-        found = _placements(session, [command.job_id])
+        found = placements_of(session, [command.job_id])
     placement = next((p for p in found if p.attempt == command.attempt), None)
     return PlacementFound(placement=placement)
 
@@ -217,64 +216,7 @@ def _unannounced(limit: int) -> list[Placement]:
             .order_by(oldest, col(Allocation.job_id))
             .limit(limit)
         ).all()
-        return _placements(session, list(job_ids))
-
-
-def _is_there(node: Node) -> bool:
-    """Whether its machine is there and prepared: one that is leased for a job is made first."""
-    return node.status in SHOWN and node.host is not None
-
-
-def _placements(session: Session, job_ids: list[str]) -> list[Placement]:
-    """The live allocations of these jobs, with all that a workflow needs to use them.
-
-    Nothing of a job of whose machines one is still being made.
-    """
-    rows = session.exec(
-        select(Allocation, Node, Region)
-        .join(Node, col(Node.id) == Allocation.node_id)
-        .join(Region, col(Region.id) == Node.region_id)
-        .where(col(Allocation.job_id).in_(job_ids), col(Allocation.released_at).is_(None))
-        .order_by(col(Allocation.job_id), col(Allocation.attempt), col(Allocation.worker))
-    ).all()
-    facts = facts_of(session, {(node.id, node.sequence) for _, node, _ in rows})
-    places: dict[tuple[str, int], list[WorkerAssignment]] = {}
-    unmade = {(held.job_id, held.attempt) for held, node, _ in rows if not _is_there(node)}
-    for allocation, node, region in rows:
-        places.setdefault((allocation.job_id, allocation.attempt), []).append(
-            _assignment(allocation, node, region, facts[node.id])
-        )
-    return [
-        Placement(job_id=job_id, attempt=attempt, assignments=tuple(assignments))
-        for (job_id, attempt), assignments in places.items()
-        if (job_id, attempt) not in unmade
-    ]
-
-
-def _assignment(
-    allocation: Allocation, node: Node, region: Region, facts: NodeFacts
-) -> WorkerAssignment:
-    uuids = dict(facts.gpus)
-    return WorkerAssignment(
-        worker=allocation.worker,
-        node=NodeAddress(
-            node_id=node.id,
-            region_id=node.region_id,
-            host=node.host or "",
-            port=node.port,
-            user=node.user,
-            minion_id=node.minion_id,
-            root=region.node_root,
-        ),
-        gpu_indices=tuple(allocation.gpu_indices),
-        # A GPU that a later inspection no longer lists goes by its index: the driver decides.
-        gpu_uuids=tuple(uuids.get(index, str(index)) for index in allocation.gpu_indices),
-        cpu_count=allocation.cpu_count,
-        memory_bytes=allocation.memory_bytes,
-        runtimes=facts.runtimes,
-        job_user=facts.job_user,
-        ephemeral=node.type == NodeType.EPHEMERAL,
-    )
+        return placements_of(session, list(job_ids))
 
 
 def _mark_announced(told: list[str], closed: list[str]) -> list[str]:

@@ -49,8 +49,8 @@ class Settings(BaseSettings):
     """What machines without GPUs boot there, such as storage nodes."""
 
     ephemeral_lifetime_s: int = 7 * 86_400
-    """How long a machine that is made for one job lives at most: then its cloud ends it by itself,
-    though all of us were dead, and the job with it. Google takes at most 120 days."""
+    """How long a machine that is made for one job lives at most: then it is ended, by its cloud if
+    all of us were dead, and the job begins again elsewhere. Google takes at most 120 days."""
     cpu_core_hour_microcredits: int = 0
     """Usage fee for one CPU core and hour on own machines; 0: CPUs are free."""
     upload_max_bytes: int = 2 * 1024**3

@@ -14,15 +14,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.billing import begin_billing, billing_id
 from activities.db import tables
+from activities.db.release import LEAVING, dismiss_ephemeral
 from activities.db.session import database
 from activities.db.tables import RequestRow
-from activities.handover import hand_over
+from activities.handover import hand_over, hand_over_soon
 from activities.lifecycle_requests import TABLES, workflow_id_of
 from activities.lost_bills import lost_bills
 from activities.restarts import Restart, restart_of
 from activities.temporal import client, limited
 from workflows.contracts import queues
-from workflows.contracts.states import JobStatus, LeaseStatus
+from workflows.contracts.states import JobStatus, LeaseStatus, NodeType
 from workflows.effects.lifecycle import DeliverRequests, LostSwept, RequestsDelivered, SweepLost
 
 ANNOUNCED_FOR = timedelta(days=7)
@@ -48,9 +49,11 @@ async def sweep_lost(command: SweepLost) -> LostSwept:
     of every running job.
 
     What runs is listed once; only a row that is not listed is asked about by itself. What a
-    machine has said of itself is forgotten when it has not said it again for a week.
+    machine has said of itself is forgotten when it has not said it again for a week. A node that
+    was made for a job and holds none is asked to leave, by whomever it was not told so before.
     """
     await asyncio.to_thread(_forget_announcements)
+    hand_over_soon(await asyncio.to_thread(_dismiss_idle))
     running = await _running(client())
     restarted: list[str] = []
     for table in TABLES.values():
@@ -71,6 +74,26 @@ def _forget_announcements() -> None:
         session.execute(
             delete(tables.NodeAnnouncement).where(col(tables.NodeAnnouncement.last_at) < before)
         )
+
+
+def _dismiss_idle() -> list[str]:
+    """Nodes whose dismissal was lost with their workflow: the requests that ask for it again."""
+    now = datetime.now(UTC)
+    asked = (
+        select(RequestRow.id)
+        .where(
+            col(RequestRow.resource_id) == tables.Node.id, col(RequestRow.delivered_at).is_(None)
+        )
+        .exists()
+    )
+    quiet = select(tables.Node.id).where(
+        tables.Node.type == NodeType.EPHEMERAL,
+        col(tables.Node.status).not_in(LEAVING),
+        col(tables.Node.updated_at) < now - QUIET_FOR,
+        ~asked,
+    )
+    with database().write() as session:
+        return dismiss_ephemeral(session, session.exec(quiet).all(), now)
 
 
 def _undelivered(command: DeliverRequests) -> list[str]:

@@ -64,7 +64,7 @@ def _shown_worker(worker: dict[str, Any]) -> shapes.JobWorker:
         index=worker["index"],
         status=worker["status"],
         node_id=(place.get("node") or {}).get("node_id"),
-        lease_id=None,
+        lease_id=place.get("lease_id"),
         gpu_uuids=list(place.get("gpu_uuids") or ()),
         exit_code=ended.get("exit_code"),
         signal=ended.get("signal"),

@@ -53,6 +53,31 @@ def add_shortage(session: Session, region: tables.Region, scope: str, reason: st
     session.flush()
 
 
+def add_lease(
+    session: Session, region: tables.Region, holder_id: str, **changes: Any
+) -> tables.Lease:
+    """Of a machine in the region, released unless it is said otherwise."""
+    lease_id = new_id("lea")
+    row = tables.Lease(
+        id=lease_id,
+        account_id=region.account_id,
+        name=f"baseload-{lease_id}",
+        region_id=region.id,
+        provider_id=region.provider_id,
+        provider_kind=region.provider_kind,
+        holder_id=holder_id,
+        offers=[],
+        spec={},
+        status="released",
+        deadline=NOW,
+        created_at=NOW,
+        updated_at=NOW,
+    ).sqlmodel_update(changes)
+    session.add(row)
+    session.flush()
+    return row
+
+
 def ephemeral_nodes(session: Session) -> list[tables.Node]:
     """Nodes that were made for jobs, by name."""
     query = select(tables.Node).where(tables.Node.type == "ephemeral")

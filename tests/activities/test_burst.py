@@ -8,12 +8,16 @@ from sqlmodel import Session, col, select
 
 from activities import placement
 from activities.db import tables
-from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.leased_nodes import withdraw_places
 from activities.ledger import add_credits
 from activities.placement import plan_placements
-from tests.activities.cloud_rows import add_cloud_region, add_shortage, ephemeral_nodes
+from tests.activities.cloud_rows import (
+    add_cloud_region,
+    add_lease,
+    add_shortage,
+    ephemeral_nodes,
+)
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree, live
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.machine import MachineWish
@@ -230,41 +234,14 @@ def test_a_provider_is_preferred_and_its_fee_waived_while_its_credits_last(
         rates = session.get_one(tables.Job, before.id).rates
         assert rates is not None
         assert rates["0"]["microcredits_per_gpu_hour"] == 0
-        add_spent_lease(session, node, region, 1_000_000)
+        hour = {"began_at": NOW, "ended_at": NOW.replace(hour=NOW.hour + 1)}
+        add_lease(session, region, node.id, microcredits_per_hour=1_000_000, **hour)
         after = add_waiting_job(session, account)
     assert round_of_planning() == 1
     with migrated.read() as session:
         assert len(ephemeral_nodes(session)) == 1
         (place,) = [place for place in live(session) if place.job_id == after.id]
         assert place.node_id != node.id
-
-
-def add_spent_lease(
-    session: Session, node: tables.Node, region: tables.Region, microcredits: int
-) -> None:
-    """A machine whose first hour has cost so much."""
-    now = datetime.now(UTC)
-    session.add(
-        tables.Lease(
-            id=new_id("lea"),
-            account_id=node.account_id,
-            name="spent",
-            region_id=region.id,
-            provider_id=region.provider_id,
-            provider_kind="gcp",
-            holder_id=node.id,
-            offers=[],
-            spec={},
-            status="released",
-            deadline=now,
-            microcredits_per_hour=microcredits,
-            began_at=NOW,
-            ended_at=NOW.replace(hour=NOW.hour + 1),
-            created_at=NOW,
-            updated_at=NOW,
-        )
-    )
-    session.flush()
 
 
 def test_no_other_job_is_placed_on_a_node_that_was_made_for_one(migrated: Database) -> None:

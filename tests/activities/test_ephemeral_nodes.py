@@ -7,6 +7,8 @@ from activities.db import tables
 from activities.db.release import dismiss_ephemeral, release_job
 from activities.db.session import Database
 from activities.placement import _unannounced, find_placement
+from activities.sweep import _dismiss_idle
+from tests.activities.cloud_rows import add_lease
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate
 from workflows.contracts.states import NodeType
@@ -78,3 +80,30 @@ def test_a_job_is_told_only_when_every_one_of_its_nodes_is_there(
     (placement,) = _unannounced(10)
     assert placement == find_placement(asked).placement
     assert [place.node.node_id for place in placement.assignments][1] == late.id
+
+
+def test_a_worker_says_which_lease_its_machine_is_of(migrated: Database) -> None:
+    with migrated.write() as session:
+        job, (node,) = made_for_a_job(session, "one")
+        node.machine = {"offers": []}
+        region = session.get_one(tables.Region, node.region_id)
+        for lease_id, status in (("lea-old", "released"), ("lea-now", "ready")):
+            add_lease(session, region, node.id, id=lease_id, name=lease_id, status=status)
+    placement = find_placement(FindPlacement(job_id=job.id, attempt=1)).placement
+    assert placement is not None
+    assert [place.lease_id for place in placement.assignments] == ["lea-now"]
+
+
+def test_the_sweep_dismisses_a_node_whose_dismissal_was_lost_and_no_other(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        job, (node,) = made_for_a_job(session, "one")
+        release_job(session, job.id, NOW)
+    assert _dismiss_idle() == [], "it is asked already"
+    with migrated.write() as session:
+        (asked,) = session.exec(select(tables.RequestRow))
+        asked.delivered_at = NOW
+    assert len(_dismiss_idle()) == 1
+    with migrated.read() as session:
+        assert removals_asked(session) == [node.id, node.id]

@@ -23,6 +23,8 @@ class WorkerAssignment(Contract):
     job_user: str | None = None
     ephemeral: bool = False
     """Its machine was made for the job, and its cloud may take it back."""
+    lease_id: str | None = None
+    """Of the machine of a node that has none of its own."""
 
 
 class Placement(Contract):

@@ -37,9 +37,8 @@ from tests.waiting import eventually
 from workers.runner.probes import free_port
 from workers.service import ROW_THREADS, main_worker, site_worker
 from workflows.contracts import queues
-from workflows.contracts.job import NodeBack
+from workflows.contracts.job import JobReport, NodeBack
 from workflows.contracts.states import JobStatus
-from workflows.job import JobLifecycle
 from workflows.rules.metering import cumulative_microcredits
 
 __all__ = ["contained"]
@@ -142,17 +141,18 @@ def posted(database: Database, job_id: str) -> int:
 
 async def measured(client: Client, job_id: str) -> None:
     """Until the job has seen its command run for more than a second."""
-    handle = client.get_workflow_handle_for(JobLifecycle.run, f"job/{job_id}")
+    handle = client.get_workflow_handle(f"job/{job_id}")
 
     asked_at = 0.0
 
     async def is_measured() -> bool:
         nonlocal asked_at
-        (worker,) = (await handle.query(JobLifecycle.status)).workers
+        report: JobReport = await handle.query("status", result_type=JobReport)
+        (worker,) = report.workers
         if worker.assignment is not None and time.monotonic() - asked_at > LOOK_S:
             asked_at = time.monotonic()
             node_id = worker.assignment.node.node_id
-            await handle.signal(JobLifecycle.node_back, NodeBack(node_id=node_id))
+            await handle.signal("node_back", NodeBack(node_id=node_id))
         return worker.elapsed_s > 1
 
     await eventually(is_measured, "its seconds are measured")
