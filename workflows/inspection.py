@@ -1,7 +1,10 @@
 """What a machine is, against what its region asks: at first, and whenever it may have changed."""
 
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
+
+from temporalio import workflow
 
 from workflows.contracts.events import Event
 from workflows.contracts.node import Hardware, NodeRequest
@@ -10,6 +13,10 @@ from workflows.effects.node import InspectNode, inspect_again, inspect_node
 from workflows.rules.hardware import evaluate
 from workflows.rules.onboarding import missed_of, summary_of
 from workflows.whereabouts import Whereabouts
+
+DRIVERS_LIMIT = timedelta(minutes=30)
+FIRST_DRIVERS_LOOK = timedelta(seconds=10)
+LAST_DRIVERS_LOOK = timedelta(minutes=1)
 
 Note = Callable[[NodeChanges, tuple[Event, ...]], Coroutine[Any, Any, None]]
 
@@ -27,11 +34,24 @@ class Inspection:
     def asks_for_a_restart(self) -> bool:
         return self._last is not None and self._last.reboot_required
 
-    async def first(self) -> str:
-        """The requirements that it misses; empty when there are none."""
-        return await self._judge(
-            (await inspect_node(InspectNode(node=self._at.address()))).hardware
-        )
+    async def first(self, lacking: Callable[[Hardware], str]) -> str:
+        """The requirements that it misses; empty when there are none.
+
+        lacking: what it was made with and does not show. It is waited for: the drivers of GPUs are
+        installed while a machine starts for the first time.
+        """
+        deadline, pause = workflow.now() + DRIVERS_LIMIT, FIRST_DRIVERS_LOOK
+        hardware = await self._seen()
+        while (lacks := lacking(hardware)) and workflow.now() < deadline:
+            if pause == FIRST_DRIVERS_LOOK:
+                await self._note(NodeChanges(), (Event(type="node.incomplete", message=lacks),))
+            await workflow.sleep(pause, summary=lacks)
+            pause = min(2 * pause, LAST_DRIVERS_LOOK)
+            hardware = await self._seen()
+        return await self._judge(hardware) or lacks
+
+    async def _seen(self) -> Hardware:
+        return (await inspect_node(InspectNode(node=self._at.address()))).hardware
 
     async def again(self) -> str:
         """As `first`, with less patience: it is in use. Told when it is not what it was."""

@@ -8,7 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.contracts.machine import MachineLost, MachineOffer, MachineReady, MachineWish
-from workflows.contracts.node import Activate, NodeRequest
+from workflows.contracts.node import Activate, Hardware, NodeRequest
 from workflows.effects.leased import (
     LeaseMachine,
     MachineLeased,
@@ -20,6 +20,7 @@ from workflows.effects.leased import (
 )
 from workflows.journal import Inbox
 from workflows.rules.ids import timed_id
+from workflows.rules.onboarding import lacking_of
 from workflows.waiting import until
 from workflows.whereabouts import Whereabouts, refusal
 
@@ -126,6 +127,10 @@ class LeasedMachine:
             if told.lease_id == self.lease_id:
                 return told
         return None
+
+    def lacking(self, hardware: Hardware) -> str:
+        """What it was made with and does not show; empty when that is all there."""
+        return "" if self.offer is None else lacking_of(self.offer, hardware)
 
     # ── to have had one ─────────────────────────────────────────────────────────────────────
 

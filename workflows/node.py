@@ -128,7 +128,7 @@ class NodeLifecycle:
         self._status = NodeStatus.INSPECTING
         connected = Event(type="node.connected", message="its key is the one expected")
         await self._write(connected, changes=self._at.changes())
-        if missed := await self._inspection.first():
+        if missed := await self._inspection.first(self._machine.lacking):
             raise refusal(self._request, missed)
 
     async def _prepare(self) -> None:

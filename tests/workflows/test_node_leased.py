@@ -11,8 +11,14 @@ from tests.workflows.rented import PRICE_MICROCREDITS
 from tests.workflows.test_node import Handle, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.machine import MachineLost, MachineOffer, MachineSpec, MachineWish
-from workflows.contracts.node import Hardware
+from workflows.contracts.machine import (
+    GiveBack,
+    MachineLost,
+    MachineOffer,
+    MachineSpec,
+    MachineWish,
+)
+from workflows.contracts.node import Gpu, Hardware
 from workflows.contracts.provider import Removal
 from workflows.contracts.states import NodeStatus, NodeType, ProviderKind
 from workflows.node import NodeLifecycle
@@ -35,11 +41,13 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.leased.FIRST_PAUSE", timedelta(milliseconds=10))
 
 
-async def leased(stage: Stage, kind: NodeType = NodeType.PERMANENT) -> Handle:
+async def leased(
+    stage: Stage, kind: NodeType = NodeType.PERMANENT, machine: MachineWish = WISH
+) -> Handle:
     """A node that waits for its machine, as what was made for it is: nobody has activated it."""
     stage.world.machines["nod-1"].hardware = Hardware(cpu_count=4, memory_bytes=2**33)
     return await stage.node(
-        type=kind, machine=WISH, host=None, minion_id="", relaxed_requirements=()
+        type=kind, machine=machine, host=None, minion_id="", relaxed_requirements=()
     )
 
 
@@ -118,6 +126,49 @@ async def test_a_permanent_node_whose_machine_is_taken_gets_another(stage: Stage
     assert (await handle.result()).status == "archived"
     assert "late news" not in str(stage.world.rows["nod-1"])
     assert stage.world.cloud.machines == {}
+
+
+async def test_a_node_waits_for_the_drivers_of_its_gpus(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.inspection.FIRST_DRIVERS_LOOK", timedelta(milliseconds=50))
+    offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 1})
+    await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
+    await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
+    assert stage.world.told["nod-1"]["node.incomplete"] == "was made with 1×T4, shows none"
+    assert statuses(stage)[-1] == "inspecting"
+    machine = stage.world.machines["nod-1"]
+    gpus = (Gpu(index=0, name="Tesla T4", uuid="GPU-0"),)
+    machine.hardware = machine.hardware.model_copy(update={"gpus": gpus})
+    await reaches(stage, NodeStatus.ACTIVE)
+
+
+async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.inspection.DRIVERS_LIMIT", timedelta(0))
+    offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 2})
+    await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
+    await reaches(stage, NodeStatus.FAILED)
+    await eventually(lambda: stage.world.cloud.machines == {}, "its machine is gone")
+    reason = str(stage.world.rows["nod-1"].status_reason)
+    assert reason.endswith("was made with 2×T4, shows none")
+
+
+async def test_a_machine_that_a_person_has_ended_is_made_again_when_a_person_asks(
+    stage: Stage,
+) -> None:
+    handle = await leased(stage)
+    await reaches(stage, NodeStatus.ACTIVE)
+    (lease_id,) = stage.world.leases
+    ended = GiveBack(reason="killed by ada", by_person=True)
+    await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("give_back", ended)
+    await reaches(stage, NodeStatus.FAILED)
+    assert stage.world.rows["nod-1"].status_reason == "killed by ada"
+    await handle.signal(NodeLifecycle.activate)
+    await reaches(stage, NodeStatus.ACTIVE)
+    assert len(stage.world.leases) == 2
+    assert len(stage.world.cloud.machines) == 1
 
 
 async def test_a_node_that_cannot_be_prepared_gives_its_machine_back(stage: Stage) -> None:

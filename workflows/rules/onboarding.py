@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
+from workflows.contracts.machine import MachineOffer
 from workflows.contracts.node import Hardware, Preparation, Requirement
 from workflows.contracts.states import NodeStatus
 
@@ -24,6 +25,14 @@ def missed_of(requirements: Iterable[Requirement]) -> str:
     """The requirements that it misses, each with what was found; empty when there are none."""
     missed = [one for one in requirements if not one.passed]
     return "; ".join(f"{one.name}: asked {one.required}, found {one.found}" for one in missed)
+
+
+def lacking_of(offer: MachineOffer, hardware: Hardware) -> str:
+    """The GPUs that a machine was made with and does not show; empty when they are all there."""
+    if len(hardware.gpus) >= offer.gpu_count:
+        return ""
+    found = len(hardware.gpus) or "none"
+    return f"was made with {offer.gpu_count}×{offer.gpu_type}, shows {found}"
 
 
 def unreached_of(preparation: Preparation, relaxed: Iterable[str]) -> str:
