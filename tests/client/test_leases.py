@@ -1,9 +1,11 @@
 """The commands for machines that cost money: what is shown, what is ended, what is left."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from baseload.commands.endings import Ending
+from baseload.commands.session import Session
 
 from activities.db import tables
 from activities.providers import registry
@@ -86,6 +88,30 @@ def test_kill_all_ends_what_no_lease_names_and_says_that_the_provider_lists_noth
     driver.machines.clear()
     done = desk.baseload("kill", "--all", "--provider", "gcp", "-y")
     assert (done.code, f"burst ({provider_id}) lists no machine of ours" in done.out) == (0, True)
+
+
+class Relentless:
+    """An account whose one job leases another machine whenever it has lost one."""
+
+    def __init__(self) -> None:
+        self.leased = 1
+
+    def items(self, path: str, **_: Any) -> list[dict[str, Any]]:
+        shown = {"id": f"lea-{self.leased}", "name": "vm", "status": "ready"}
+        return [shown] if path == "/v1/leases" else []
+
+    def delete(self, path: str, **_: Any) -> None:
+        assert path == f"/v1/leases/lea-{self.leased}"
+        self.leased += 1
+
+
+def test_what_is_leased_anew_is_ended_too_and_people_are_told_that_it_comes_again() -> None:
+    ending = Ending(cast("Session", Relentless()), None)
+    for number in range(1, 4):
+        (left,) = ending.look()
+        assert f"lea-{number}" in left
+        assert ending.newcomers == (number > 1)
+    assert ending.leases == ["lea-1", "lea-2", "lea-3"]
 
 
 def test_kill_all_fails_when_a_provider_cannot_be_asked(desk: Desk, driver: RentedDriver) -> None:

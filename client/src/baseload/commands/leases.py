@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.endings import Ending, Listing, listings
 from baseload.commands.screen import credits_text, moment_text, pick
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
 from baseload.commands.waiting import WAIT_LIMIT_S, spinner, state_line
@@ -16,8 +16,10 @@ from baseload.errors import BaseloadError
 
 app = new_app()
 LOOK_EVERY_S = 2.0
-OWNED = ("physical", "local")
-"""Kinds of providers whose machines nobody leases."""
+WHO_LEASES = (
+    "Machines have come meanwhile: what still needs one leases it anew. Cancel its job, remove its "
+    "node or region, and end them again."
+)
 
 
 @command(app)
@@ -66,23 +68,17 @@ def kill(
     """End machines whatever they do, and wait until their providers say that they are gone."""
     if bool(lease) == every:
         raise MistakeError("asked either ids of leases or --all")
-    chosen = [session.get(f"/v1/leases/{each}") for each in lease or ()]
-    market: list[Listing] = []
-    if every:
-        chosen, market = _live(session, provider), _listings(session, provider)
-    count = len(chosen) + sum(len(each.strays) for each in market)
+    ending = Ending(session, provider) if every else None
+    count = ending.count() if ending else len(lease or ())
     if count and not yes and not typer.confirm(f"End {count} machines?", err=True):
         raise MistakeError("nothing was ended")
-    deadline = time.monotonic() + timeout
-    _ask_all(session, [str(each["id"]) for each in chosen])
-    strays = _end_strays(session, market)
-    gone = _until_gone(session, [str(each["id"]) for each in chosen], timeout)
-    if every:
-        market = _until_nothing_is_listed(session, provider, deadline)
-    if every and (left := _live(session, provider)):
-        names = ", ".join(str(each["id"]) for each in left)
-        raise NegativeError(f"{len(left)} have come meanwhile and are there: {names}")
-    _tell_gone(session, gone, strays, market)
+    if ending is None:
+        _ask_all(session, lease or [])
+        _tell_gone(session, _until_gone(session, lease or [], timeout), [], [])
+        return
+    _until_nothing_is_left(session, ending, timeout)
+    gone = [session.get(f"/v1/leases/{each}") for each in ending.leases]
+    _tell_gone(session, gone, ending.strays, ending.market)
 
 
 def _tell_gone(
@@ -102,80 +98,20 @@ def _tell_gone(
     session.screen.result(f"{len(gone) + len(strays)} machines are gone")
 
 
-@dataclass(frozen=True)
-class Listing:
-    """What a provider lists itself, or why it could not be asked."""
-
-    provider: Document
-    machines: list[Document]
-    failure: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.provider['name']} ({self.provider['id']})"
-
-    @property
-    def why(self) -> str:
-        return f"{self.name}: cannot be asked: {self.failure}"
-
-    @property
-    def strays(self) -> list[Document]:
-        """Those that no lease holds."""
-        return [each for each in self.machines if not each["held"]]
-
-
-def _listings(session: Session, provider: str | None) -> list[Listing]:
-    """Of every provider that makes machines. One that cannot be asked does not hide the others."""
-    found = []
-    for each in session.items("/v1/providers"):
-        named = provider in (None, each["kind"], each["id"])
-        if not named or each["kind"] in OWNED or each["status"] == "archived":
-            continue
-        try:
-            listed = session.get(f"/v1/providers/{each['id']}/machines")["items"]
-        except BaseloadError as error:
-            found.append(Listing(each, [], str(error)))
-        else:
-            found.append(Listing(each, listed))
-    return found
-
-
-def _end_strays(session: Session, market: list[Listing]) -> list[str]:
-    """Ask for the end of what no lease holds; their names."""
-    names = []
-    for listing in market:
-        for each in listing.strays:
-            path = f"/v1/providers/{listing.provider['id']}/machines/{each['name']}"
-            session.delete(path, place=each["place"])
-            names.append(f"{each['name']} in {each['place']}")
-    return names
-
-
-def _until_nothing_is_listed(
-    session: Session, provider: str | None, deadline: float
-) -> list[Listing]:
-    """Raises: NegativeError, with what a provider lists still, or why it cannot be asked."""
+def _until_nothing_is_left(session: Session, ending: Ending, limit_s: float) -> None:
+    """Raises: NegativeError, with all that is there still, or could not be asked."""
+    deadline = time.monotonic() + limit_s
     with spinner(session) as turn:
-        while True:
-            market = _listings(session, provider)
-            left = [
-                f"{listing.name}: {each['name']} in {each['place']} is {each['state']}"
-                for listing in market
-                for each in listing.machines
-            ]
-            left += [
-                f"{each.name}: cannot be asked: {each.failure}" for each in market if each.failure
-            ]
-            if not left:
-                return market
+        while left := ending.look():
             if time.monotonic() > deadline:
-                raise NegativeError("not all is gone:\n  " + "\n  ".join(left))
-            turn(f"{len(left)} machines are still listed")
+                hint = f"\n{WHO_LEASES}" if ending.newcomers else ""
+                raise NegativeError("not all is gone:\n  " + "\n  ".join(left) + hint)
+            turn(f"{len(left)} machines are still there")
             time.sleep(LOOK_EVERY_S)
 
 
 def _show_listed(session: Session) -> None:
-    market = _listings(session, None)
+    market = listings(session, None)
     if session.screen.as_json:
         items = [
             {"provider_id": listing.provider["id"], **each}
@@ -210,13 +146,6 @@ def _ask_all(session: Session, ids: list[str]) -> None:
             failures.append(error)
     if failures:
         raise failures[0]
-
-
-def _live(session: Session, provider: str | None) -> list[Document]:
-    found = session.items("/v1/leases", live=True)
-    if provider is None:
-        return found
-    return [each for each in found if provider in (each["provider_kind"], each["provider_id"])]
 
 
 def _until_gone(session: Session, ids: list[str], limit_s: float) -> list[Document]:
