@@ -63,6 +63,8 @@ class LeasedMachine:
         self.lease_id = request.carried.lease_id if request.carried else ""
         self.offer: MachineOffer | None = None
         """What it was made as, once it was."""
+        self._told_of = ""
+        """The lease that people were told of."""
         self._lost: str | None = None
         self._tries_left = TRIES if request.carried else 0
 
@@ -106,6 +108,9 @@ class LeasedMachine:
         """As the row of its lease says. Raises: ApplicationError, when that has ended."""
         leased = await self._lease(wish)
         self.lease_id = leased.lease_id
+        if self._told_of != self.lease_id:
+            self._told_of = self.lease_id
+            await self._mention("node.leased", f"its machine is that of {self.lease_id}")
         if leased.status.is_final:
             raise refusal(self._request, leased.reason or f"its lease is {leased.status}")
         return leased.ready

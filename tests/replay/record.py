@@ -15,14 +15,17 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from tests.temporal_server import TemporalServer
+from tests.waiting import eventually
 from tests.workflows import test_job as jobs
 from tests.workflows import test_machine as machines
 from tests.workflows import test_node as nodes
+from tests.workflows import test_node_leased as leased_nodes
 from tests.workflows.conftest import Stage, served
+from tests.workflows.test_cloud_region import REQUEST as CLOUD_REGION
 from tests.workflows.test_provider_and_region import CLOUD, HOME, PROVIDER, reaches
 from workflows.contracts import queues
 from workflows.contracts.job import EndRequest, NodeBack
-from workflows.contracts.provider import Removal
+from workflows.contracts.provider import Removal, Replacement
 from workflows.contracts.states import JobStatus, JobType
 from workflows.job import JobLifecycle
 from workflows.node import NodeLifecycle
@@ -114,6 +117,32 @@ async def region_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
+async def cloud_region_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await stage.client.start_workflow(
+        RegionLifecycle.run, CLOUD_REGION, id="region/recorded-cloud", task_queue=queues.MAIN
+    )
+    await reaches(stage, CLOUD_REGION.region_id, "healthy")
+    await handle.signal(RegionLifecycle.replace, Replacement())
+    await eventually(
+        lambda: "region.storage-replaced" in stage.world.events[CLOUD_REGION.region_id],
+        "its storage is replaced",
+    )
+    await handle.signal(RegionLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
+async def leased_node_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
+    handle = await leased_nodes.leased(stage)
+    await nodes.reaches(stage, "active")
+    await leased_nodes.preempted(stage)
+    await eventually(lambda: len(stage.world.leases) == 2, "it has another machine", 120)
+    await nodes.reaches(stage, "active")
+    await handle.signal(NodeLifecycle.remove, Removal())
+    await handle.result()
+    return handle
+
+
 async def machine_given_back(stage: Stage) -> WorkflowHandle[Any, Any]:
     stage.world.cloud.short.add("zone-a")
     offers = (machines.offer("zone-a"), machines.offer("zone-b"))
@@ -150,6 +179,8 @@ STORIES: tuple[Story, ...] = (
     provider_removed,
     cloud_provider_removed,
     region_removed,
+    cloud_region_removed,
+    leased_node_removed,
     machine_given_back,
     placement_round,
     starts_round,

@@ -18,7 +18,7 @@ from workflows.contracts.machine import (
     MachineSpec,
     MachineWish,
 )
-from workflows.contracts.node import Gpu, Hardware
+from workflows.contracts.node import Gpu, Hardware, NodeCarry
 from workflows.contracts.provider import Removal
 from workflows.contracts.states import NodeStatus, NodeType, ProviderKind
 from workflows.node import NodeLifecycle
@@ -153,6 +153,29 @@ async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
     await eventually(lambda: stage.world.cloud.machines == {}, "its machine is gone")
     reason = str(stage.world.rows["nod-1"].status_reason)
     assert reason.endswith("was made with 2×T4, shows none")
+
+
+async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: Stage) -> None:
+    first = await leased(stage)
+    await reaches(stage, NodeStatus.ACTIVE)
+    await first.terminate("from outside")
+    (lease_id,) = stage.world.leases
+    carried = NodeCarry(
+        sequence=stage.world.rows["nod-1"].sequence,
+        status=NodeStatus.ACTIVE,
+        resume_status=NodeStatus.ACTIVE,
+        host="10.0.0.1",
+        port=22,
+        user="root",
+        root=None,
+        minion_id="SHA256:key",
+        lease_id=lease_id,
+    )
+    again = await stage.node(machine=WISH, minion_id="", host=None, carried=carried)
+    await again.signal(NodeLifecycle.remove, Removal())
+    assert (await again.result()).status == "archived"
+    assert stage.world.cloud.machines == {}
+    assert list(stage.world.leases) == [lease_id]
 
 
 async def test_a_machine_that_a_person_has_ended_is_made_again_when_a_person_asks(
