@@ -196,7 +196,7 @@ class JobLifecycle:
             if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
                 await self._suspect(self._workers)
                 raise ApplicationError(failures[0], type=JOB_ENDED)
-            news = until(lambda: len(self._inbox) > 0, self._lost.patience(), "look")
+            news = until(lambda: len(self._inbox) > 0, self._lost.patience(self._workers), "look")
             await self._unless_ended(news)
             message = self._inbox.take()
             if message is None:

@@ -1,7 +1,7 @@
 """Nodes of a job that cannot be reached: since when, and for how long that is borne."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -17,6 +17,8 @@ from workflows.waiting import stopped, until
 from workflows.worker import Worker
 
 LOOK_INTERVAL = timedelta(hours=1)
+EPHEMERAL_LOOK_INTERVAL = timedelta(minutes=10)
+"""What was last seen is what is billed of a machine that its cloud takes back."""
 LOST_LOOK_INTERVAL = timedelta(minutes=5)
 DISOWNED_INTERVAL = timedelta(seconds=30)
 
@@ -86,10 +88,11 @@ class LostNodes:
         left = self._left(node_id)
         return node_id in self._gone or (left is not None and left <= timedelta(0))
 
-    def patience(self) -> timedelta:
+    def patience(self, workers: Iterable[Worker]) -> timedelta:
         """How long to wait for news before looking: never beyond the limit of a lost node."""
         if not self._since:
-            return LOOK_INTERVAL
+            taken = any(worker.place.ephemeral for worker in workers)
+            return EPHEMERAL_LOOK_INTERVAL if taken else LOOK_INTERVAL
         left = min(self._since.values()) + self._limit - workflow.now()
         return max(min(left, LOST_LOOK_INTERVAL), timedelta(seconds=1))
 

@@ -179,8 +179,10 @@ class Worker:
     def may_be_taken(self) -> bool:
         """Its command was killed, on a machine that may be on its way back to its cloud."""
         ended = self.exit
-        killed = ended is not None and (ended.signal is not None or ended.exit_code in _KILLED)
-        return killed and self.place.ephemeral
+        if ended is None or not self.place.ephemeral:
+            return False
+        stops = ended.reason == "node-stopping"  # its supervisor was told so by the machine
+        return stops or ended.signal is not None or ended.exit_code in _KILLED
 
     @property
     def usage(self) -> WorkerUsage | None:

@@ -1,5 +1,7 @@
 """A machine that is no more: its job begins again elsewhere, as often as it may."""
 
+import pytest
+
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.test_job import (
@@ -162,15 +164,26 @@ async def test_a_notebook_begins_again_by_itself_and_stops_when_it_is_told_to(
     assert_nothing_left(stage, handle)
 
 
-async def test_a_command_that_its_dying_machine_has_killed_fails_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Exit(signal=15, elapsed_s=3),
+        Exit(exit_code=143, elapsed_s=3),
+        Exit(exit_code=1, reason="node-stopping", elapsed_s=3),
+    ],
+)
+async def test_a_command_that_its_dying_machine_has_ended_fails_nothing(
+    stage: Stage, ended: Exit
+) -> None:
     handle = await stage.job()
     await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)
     there = stage.world.place(job_id_of(handle))
     made = [place.model_copy(update={"ephemeral": True}) for place in there.assignments]
     await handle.signal(JobLifecycle.placed, there.model_copy(update={"assignments": tuple(made)}))
     await reaches(stage, handle, JobStatus.RUNNING)
-    killed = Exit(signal=15, elapsed_s=3)
-    await handle.signal(JobLifecycle.worker_exited, WorkerExit(worker=0, attempt=1, exit=killed))
+    await handle.signal(JobLifecycle.worker_exited, WorkerExit(worker=0, attempt=1, exit=ended))
+    seen = stage.world.events[job_id_of(handle)]
+    await eventually(lambda: "job.worker-exited" in seen, "its end is seen")
     takes(stage)
     await handle.signal(JobLifecycle.node_lost, TAKEN)
     await waits_again(stage, handle, 2)
