@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo up down status test check faults bench tctl
+.PHONY: help setup setup-tests demo demo-gcp up down status test check faults bench tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -12,6 +12,9 @@ setup:  ## Install what the software needs: locked dependencies, the Temporal bi
 
 demo: setup  ## Bring everything up and run a real training job on this machine
 	@.venv/bin/python -m workers.runner demo
+
+demo-gcp: setup-tests  ## Burst into a simulated Google Cloud, from the key to the bill (as root)
+	@.venv/bin/python -m tests.demo_gcp
 
 up: setup  ## Bring everything up: Temporal, API, workers, this machine as an active node
 	@.venv/bin/python -m workers.runner up

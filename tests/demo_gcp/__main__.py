@@ -1,0 +1,88 @@
+"""`make demo-gcp`: a burst into a simulated Google Cloud, from the key to the bill."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.demo_gcp.stack import HOME_NAME, running_stack
+from tests.demo_gcp.story import play
+from tests.lab.host import obstacle
+from tests.lab.machines import Lab
+from workers.process import leave
+from workers.runner.lifecycle import StackError
+from workers.runner.settings import RunnerSettings
+from workers.runner.story import Story, bold
+
+NOT_REAL = """\
+S I M U L A T E D   C L O U D
+Nothing of this reaches Google, and nothing of it costs money. Google's APIs are played by a program
+of this checkout (tests/doubles/gcp), which holds every request against Google's own documents. Its
+machines are namespaces on this one, with an SSH server each; their GPUs are drawn. The platform is
+the real one: it makes every request, SSH session, process and bill below.
+What takes Google a while goes ten times faster."""
+OURS = ("BASELOAD_HOME", "BASELOAD_TEMPORAL", "BASELOAD_LOG_LEVEL")
+"""Settings that it shares with the stack of whoever runs it."""
+
+
+def main(arguments: list[str]) -> int:
+    """Tell the whole story; 0 only when all of it was seen."""
+    argparse.ArgumentParser(prog="python -m tests.demo_gcp", description=__doc__).parse_args(
+        arguments
+    )
+    forget_settings()
+    tell(bold(NOT_REAL))
+    reason = obstacle()
+    if reason is not None:
+        tell(f"\nIts machines are namespaces with an SSH server each, on port 22: {reason}")
+        return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    home = RunnerSettings().home.absolute() / HOME_NAME
+    story = Story(tell)
+    try:
+        with only_one(home), Lab() as lab, running_stack(home, lab, story) as stage:
+            play(stage, story)
+    except (StackError, TimeoutError, RuntimeError, subprocess.SubprocessError) as error:
+        tell(f"\nThe story has ended too early: {error}")
+        return 1
+    except KeyboardInterrupt:
+        tell("\nbroken off")
+        return 130
+    story.sum_up()
+    tell("\nAll of it was seen. Nothing of it is running any more: the simulated cloud is gone.")
+    return 0
+
+
+def forget_settings() -> None:
+    """Settings of a stack of the user's, such as its database, are none of this one."""
+    for name in list(os.environ):
+        if name.startswith("BASELOAD_") and name not in OURS:
+            del os.environ[name]
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Raises: StackError, while another one is told in the same home."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_suffix(".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as taken:
+            raise StackError(f"{home}: another demonstration is under way there") from taken
+        yield
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))
