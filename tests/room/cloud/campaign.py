@@ -1,0 +1,81 @@
+"""Rounds of jobs, each under one kind of fault, until enough has happened."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.room.cloud.faults import KINDS, Scene
+from tests.room.cloud.points import POINTS
+from tests.room.cloud.room import CloudRoom
+from tests.room.cloud.round import Round
+from tests.room.cloud.tally import Tally
+from tests.room.cloud.verdicts import machines_made, machines_refused, verdicts
+
+SETTLE_S = 300.0
+NO_FAULT = "(none)"
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the campaign is to do. only: kinds by name; when empty, all. jobs: of a round."""
+
+    faults: int
+    seed: int
+    only: tuple[str, ...] = ()
+    minutes: float = 50.0
+    jobs: int = 20
+    points: tuple[str, ...] = tuple(POINTS)
+    evidence: Path | None = None
+
+
+class Campaign:
+    """All kinds in a shuffled row, again and again."""
+
+    def __init__(self, room: CloudRoom, orders: Orders) -> None:
+        self.room, self.orders = room, orders
+        self.tally = Tally()
+        self.is_over = False
+        self._dice = random.Random(orders.seed)
+
+    async def run(self) -> None:
+        began = time.monotonic()
+        await self.room.open()
+        self.room.tell(f"the region is healthy after {time.monotonic() - began:.0f} s")
+        ends_at = time.monotonic() + 60 * self.orders.minutes
+        row: list[str] = []
+        while self.tally.injected < self.orders.faults and time.monotonic() < ends_at:
+            if not row:
+                row = list(self.orders.only or KINDS)
+                self._dice.shuffle(row)
+            await self._play(row.pop())
+        for left in await self.room.end_region():
+            self.tally.wrong(NO_FAULT, "leaked", left)
+        for unknown in self.room.double.violations:
+            self.tally.wrong(NO_FAULT, "lost", f"asked of Google wrongly: {unknown}")
+        self.is_over = True
+
+    async def _play(self, name: str) -> None:
+        """One round under one kind of fault, until nothing is left of it; then it is looked at."""
+        began, row = time.monotonic(), self.tally.rows[name]
+        round_ = Round(self.room, self.orders.jobs)
+        scene = Scene(self.room, round_, name, self.tally, self._dice, self.orders.points)
+        try:
+            await asyncio.gather(round_.submit(), KINDS[name](scene))
+            await round_.settle(SETTLE_S)
+        except (TimeoutError, RuntimeError, AssertionError) as wrong:
+            self.tally.wrong(name, "lost", f"the round broke off: {wrong}")
+        seen = await round_.look()
+        for what, message in verdicts(seen, self.orders.jobs):
+            self.tally.wrong(name, what, message)
+            self.room.tell(f"WRONG {self.tally.found[-1]}")
+        row.rounds += 1
+        row.jobs += len(seen.jobs)
+        row.machines += machines_made(seen)
+        row.refused += machines_refused(seen)
+        row.seconds += time.monotonic() - began
+        took = f"{time.monotonic() - began:.0f} s"
+        self.room.tell(f"{self.tally.injected:>4} {name}: {row.machines} machines, {took}")
