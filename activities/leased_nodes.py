@@ -96,7 +96,7 @@ def lease_machine(command: LeaseMachine) -> MachineLeased:
     """The lease of this id, else the one that lives for the node, else a new one, committed with
     the start of its workflow.
 
-    Raises: Refused, when the node has been removed; NotFound, when it never was.
+    Raises: Refused, when the node is being removed; NotFound, when it never was.
     """
     with database().write() as session:
         leased, request_id = _leased(session, command)
@@ -112,7 +112,7 @@ def _leased(session: Session, command: LeaseMachine) -> tuple[MachineLeased, str
     row = session.get(Lease, command.lease_id) or _live_lease(session, node.id)
     if row is not None:
         return _told_of(row), None
-    if node.status == NodeStatus.ARCHIVED:
+    if node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
         raise ApplicationError(f"node {node.name}: is removed and gets no machine", type=REFUSED)
     row = _lease_of(node, command)
     return _told_of(row), begin(session, row, "lease")

@@ -95,14 +95,14 @@ def find_storage(command: FindStorage) -> StorageFound:
 def add_storage_node(command: AddStorageNode) -> StorageNode:
     """The one that is there beside those that are to be replaced, else a new one.
 
-    Raises: Refused, when the region has been removed.
+    Raises: Refused, when the region is being removed.
     """
     with database().write() as session:
         region = session.get_one(Region, command.region_id, with_for_update=True)
         there = [row for row in _storage_of(session, region.id) if _stays(row, command)]
         if there:
             return _storage(there[-1])
-        if region.status == RegionStatus.ARCHIVED:
+        if region.status in (RegionStatus.REMOVING, RegionStatus.ARCHIVED):
             raise ApplicationError(f"region {region.name}: is removed", type=REFUSED)
         asked = LeasedNode(
             node_id=command.node_id,

@@ -411,7 +411,6 @@ class NodeLifecycle:
     async def _lose(self, reason: str) -> None:
         """Its machine is not to be had, or is no more. What was made for one job is over with it,
         what was never in use has failed; another gets a new one, in time."""
-        await self._machine.withdraw_places(reason)
         pause = self._machine.pause()
         if self._request.type is NodeType.EPHEMERAL:
             self._ended_by = reason
@@ -420,6 +419,7 @@ class NodeLifecycle:
             self._status = NodeStatus.FAILED if pause is None else NodeStatus.OFFLINE
             kind = "node.failed" if pause is None else "node.machine-lost"
             await self._write(Event(type=kind, message=reason), reason=reason)
+        await self._machine.withdraw_places(reason)
         await self._guests.tell("ended", reason)
         if self._removal is not None:
             await self._guests.wait_for_their_end()

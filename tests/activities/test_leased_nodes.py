@@ -116,9 +116,10 @@ def test_a_node_whose_workflow_has_forgotten_its_lease_gets_no_second_machine(
     assert world.lease(ANOTHER).lease_id == ANOTHER
 
 
-def test_a_node_that_is_removed_gets_no_machine(world: World) -> None:
+@pytest.mark.parametrize("status", ["removing", "archived"])
+def test_a_node_that_is_removed_gets_no_machine(world: World, status: str) -> None:
     with world.database.write() as session:
-        session.get_one(tables.Node, "nod-1").status = "archived"
+        session.get_one(tables.Node, "nod-1").status = status
     with pytest.raises(ApplicationError, match="is removed and gets no machine"):
         world.lease()
     assert world.asked(LEASE, "start") == []
