@@ -13,7 +13,6 @@ from sqlmodel import Session, col, select
 
 from activities.db.tables import Lease, Node, Provider, Region, ShortageRow
 from activities.providers.gcp.catalogue import gcp_catalogue
-from activities.settings import settings
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.machine import MachineOffer, MachineWish, Shortage
 from workflows.contracts.placement import CloudOffer
@@ -145,9 +144,9 @@ def avoid_for_a_while(session: Session, node: Node, reason: str, at: datetime) -
 
 
 def _fees(kind: str, at: datetime) -> tuple[UsageRates, ...]:
-    core_hour = settings().cpu_core_hour_microcredits
+    """For GPUs alone: the CPUs of a machine that is made for a job are in its cloud's price."""
     return tuple(
-        usage_rates(machine.gpu_type, machine.gpu_count, machine.cpu_count, at, core_hour)
+        usage_rates(machine.gpu_type, machine.gpu_count, machine.cpu_count, at, cpu_core_hour=0)
         for machine in CATALOGUES[kind]().machines
     )
 

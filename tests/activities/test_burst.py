@@ -12,6 +12,7 @@ from activities.db.session import Database
 from activities.leased_nodes import withdraw_places
 from activities.ledger import add_credits
 from activities.placement import plan_placements
+from activities.settings import settings
 from tests.activities.cloud_rows import (
     add_cloud_region,
     add_lease,
@@ -20,6 +21,7 @@ from tests.activities.cloud_rows import (
 )
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree, live
 from tests.activities.rows import NOW, add_payer, add_region
+from workflows.contracts.billing import UsageRates
 from workflows.contracts.machine import MachineWish
 from workflows.contracts.placement import SpotPolicy
 from workflows.contracts.submission import SubmittedPlacement
@@ -73,6 +75,23 @@ def test_a_job_that_no_node_has_room_for_gets_a_node_made_for_it_once(
         assert rates is not None
         assert rates["0"]["microcredits_per_gpu_hour"] == 250_000
         assert_books_agree(session)
+
+
+def test_the_cpus_of_a_machine_made_for_a_job_are_paid_to_its_cloud_alone(
+    migrated: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve of them, at a credit an hour each, would make it dearer than the job allows."""
+    monkeypatch.setenv("BASELOAD_CPU_CORE_HOUR_MICROCREDITS", "1000000")
+    settings.cache_clear()
+    with migrated.write() as session:
+        account = payer(session)
+        add_cloud_region(session, account)
+        job = add_waiting_job(session, account)
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        rates = session.get_one(tables.Job, job.id).rates
+        assert rates is not None
+        assert UsageRates.model_validate(rates["0"]).microcredits_per_hour == 250_000
 
 
 def test_each_worker_gets_a_node_of_its_own_in_one_region(migrated: Database) -> None:
