@@ -172,6 +172,11 @@ def _check_preference(step: Step, asked: shapes.ProviderCreation) -> None:
     that are rented: nothing is spent on one's own."""
     if asked.waive_usage_fee and not step.caller.is_administrator:
         raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
+    if asked.kind is not ProviderKind.PHYSICAL:
+        if asked.waive_usage_fee and not asked.preferred_credits_microcredits:
+            rule = "lasts as long as preferred_credits_microcredits do, which are missing"
+            raise invalid(mistake("waive_usage_fee", rule, True))
+        return
     unavailable = [
         mistake(name, f"is not available yet for {asked.kind}", value)
         for name in ("preferred_credits_microcredits", "waive_usage_fee")

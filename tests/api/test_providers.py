@@ -217,14 +217,16 @@ async def test_what_a_check_found_is_shown_with_its_fix(
     assert (shown["checks"], shown["parts"]) == ([check], [part])
 
 
-async def test_a_region_of_a_cloud_is_refused_by_rule(
-    site: Site, ada: Person, key: dict[str, Any]
+async def test_a_cloud_is_used_first_while_its_credits_last_and_without_fee_only_then(
+    site: Site, admin: Person, key: dict[str, Any]
 ) -> None:
-    made = await enabled(ada, key)
-    site.set(tables.Provider, made["id"], status="ready")
-    response = await ada.post("/v1/regions", {"provider_id": made["id"], "name": "far"})
-    assert response.status_code == 422
-    assert "not available yet" in response.json()["errors"][0]["rule"]
+    body = {"kind": "gcp", "credentials": key, "waive_usage_fee": True}
+    refused = await admin.post("/v1/providers", body)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "waive_usage_fee"
+    made = await admin.made("/v1/providers", body | {"preferred_credits_microcredits": 25_000_000})
+    (row,) = site.rows(tables.Provider, id=made["id"])
+    assert (row.fee_waived, row.preferred_credits_microcredits) == (True, 25_000_000)
 
 
 # ── quotas ──────────────────────────────────────────────────────────────────────────────────────
