@@ -60,7 +60,7 @@ class LostNodes:
 
     def forget(self) -> None:
         """Another attempt: on other machines, or on those that are there again."""
-        self._since, self.machine_lost = {}, None
+        self._since, self._gone, self.machine_lost = {}, {}, None
 
     def give_up(self, node_id: str) -> None:
         """It is removed although it cannot be reached: nothing is asked of it any more."""

@@ -3,7 +3,7 @@
 from tests.failure.pairs import Pair
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
-from tests.failure.stories.job import NotebookStory, TrainingStory
+from tests.failure.stories.job import NotebookStory, PreemptedStory, TrainingStory
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
     MachineSweepStory,
@@ -20,6 +20,7 @@ from tests.failure.stories.story import Story
 STORIES: tuple[type[Story], ...] = (
     TrainingStory,
     NotebookStory,
+    PreemptedStory,
     BillStory,
     NodeStory,
     LossStory,

@@ -10,6 +10,7 @@ from workflows.contracts.job import (
     Exit,
     JobRequest,
     NodeBack,
+    NodeLost,
     WorkerExit,
     parse_run_id,
     run_id,
@@ -19,6 +20,7 @@ from workflows.contracts.states import JobStatus, JobType, RunState
 from workflows.job import JobLifecycle
 
 CANCEL = EndRequest(reason="a person wants it no more")
+TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
 RAN_S = 7.0
 PATIENCE_S = 0.3
 
@@ -65,6 +67,7 @@ class JobStory(Story):
 
     async def begin(self) -> None:
         self.is_removed, self.reached_at = False, 0.0
+        self.placed: set[int] = set()
         self.looked: set[int] = set()
         self.exited: set[int] = set()
         await self.start(JobLifecycle, self.request, self.workflow_id_of_job)
@@ -75,7 +78,8 @@ class JobStory(Story):
     async def step(self) -> bool:
         if self.has_ended():
             return await self._after_its_end()
-        if self.status == JobStatus.WAITING_FOR_RESOURCES and self.job_id not in self.world.held:
+        if self.status == JobStatus.WAITING_FOR_RESOURCES and self.attempt not in self.placed:
+            self.placed.add(self.attempt)
             self.world.place(self.job_id, self.attempt)
         elif self.status == JobStatus.RUNNING:
             await self._while_running()
@@ -142,7 +146,7 @@ class JobStory(Story):
         if self.mode is Mode.CANCELED and row.status == JobStatus.CANCELED:
             self.expect(row.status_reason == CANCEL.reason, f"reason {row.status_reason}")
         if row.status == JobStatus.FINISHED:
-            made = run_id(self.job_id, 0, 1)
+            made = run_id(self.job_id, 0, self.attempt)
             self.expect(made in self.world.logs, "its log is not stored")
             self.expect(made in self.world.outputs, "its output is not stored")
 
@@ -182,6 +186,28 @@ class TrainingStory(JobStory):
     """Submitted, placed, looked at, finished, stored, removed."""
 
     type = JobType.TRAINING
+
+
+class PreemptedStory(JobStory):
+    """A training whose first machine is taken away while it runs: it finishes on the next."""
+
+    type = JobType.TRAINING
+    only = frozenset({"discard_work_orders", "end_billing"})
+
+    async def _command_ends(self) -> None:
+        if self.attempt > 1:
+            await super()._command_ends()
+            return
+        machine = self.world.machines["nod-1"]
+        if (run := machine.runs.pop(run_id(self.job_id, 0, 1), None)) is not None:
+            run.state = RunState.LOST
+        await self.signal(self.workflow_id_of_job, "node_lost", TAKEN)
+
+    def _look_at_its_end(self) -> None:
+        super()._look_at_its_end()
+        if self.mode in HARMLESS:
+            self.expect(self.attempt == 2, f"it ended with attempt {self.attempt}")
+            self.expect("job.restarting" in self.world.events[self.job_id], "nobody was told")
 
 
 class NotebookStory(JobStory):
