@@ -18,7 +18,7 @@ from workflows.journal import EFFECT_FAILED, cause_of
 DEAF_INTERVAL = timedelta(minutes=5)
 """As often as the sweep comes by, which sees then what nobody has heard."""
 TRIAL_S = 10.0
-"""So long it is listened for the first time after nothing was heard."""
+"""So long it is listened for the first time, and after nothing was heard."""
 
 
 @workflow.defn(name="ProviderNews")
@@ -48,7 +48,7 @@ class ProviderNews:
         command = ListenForNews(
             provider_id=self._request.provider_id,
             kind=self._request.kind,
-            for_s=TRIAL_S if self._deaf else LISTEN_S,
+            for_s=LISTEN_S if self._deaf == "" else TRIAL_S,
         )
         try:
             heard = await listen_for_news(command)

@@ -64,12 +64,13 @@ class NewsRequest(Contract):
 
     provider_id: str
     kind: ProviderKind
-    deaf: str = ""
+    deaf: str | None = None
+    """What the provider was told last, see `NewsState`; None: nothing, or nobody knows."""
 
 
 class NewsReport(Contract):
     provider_id: str
-    deaf: str = ""
+    deaf: str | None = None
 
 
 class NewsState(Contract):

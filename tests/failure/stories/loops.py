@@ -150,16 +150,19 @@ class NewsStory(LoopStory):
             await self.start_it()  # as the sweep does
         if cloud.listened and not self.asked:
             self.asked = cloud.subscription_is_lost = True
-        if self._was_told() and cloud.subscription_is_lost:
+        if cloud.subscription_is_lost and (any(cloud.news_states) or self._broke_telling()):
             cloud.subscription_is_lost, cloud.listened = False, 0
-        if self.asked and not cloud.subscription_is_lost and cloud.listened and self.is_struck:
+        if self.asked and not cloud.subscription_is_lost and cloud.listened and self._has_told():
             cloud.provider_is_gone = True
         return False
 
-    def _was_told(self) -> bool:
-        """That nothing comes; where that is what breaks, it has broken."""
-        told = bool(self.world.cloud.news_states) or self.stub == "tell_news_state"
-        return told and self.is_struck
+    def _has_told(self) -> bool:
+        """That it hears again; where that is what breaks, it has broken."""
+        told = self.world.cloud.news_states[-1:] == [""] and any(self.world.cloud.news_states)
+        return self.is_struck and (told or self._broke_telling())
+
+    def _broke_telling(self) -> bool:
+        return self.stub == "tell_news_state" and self.is_struck and self.mode not in HARMLESS
 
     async def cancel(self) -> None:
         self.world.cloud.provider_is_gone = True
