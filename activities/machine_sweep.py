@@ -17,6 +17,7 @@ from activities.db.session import database
 from activities.db.tables import Lease, Provider
 from activities.heartbeats import beating
 from activities.lifecycle_requests import workflow_id_of
+from activities.machines import provider_threads
 from activities.news import begin_listening
 from activities.providers.base import Driver, ProviderError
 from activities.providers.registry import DRIVERS, FEEDS, driver_of
@@ -64,7 +65,9 @@ async def sweep_machines(_: SweepMachines) -> MachinesSwept:
                 news = FollowNews(provider_id=provider.id, kind=provider.kind)
                 await _quietly(f"news/{provider.id}: start", begin_listening(news))
             try:
-                found, unknown = await asyncio.to_thread(_sweep, provider.id, provider.kind)
+                found, unknown = await asyncio.get_running_loop().run_in_executor(
+                    provider_threads(), _sweep, provider.id, provider.kind
+                )
             except ProviderError as error:
                 activity.logger.warning("%s could not be swept: %s", provider.id, error)
                 swept = swept.plus(failed=(f"{provider.id}: {error}",))

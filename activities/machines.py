@@ -128,7 +128,7 @@ async def _to_its_end(question: Callable[[], Found]) -> Found:
     What is made by a call that was given up would else be made behind its release. One that has
     not begun never does.
     """
-    work = _threads().submit(question)
+    work = provider_threads().submit(question)
     try:
         return await asyncio.shield(asyncio.wrap_future(work))
     except asyncio.CancelledError:
@@ -138,8 +138,10 @@ async def _to_its_end(question: Callable[[], Found]) -> Found:
 
 
 @lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    """Of their own: providers answer in a minute, and rows are not to wait for them."""
+def provider_threads() -> ThreadPoolExecutor:
+    """Of their own: providers answer in a minute, and rows are not to wait for them, nor is a
+    process that stops.
+    """
     return ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="providers")
 
 
