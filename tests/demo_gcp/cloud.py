@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from tests.doubles.gcp.access import PROVIDER_ROLES
 from workers.runner.lifecycle import StackError
+
+ROLES = (*PROVIDER_ROLES, "roles/cloudquotas.viewer")
+"""What deploy/providers/gcp.md asks for."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,19 @@ class SimulatedCloud:
         self.url = url
         self._client = httpx.Client(base_url=f"{url}/double/", timeout=30, trust_env=False)
 
+    def download_key(self, to: Path) -> None:
+        """A new key of a service account with all roles, for the eyes of its owner only."""
+        answer = self._client.post("keys", json={"roles": ROLES}).raise_for_status()
+        to.touch(mode=0o600)
+        to.write_text(json.dumps(answer.json()))
+
     def machines(self) -> list[str]:
         """Names of the VMs there are."""
         return [str(vm["name"]) for vm in self._get("state")["instances"]]
+
+    def spot_machine(self) -> str | None:
+        """The name of a VM that may be taken back, if there is one."""
+        return next((each.name for each in self.charges() if each.spot and each.is_running), None)
 
     def left(self) -> list[str]:
         """Everything that exists there, by its path."""

@@ -54,8 +54,9 @@ def running_stack(home: Path, lab: Lab, story: Story) -> Iterator[Stage]:
     key = home / "service-account-key.json"
     try:
         with story.step("Start the simulated cloud, Temporal, API and workers"):
-            bring_up(home, lambda: _plan(settings, key, ports), story.tell)
+            bring_up(home, lambda: _plan(settings, ports), story.tell)
             cloud = SimulatedCloud(f"http://{LOOPBACK}:{ports[0]}")
+            cloud.download_key(key)
             story.tell(f"simulated cloud: {cloud.url}, log {home / 'logs' / CLOUD}.log")
             story.tell(f"API: {settings.api_url}/docs, Temporal UI: {settings.ui_url}")
         with attached(home, story.tell):
@@ -64,7 +65,7 @@ def running_stack(home: Path, lab: Lab, story: Story) -> Iterator[Stage]:
         bring_down(home, story.tell)
 
 
-def _plan(settings: RunnerSettings, key: Path, ports: tuple[int, int]) -> Stack:
+def _plan(settings: RunnerSettings, ports: tuple[int, int]) -> Stack:
     """What `make up` runs, less this machine's SSH server, and the cloud before all of it."""
     usual = default_stack(settings)
     http, pubsub = ports
@@ -80,15 +81,14 @@ def _plan(settings: RunnerSettings, key: Path, ports: tuple[int, int]) -> Stack:
         for program in usual.programs
         if program.name != SSH_PROGRAM
     ]
-    return usual.model_copy(update={"programs": (_cloud(key, http, pubsub), *programs)})
+    return usual.model_copy(update={"programs": (_cloud(http, pubsub), *programs)})
 
 
-def _cloud(key: Path, http: int, pubsub: int) -> Program:
+def _cloud(http: int, pubsub: int) -> Program:
     command = (
         sys.executable, "-m", "tests.doubles.gcp",
         "--port", str(http),
         "--pubsub-port", str(pubsub),
-        "--key-file", str(key),
         "--time-scale", str(TIMES_FASTER),
         "--boot", "contained",
     )  # fmt: skip

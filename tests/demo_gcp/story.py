@@ -2,101 +2,176 @@
 
 from __future__ import annotations
 
+import re
+
+from tests.demo_gcp.bill import compare
 from tests.demo_gcp.stack import Stage
+from tests.demo_gcp.telling import Telling
 from tests.e2e.platform import JOIN
 from tests.lab.hardware import put_gpus
 from tests.lab.machine import Machine
-from workers.runner.commands import Commands, PublicApi, Resource
+from workers.runner.commands import Resource
 from workers.runner.home import shortened
-from workers.runner.lifecycle import StackError
+from workers.runner.settings import CHECKOUT
 from workers.runner.story import Story
 
 OWN_REGION, OWN_NODE = "home", "own-a100"
 A100, A100_MIB = "NVIDIA A100-SXM4-40GB", 40_960
 CLOUD_REGION, BURST_REGION = "us-central1", "burst"
-STEP_LIMIT_S = 180.0
+JOBS = CHECKOUT / "tests" / "demo_gcp" / "training"
+LONG_JOB, JOB = "long-training", "training"
+EPOCHS_BEFORE = 4
+"""After how many the cloud takes the machine back."""
+LASTING_NODES = [f"{BURST_REGION}-storage", OWN_NODE]
+_EPOCH = re.compile(r"^epoch ", re.MULTILINE)
+_WENT_ON = "goes on after epoch"
+"""What training/train.py says where it finds its state."""
 
 
 def play(stage: Stage, story: Story) -> None:
     """All of it. Raises: StackError, at the first thing that is not as it should be."""
-    scene = Scene(stage, story)
-    scene.own_machine()
-    scene.enable()
-    scene.region()
+    telling = Telling(stage, story)
+    with story.step("A machine of your own, with one A100"):
+        own_machine(telling)
+    with story.step("Enable Google Cloud (simulated)"):
+        key = shortened(stage.key)
+        telling.baseload("provider", "enable", "gcp", "--key", key, "--wait")
+        telling.baseload("provider", "checks", "gcp")
+    with story.step("Quotas: what may run there"):
+        telling.baseload("quotas", "gcp", CLOUD_REGION)
+    with story.step("A region in the cloud, with its storage node"):
+        cloud_region(telling)
+    with story.step("Your own machine is full"):
+        fill_own_machine(telling)
+    with story.step("Burst: the next job has a machine made for it"):
+        job = burst(telling)
+    with story.step("Preemption: the cloud takes the machine back"):
+        lose_the_machine(telling, job)
+    with story.step("It runs to its end on another one"):
+        finish(telling, job)
+    with story.step("All gone"):
+        remove_everything(telling)
+    with story.step("The bill"):
+        telling.baseload("charges", str(job["id"]))
+        telling.baseload("bill")
+        compare(telling)
 
 
-class Scene:
-    """Each method is one step of the story, or a few that belong together."""
+def own_machine(telling: Telling) -> None:
+    """It is an active node in a region of its own."""
+    telling.baseload("credits", "add", "25")
+    telling.baseload("provider", "enable", "physical", "--wait")
+    relaxed = "--provider", "physical", "--relax", "all"
+    telling.baseload("region", "create", OWN_REGION, *relaxed)
+    telling.reached("regions", OWN_REGION, "healthy")
+    machine = telling.stage.lab.add(OWN_NODE)
+    put_gpus(machine, A100, 1, A100_MIB)
+    _announce(telling, machine)
+    minion = "--region", OWN_REGION, "--minion-id", machine.minion_id
+    telling.baseload("node", "add", OWN_NODE, *minion)
+    telling.reached("nodes", OWN_NODE, "maintenance")
+    telling.baseload("node", "activate", OWN_NODE)
+    telling.reached("nodes", OWN_NODE, "active")
 
-    def __init__(self, stage: Stage, story: Story) -> None:
-        self._stage = stage
-        self._story = story
-        self._api = PublicApi(stage.settings)
-        self._commands = Commands(stage.settings, story.tell, shown=True)
 
-    def own_machine(self) -> None:
-        """A machine of the account's own is an active node, with one GPU."""
-        with self._story.step("A machine of your own, with one A100"):
-            self._commands.baseload("credits", "add", "25")
-            self._commands.baseload("provider", "enable", "physical", "--wait")
-            provider = "--provider", "physical"
-            self._commands.baseload("region", "create", OWN_REGION, *provider, "--relax", "all")
-            self._reached("regions", OWN_REGION, "healthy")
-            machine = self._stage.lab.add(OWN_NODE)
-            put_gpus(machine, A100, 1, A100_MIB)
-            self._announce(machine)
-            minion = "--region", OWN_REGION, "--minion-id", machine.minion_id
-            self._commands.baseload("node", "add", OWN_NODE, *minion)
-            self._reached("nodes", OWN_NODE, "maintenance")
-            self._commands.baseload("node", "activate", OWN_NODE)
-            self._reached("nodes", OWN_NODE, "active")
+def _announce(telling: Telling, machine: Machine) -> None:
+    """What a person does on the machine: run join.sh."""
+    (machine.disk / "root/join.sh").write_bytes(JOIN.read_bytes())
+    url, key = telling.stage.settings.api_url, telling.api.get("/v1/platform")["ssh_public_key"]
+    telling.tell(f"{OWN_NODE}$ sh join.sh --api {url} --key …")
+    telling.tell(machine.run("sh", "/root/join.sh", "--api", url, "--key", str(key)).strip())
 
-    def enable(self) -> None:
-        """The cloud is checked, and prepared."""
-        with self._story.step("Enable Google Cloud (simulated)"):
-            key = "--key", shortened(self._stage.key)
-            self._commands.baseload("provider", "enable", "gcp", *key, "--wait")
-            self._commands.baseload("provider", "checks", "gcp")
-        with self._story.step("Quotas: what may run there"):
-            self._commands.baseload("quotas", "gcp", CLOUD_REGION)
 
-    def region(self) -> None:
-        """A region in the cloud, whose storage node runs all the time."""
-        with self._story.step("A region in the cloud, with its storage node"):
-            where = BURST_REGION, CLOUD_REGION, "--provider", "gcp", "--storage-class", "micro"
-            limit = "--timeout", f"{STEP_LIMIT_S:g}"
-            self._commands.baseload("region", "add", *where, "--wait", *limit)
-            self._commands.baseload("node", "ls")
-            self._commands.baseload("leases")
-            self._expect(len(self._stage.cloud.machines()) == 1, "the cloud lists one machine")
+def cloud_region(telling: Telling) -> None:
+    """Its storage node runs all the time; nothing else does."""
+    where = BURST_REGION, CLOUD_REGION, "--provider", "gcp", "--storage-class", "micro"
+    telling.baseload("region", "add", *where, "--wait", "--timeout", "180")
+    telling.baseload("node", "ls")
+    telling.baseload("leases")
+    telling.expect("the cloud runs one machine", len(telling.cloud.machines()) == 1)
 
-    # ── pieces ──────────────────────────────────────────────────────────────────────────────
 
-    def _announce(self, machine: Machine) -> None:
-        """What a person does on the machine: run join.sh."""
-        (machine.disk / "root/join.sh").write_bytes(JOIN.read_bytes())
-        key = str(self._api.get("/v1/platform")["ssh_public_key"])
-        asked = "--api", self._stage.settings.api_url, "--key", key
-        self._story.tell(f"{OWN_NODE}$ sh join.sh --api {self._stage.settings.api_url} --key …")
-        self._story.tell(machine.run("sh", "/root/join.sh", *asked).strip())
+def fill_own_machine(telling: Telling) -> None:
+    """The cheapest place is one's own."""
+    telling.baseload("submit", shortened(JOBS / "long.yaml"))
+    job = telling.reached("jobs", LONG_JOB, "running")
+    telling.baseload("placement", LONG_JOB)
+    telling.expect(f"it runs on {OWN_NODE}", _place(telling, job) == OWN_NODE)
 
-    def _reached(
-        self, noun: str, name: str, status: str, limit_s: float = STEP_LIMIT_S
-    ) -> Resource:
-        """Raises: StackError, when it fails or is not there within the limit."""
-        found = self._api.live(noun, name=name)
-        if found is None:
-            raise StackError(f"{noun}: there is no {name}")
-        said = f"{noun.removesuffix('s')} {name}"
-        return self._api.wait(
-            f"/v1/{noun}/{found['id']}",
-            frozenset({status}),
-            limit_s,
-            lambda now: self._story.tell(f"{said}: {now}"),
-        )
 
-    def _expect(self, holds: bool, claim: str) -> None:
-        """Raises: StackError, when the claim is not so."""
-        if not holds:
-            raise StackError(f"it is not so that {claim}")
-        self._story.tell(f"✓ {claim}")
+def burst(telling: Telling) -> Resource:
+    """It waits, says for what, and runs on a machine that was made for it."""
+    telling.baseload("submit", shortened(JOBS / "job.yaml"))
+    job = telling.reached("jobs", JOB, "waiting_for_resources", "provisioning", "running")
+    path = f"/v1/jobs/{job['id']}"
+    telling.until("its machine is being made", lambda: telling.cloud.machines()[1:])
+    telling.baseload("placement", JOB)
+    job = telling.path_reached(path, "running")
+    telling.baseload("leases")
+    telling.expect(f"{OWN_NODE} had no room for it", _place(telling, job) != OWN_NODE)
+    learnt = f"it has learnt for {EPOCHS_BEFORE} epochs"
+    telling.until(learnt, lambda: _epochs(telling, job) >= EPOCHS_BEFORE)
+    return job
+
+
+def lose_the_machine(telling: Telling, job: Resource) -> None:
+    """Nobody has to do anything: it waits again, and another machine is made."""
+    path = f"/v1/jobs/{job['id']}"
+    name = telling.cloud.spot_machine()
+    telling.expect("its machine is a spot one, which Google may take back", name)
+    telling.cloud.preempt(str(name))
+    telling.tell(f"the simulated cloud has preempted {name}")
+    telling.until("the job has left it", lambda: telling.api.get(path)["attempt"] == 2)
+    telling.path_reached(path, "running")
+    telling.baseload("leases", "--ended")
+    again = telling.cloud.spot_machine()
+    telling.expect("another machine was made for it", again not in (None, name))
+
+
+def finish(telling: Telling, job: Resource) -> None:
+    """Its own machine goes with it."""
+    path = f"/v1/jobs/{job['id']}"
+    telling.path_reached(path, "finished")
+    telling.baseload("logs", JOB)
+    if _WENT_ON in telling.api.text(_log_of(job)):
+        telling.tell("It went on from the state that it had kept.")
+    else:
+        telling.tell("It began at the beginning again: what it had kept went with its machine.")
+    telling.baseload("events", JOB)
+    telling.until("its machine is gone", lambda: len(telling.cloud.machines()) == 1)
+    telling.until("its node is gone", lambda: len(_nodes(telling)) == len(LASTING_NODES))
+    telling.expect(f"only {' and '.join(LASTING_NODES)} are left", _nodes(telling) == LASTING_NODES)
+
+
+def remove_everything(telling: Telling) -> None:
+    """Region, provider and whatever else was made in the cloud; then the cloud itself is asked."""
+    job = telling.reached("jobs", LONG_JOB, "running")
+    telling.baseload("cancel", LONG_JOB)
+    telling.path_reached(f"/v1/jobs/{job['id']}", "canceled")
+    region = telling.reached("regions", BURST_REGION, "healthy")
+    telling.baseload("region", "rm", BURST_REGION)
+    telling.path_reached(f"/v1/regions/{region['id']}", "archived")
+    telling.baseload("kill", "--all", "--provider", "gcp", "--yes")
+    telling.baseload("provider", "disable", "gcp", "--wait")
+    left = telling.cloud.left()
+    telling.expect("nothing is left in the cloud" + "".join(f"\n  {one}" for one in left), not left)
+
+
+def _place(telling: Telling, job: Resource) -> str:
+    """The name of the node that it has now."""
+    assignments = telling.api.get(f"/v1/jobs/{job['id']}/placement")["assignments"]
+    return next((str(one["node_name"]) for one in assignments if not one["released_at"]), "")
+
+
+def _nodes(telling: Telling) -> list[str]:
+    """Names of those that are there still."""
+    found = telling.api.get("/v1/nodes?limit=100")["items"]
+    return sorted(str(node["name"]) for node in found if node["status"] != "archived")
+
+
+def _epochs(telling: Telling, job: Resource) -> int:
+    return len(_EPOCH.findall(telling.api.text(_log_of(job))))
+
+
+def _log_of(job: Resource) -> str:
+    return f"/v1/jobs/{job['id']}/logs?worker=0"

@@ -76,6 +76,15 @@ class PublicApi:
                     raise StackError(f"{self._client.base_url}{path}: {error}") from error
                 time.sleep(POLL_S)
 
+    def text(self, path: str) -> str:
+        """What is no JSON, such as a log. Raises: StackError, for a refusal or no answer."""
+        try:
+            answer = self._client.get(path)
+        except httpx.TransportError as error:
+            raise StackError(f"{self._client.base_url}{path}: {error}") from error
+        self._must_be_granted(answer)
+        return answer.text
+
     def post(self, path: str, body: Mapping[str, object]) -> Resource:
         return self._answer(self._client.post(path, json=body))
 
@@ -111,10 +120,15 @@ class PublicApi:
             time.sleep(POLL_S)
 
     def _answer(self, response: httpx.Response) -> Resource:
+        self._must_be_granted(response)
+        return dict(response.json())
+
+    @staticmethod
+    def _must_be_granted(response: httpx.Response) -> None:
+        """Raises: StackError."""
         if response.is_error:
             request = response.request
             raise StackError(f"{request.method} {request.url}: {response.text}")
-        return dict(response.json())
 
 
 def _environment(settings: RunnerSettings) -> dict[str, str]:
