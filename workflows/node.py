@@ -238,6 +238,8 @@ class NodeLifecycle:
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
         if self._machine.is_wished_for or self._status not in never_used:
             await self._close()
+        if self._machine.is_wished_for and self._ended_by is None:
+            await self._machine.withdraw_places("the node that was made for it is being removed")
         await self._guests.see_off(lambda: gone or self._machine.is_lost(self._inbox))
         self._stop_watch()
         if self._machine.is_wished_for:

@@ -23,14 +23,15 @@ OWN_MACHINES = "is for regions in a cloud: here machines are one's own"
 
 
 def region_columns(step: Step, provider: tables.Provider, asked: RegionCreation) -> dict[str, Any]:
-    """What the row of a region has of its cloud; nothing where machines are one's own.
+    """Id of a new region, and what its row has of its cloud; that is nothing where machines are
+    one's own.
 
     Raises: Problem `invalid-request`, `conflict`.
     """
     catalogue, classes = catalogue_of(provider.kind), storage_of(provider.kind)
     if catalogue is None or classes is None:
         _must_be_left_out(asked, ("cloud_region", "storage_node_class"), OWN_MACHINES)
-        return {"storage_mode": asked.storage_mode, "options": {}}
+        return {"id": new_id("reg"), "storage_mode": asked.storage_mode, "options": {}}
     wrong = []
     if catalogue.region(asked.cloud_region or "") is None:
         known = ", ".join(region.name for region in catalogue.regions)
@@ -45,8 +46,11 @@ def region_columns(step: Step, provider: tables.Provider, asked: RegionCreation)
         raise invalid(*wrong)
     _must_be_the_only_one(step, asked.cloud_region)
     offers = storage_offers(catalogue, wanted, asked.cloud_region)
-    wish = _wish(provider.id, provider.kind, offers, lasting_spec(wanted.disk_size_gb, {}))
+    region_id = new_id("reg")
+    spec = lasting_spec(wanted.disk_size_gb, {"region": region_id, "service": "storage"})
+    wish = _wish(provider.id, provider.kind, offers, spec)
     return {
+        "id": region_id,
         "storage_mode": "central",
         "cloud_region": asked.cloud_region,
         "storage_node_class": wanted.name,
@@ -91,9 +95,10 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
         sold = ", ".join(catalogue.gpu_types_in(region.cloud_region))
         rule = f"is on demand in {region.cloud_region}, in a number that a machine has: of {sold}"
         raise invalid(mistake("gpus", rule, asked.gpus))
-    spec = lasting_spec(asked.disk_size_gb, {})
+    node_id = new_id("nod")
+    spec = lasting_spec(asked.disk_size_gb, {"region": region.id, "node": node_id})
     return LeasedNode(
-        node_id=new_id("nod"),
+        node_id=node_id,
         name=asked.name,
         type=NodeType.PERMANENT,
         services=asked.services,

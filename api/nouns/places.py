@@ -9,7 +9,6 @@ from sqlmodel import Session, SQLModel, col, select
 
 from activities.db import tables
 from activities.db.beginnings import begin
-from activities.db.ids import new_id
 from activities.db.session import take_turn
 from activities.region_rows import own_dependents_of
 from api.changing import Step
@@ -87,7 +86,6 @@ def create_region(
     if of_no_use is not None:
         raise of_no_use
     row = tables.Region(
-        id=new_id("reg"),
         account_id=step.caller.account_id,
         name=asked.name,
         provider_id=provider.id,

@@ -76,6 +76,7 @@ async def test_a_region_is_made_with_a_storage_node_of_its_class_in_any_of_its_z
     assert (offer.machine_type, offer.gpu_count) == ("n1-standard-4", 0)
     assert offer.microcredits_per_hour == 4 * 47_500
     assert (wish.spec.lifetime_s, wish.spec.disk_size_gb) == (LIFETIME_S, 500)
+    assert wish.spec.tags == {"region": made["id"], "service": "storage"}
 
 
 async def test_a_region_where_nothing_would_run_is_refused_with_what_to_raise(
