@@ -86,10 +86,8 @@ async def release_machine(command: ReleaseMachine) -> MachineSeen:
 
 def _looked_back(driver: Driver, command: ReleaseMachine) -> MachineSeen:
     """It is gone: since when and until when it cost, where that can be had without more ado."""
-    if not command.provider_machine_id:
-        return GONE
     try:
-        return driver.look_back(command.provider_machine_id, command.place)
+        return driver.look_back(command.machine_name, command.place, command.provider_machine_id)
     except ProviderError as error:
         activity.logger.warning("%s is gone, but not when: %s", command.machine_name, error)
         return GONE

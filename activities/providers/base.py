@@ -103,8 +103,11 @@ class Driver(Protocol):
         """
         ...
 
-    def look_back(self, machine_id: str, place: str) -> MachineSeen:
-        """Of a machine that is gone: since when and until when it cost, as far as it is known."""
+    def look_back(self, name: str, place: str, machine_id: str | None) -> MachineSeen:
+        """Of a machine that is gone: since when and until when it cost, as far as it is known.
+
+        machine_id: the provider's own; without it, the last one there that had the name.
+        """
         ...
 
     def list_owned(self) -> Sequence[OwnedMachine]:

@@ -54,6 +54,9 @@ class Market:
         assert found is not None
         return found
 
+    def look_back(self, machine_id: str | None) -> MachineSeen:
+        return self.driver.look_back(NAME, self.place, machine_id)
+
     def end(self) -> None:
         self.driver.release(NAME, self.place)
         wait_for(lambda: self.find() is None, "it is gone")
@@ -73,12 +76,13 @@ class DriverContract:
         assert owned.seen.provider_machine_id == seen.provider_machine_id
         market.end()
         assert list(market.driver.list_owned()) == []
-        past = market.driver.look_back(seen.provider_machine_id, market.place)
+        past = market.look_back(seen.provider_machine_id)
         assert past.state is MachineState.GONE
         assert past.began_at is not None
         assert past.ended_at is not None
         assert abs((past.began_at - seen.began_at).total_seconds()) < 1
         assert past.ended_at >= past.began_at
+        assert market.look_back(None) == past
 
     def test_a_name_that_is_there_is_found_and_not_made_again(self, market: Market) -> None:
         market.create()
@@ -130,12 +134,13 @@ class DriverContract:
             market.create,
             lambda: market.driver.release(NAME, market.place),
             market.driver.list_owned,
-            lambda: market.driver.look_back("4711", market.place),
+            lambda: market.look_back("4711"),
         ]
         for ask in asked:
             with pytest.raises(Unavailable):
                 ask()
 
     def test_nothing_is_known_of_a_machine_that_never_was(self, market: Market) -> None:
-        never = market.driver.look_back("4711", market.place)
-        assert (never.state, never.began_at, never.ended_at) == (MachineState.GONE, None, None)
+        for machine_id in ("4711", None):
+            never = market.look_back(machine_id)
+            assert (never.state, never.began_at, never.ended_at) == (MachineState.GONE, None, None)

@@ -27,7 +27,7 @@ class RentedDriver:
     machines: dict[Owned, MachineSeen] = field(default_factory=dict)
     made: Counter[Owned] = field(default_factory=Counter)
     gone: dict[str, MachineSeen] = field(default_factory=dict)
-    """What was ended, by its provider's number."""
+    """What was ended, by its provider's number, and the last of each name."""
     lost_replies: int = 0
     ending: int = 0
     is_away: bool = False
@@ -66,12 +66,13 @@ class RentedDriver:
             self.ending -= 1
         elif (ended := self.machines.pop(Owned(name, place), None)) is not None:
             update = {"state": MachineState.GONE, "ended_at": datetime.now(UTC)}
-            self.gone[ended.provider_machine_id or ""] = ended.model_copy(update=update)
+            past = ended.model_copy(update=update)
+            self.gone[ended.provider_machine_id or ""] = self.gone[name] = past
         self._may_be_lost()
 
-    def look_back(self, machine_id: str, place: str) -> MachineSeen:
+    def look_back(self, name: str, place: str, machine_id: str | None) -> MachineSeen:
         self._must_be_there()
-        return self.gone.get(machine_id, MachineSeen(state=MachineState.GONE))
+        return self.gone.get(machine_id or name, MachineSeen(state=MachineState.GONE))
 
     def list_owned(self) -> Sequence[Owned]:
         self._must_be_there()

@@ -115,9 +115,9 @@ class GoogleMachines:
                 if not refusal.is_missing:
                     raise
 
-    def look_back(self, machine_id: str, place: str) -> MachineSeen:
+    def look_back(self, name: str, place: str, machine_id: str | None) -> MachineSeen:
         with _answers():
-            return lasted(operations_of(self._session, machine_id, place))
+            return lasted(operations_of(self._session, name, place, machine_id))
 
     def list_owned(self) -> Sequence[OwnedInstance]:
         from google.cloud import compute_v1  # noqa: PLC0415 - more than a second

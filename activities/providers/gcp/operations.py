@@ -12,6 +12,7 @@ from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from workflows.contracts.machine import MachineSeen
 from workflows.contracts.states import MachineState
 
+LINK = "https://www.googleapis.com/compute/v1/"
 BEGINNINGS = frozenset({"insert", "start", "compute.instances.automaticRestart"})
 ENDS = frozenset(
     {
@@ -67,15 +68,21 @@ def finish(session: GoogleSession, operation: Any, asked: str, **scope: str) -> 
         raise refused(asked, operation.http_error_status_code, error.code, error.message)
 
 
-def operations_of(session: GoogleSession, machine_id: str, zone: str) -> list[Any]:
-    """All that Google remembers to have done to a machine, by its number; it may be gone."""
+def operations_of(
+    session: GoogleSession, name: str, zone: str, machine_id: str | None
+) -> list[Any]:
+    """All that Google remembers to have done to a machine, which may be gone: by its number, or to
+    all that ever had its name there.
+    """
     from google.cloud import compute_v1  # noqa: PLC0415
 
+    path = f"projects/{session.project_id}/zones/{zone}/instances/{name}"
+    which = f"targetId={machine_id}" if machine_id else f'targetLink="{LINK}{path}"'
     request = compute_v1.ListZoneOperationsRequest(
-        project=session.project_id, zone=zone, filter=f"targetId={machine_id}"
+        project=session.project_id, zone=zone, filter=which
     )
     client = session.compute(compute_v1.ZoneOperationsClient)
-    with asking(f"operations of {machine_id}"):
+    with asking(f"operations of {name}"):
         return list(client.list(request=request, timeout=ANSWER_LIMIT_S, retry=None))
 
 

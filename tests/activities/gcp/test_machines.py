@@ -78,12 +78,12 @@ def test_a_deletion_that_comes_late_ends_no_newer_machine_of_the_name(
 def test_when_a_machine_began_and_ended_is_told_by_google_s_own_clock(
     gcp: GcpDouble, machines: GoogleMachines
 ) -> None:
-    gcp.cloud.clock.skew_s = -3600.0
+    gcp.cloud.clock.skew_s = -240.0
     machines.create(NAME, OFFER, SPEC)
     seen = running(machines)
     assert seen.provider_machine_id is not None
     gone(machines)
-    past = machines.look_back(seen.provider_machine_id, ZONE)
+    past = machines.look_back(NAME, ZONE, seen.provider_machine_id)
     assert past.state is MachineState.GONE
     assert past.began_at is not None
     assert past.ended_at is not None
@@ -105,7 +105,7 @@ def test_a_machine_that_was_never_had_has_cost_nothing(
     assert seen is not None
     assert (seen.state, seen.began_at) == (MachineState.MAKING, None)
     assert seen.provider_machine_id is not None
-    past = machines.look_back(seen.provider_machine_id, ZONE)
+    past = machines.look_back(NAME, ZONE, seen.provider_machine_id)
     assert past.began_at is None
     assert gcp.cloud.meter.charges == []
 
@@ -128,7 +128,7 @@ def test_a_machine_stopped_by_hand_costs_until_then(
     assert seen.provider_machine_id is not None
     assert seen.ended_at is not None
     gone(machines)
-    past = machines.look_back(seen.provider_machine_id, ZONE)
+    past = machines.look_back(NAME, ZONE, seen.provider_machine_id)
     assert past.ended_at is not None
     assert abs((past.ended_at - seen.ended_at).total_seconds()) < 0.1
 
