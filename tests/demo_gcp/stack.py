@@ -57,6 +57,7 @@ def running_stack(home: Path, lab: Lab, story: Story) -> Iterator[Stage]:
             bring_up(home, lambda: _plan(settings, ports), story.tell)
             cloud = SimulatedCloud(f"http://{LOOPBACK}:{ports[0]}")
             cloud.download_key(key)
+            cloud.be_quick_to_stop()
             story.tell(f"simulated cloud: {cloud.url}, log {home / 'logs' / CLOUD}.log")
             story.tell(f"API: {settings.api_url}/docs, Temporal UI: {settings.ui_url}")
         with attached(home, story.tell):

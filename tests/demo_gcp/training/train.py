@@ -1,7 +1,7 @@
 """Fit a line to noisy points by gradient descent, an epoch at a time, with nothing but Python.
 
-Reads EPOCHS (12). Keeps where it is in $BASELOAD_STATE and goes on from there; leaves `line.json`
-in $BASELOAD_OUTPUT.
+Reads EPOCHS (12) and EPOCH_S (1), the seconds of one. Keeps where it is in $BASELOAD_STATE and
+goes on from there; leaves `line.json` in $BASELOAD_OUTPUT.
 """
 # ruff: noqa: T201 - a job reports by printing
 
@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 SLOPE, OFFSET = 3.0, -1.0
-EPOCH_S = 1.0
 RATE = 0.2
 
 
@@ -46,7 +45,7 @@ def after_epoch(line: dict[str, float]) -> dict[str, float]:
         x = chance.uniform(-1, 1)
         error = slope * x + offset - (SLOPE * x + OFFSET + chance.gauss(0, 0.05))
         slope, offset = slope - RATE * error * x, offset - RATE * error
-    time.sleep(EPOCH_S)
+    time.sleep(float(os.environ.get("EPOCH_S", "1")))
     return {"epoch": line["epoch"] + 1, "slope": slope, "offset": offset}
 
 
