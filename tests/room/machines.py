@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 
 import httpx
@@ -19,6 +20,7 @@ CUT_SHORT_S = (1.0, 9.0)
 OFFLINE_S = 300.0
 """Until its loss is known, although processes of ours are killed meanwhile, time and again."""
 LOOK_S = 2.0
+TOLD_S = 120.0
 
 
 async def until_node(scene: Scene, *statuses: str, limit_s: float = BACK_S) -> None:
@@ -149,7 +151,7 @@ async def sshd_restarted(scene: Scene) -> None:
 @kind("machine")
 async def host_key_changed(scene: Scene) -> None:
     """Something else answers in its place: refused, a person is told, jobs are not touched."""
-    machine, platform = scene.place.machine, scene.room.platform
+    machine = scene.place.machine
     await scene.a_job(90, "running")
     jobs = scene.room.at(scene.place)
     own = machine.key
@@ -158,14 +160,26 @@ async def host_key_changed(scene: Scene) -> None:
         try:
             await aside(lambda: machine.restart_sshd(drop_sessions=True))
             await until_node(scene, "offline", limit_s=OFFLINE_S)
-            reason = (await aside(platform.get, scene.place.node))["status_reason"]
-            if shown not in str(reason):
-                scene.room.tally.wrong(scene.kind.name, "left", f"nobody was told: {reason}")
+            # Its sshd was away for a moment: that may have been seen first.
+            await people_are_told(scene, shown)
         finally:
             await aside(machine.use_host_key, own)
         await announce(scene)
         await until_active(scene)
         await jobs_end(scene, jobs)
+
+
+async def people_are_told(scene: Scene, word: str) -> None:
+    """The node says so within a while; else it is something left undone."""
+    deadline = time.monotonic() + TOLD_S
+    while True:
+        reason = (await aside(scene.room.platform.get, scene.place.node))["status_reason"]
+        if word in str(reason):
+            return
+        if time.monotonic() > deadline:
+            scene.room.tally.wrong(scene.kind.name, "left", f"nobody was told: {reason}")
+            return
+        await asyncio.sleep(1)
 
 
 async def announce(scene: Scene) -> None:

@@ -72,10 +72,20 @@ def asked_for(arguments: list[str]) -> Orders:
     parser.add_argument("--minutes", type=float, default=50, help="begin no round after these")
     parser.add_argument("--jobs", type=int, default=20, help="of each round")
     parser.add_argument("--at", action="append", choices=list(POINTS), help="at these points only")
+    parser.add_argument("--storm", action="store_true", help="lose replies too, from the first on")
     parser.add_argument("--evidence", type=Path, help="keep the stack's home there if it is wrong")
     asked = parser.parse_args(arguments)
     only, points = tuple(asked.only or ()), tuple(asked.at or POINTS)
-    return Orders(asked.faults, asked.seed, only, asked.minutes, asked.jobs, points, asked.evidence)
+    return Orders(
+        faults=asked.faults,
+        seed=asked.seed,
+        only=only,
+        minutes=asked.minutes,
+        jobs=asked.jobs,
+        points=points,
+        storm=asked.storm,
+        evidence=asked.evidence,
+    )
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ LOCKED_S = 12.0
 PAUSED_S = 3.0
 CREATE, RELEASE = "compute.instances.insert", "compute.instances.delete"
 EVERY_CREATE, EVERY_RELEASE = 4, 3
+LOST = {CREATE: "create-reply-lost", RELEASE: "release-reply-lost"}
+ROUND_LIMIT_S = 400.0
 
 
 @dataclass
@@ -99,38 +101,39 @@ for _verb, _number in (("kill", signal.SIGKILL), ("term", signal.SIGTERM)):
 
 
 @contextmanager
-def struck(scene: Scene, *faults: Fault) -> Iterator[None]:
-    """The double does that, and each time that it did is a fault."""
-    with scene.room.cloud.lock:
-        for fault in faults:
-            scene.room.cloud.faults.add(fault)
+def lost_replies(room: CloudRoom, tally: Tally, method: str, every: int) -> Iterator[None]:
+    """What was asked is done, and its answer is lost, so often; each is a fault of its own kind."""
+    fault = Fault(FaultKind.LOST_REPLY, method, every=every, times=None)
+    with room.cloud.lock:
+        room.cloud.faults.add(fault)
     try:
         yield
     finally:
-        with scene.room.cloud.lock:
-            for fault in faults:
-                scene.room.cloud.faults.scripted.remove(fault)
-        scene.inject(sum(fault.struck for fault in faults))
+        with room.cloud.lock:
+            room.cloud.faults.scripted.remove(fault)
+        tally.rows[LOST[method]].faults += fault.struck
 
 
-def lost_creates() -> Fault:
-    return Fault(FaultKind.LOST_REPLY, CREATE, every=EVERY_CREATE, times=None)
-
-
-def lost_releases() -> Fault:
-    return Fault(FaultKind.LOST_REPLY, RELEASE, every=EVERY_RELEASE, times=None)
+@contextmanager
+def storm(room: CloudRoom, tally: Tally) -> Iterator[None]:
+    """Replies of creations and of releases are lost all the while."""
+    with (
+        lost_replies(room, tally, CREATE, EVERY_CREATE),
+        lost_replies(room, tally, RELEASE, EVERY_RELEASE),
+    ):
+        yield
 
 
 @kind("create-reply-lost")
 async def create_reply_lost(scene: Scene) -> None:
-    with struck(scene, lost_creates()):
-        await scene.round.settle(POINT_LIMIT_S)
+    with lost_replies(scene.room, scene.tally, CREATE, EVERY_CREATE):
+        await scene.round.settle(ROUND_LIMIT_S)
 
 
 @kind("release-reply-lost")
 async def release_reply_lost(scene: Scene) -> None:
-    with struck(scene, lost_releases()):
-        await scene.round.settle(POINT_LIMIT_S)
+    with lost_replies(scene.room, scene.tally, RELEASE, EVERY_RELEASE):
+        await scene.round.settle(ROUND_LIMIT_S)
 
 
 @kind("provider-unreachable")
