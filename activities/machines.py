@@ -86,6 +86,8 @@ async def release_machine(command: ReleaseMachine) -> MachineSeen:
 
 def _looked_back(driver: Driver, command: ReleaseMachine) -> MachineSeen:
     """It is gone: since when and until when it cost, where that can be had without more ado."""
+    if command.provider_machine_id is None and not command.was_unseen:
+        return GONE
     try:
         return driver.look_back(command.machine_name, command.place, command.provider_machine_id)
     except ProviderError as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -90,6 +90,8 @@ class MachineLifecycle:
         self._lost = carried.lost if carried else None
         self._earlier_microcredits = carried.earlier_microcredits if carried else 0
         """What the machines of earlier offers have cost that were not kept."""
+        self._earlier_ended_at: datetime | None = None
+        """When the last of them ended."""
         self._holder = Holder(request.holder_id, request.lease_id, self._mention)
         self._inbox = Inbox()
         self._out_of_time = False
@@ -169,6 +171,7 @@ class MachineLifecycle:
     async def _give_up(self) -> None:
         """Nothing of this offer is left, and what it has cost is kept."""
         ended = await self._end_it()
+        self._earlier_ended_at = ended.ended_at
         if ended.began_at is not None and ended.ended_at is not None:
             seconds = int((ended.ended_at - ended.began_at).total_seconds())
             self._earlier_microcredits += cumulative_microcredits(self._price(), seconds)
@@ -283,13 +286,14 @@ class MachineLifecycle:
 
     async def _end_it(self) -> MachineSeen:
         """Asked for until it is gone; a refusal is shown to people, and is asked again."""
-        if self._seen is None:
-            await self._glance()
+        was_unseen = self._seen is None and not await self._glance()
         told = ""
         while True:
             try:
                 known_id = self._seen.provider_machine_id if self._seen else None
-                command = ReleaseMachine(**self._name, provider_machine_id=known_id)
+                command = ReleaseMachine(
+                    **self._name, provider_machine_id=known_id, was_unseen=was_unseen
+                )
                 return self._ended(await release_machine(command))
             except EFFECT_FAILED as failure:
                 reason = f"it could not be ended and may still cost: {cause_of(failure)[1]}"
@@ -305,6 +309,9 @@ class MachineLifecycle:
 
     def _ended(self, gone: MachineSeen) -> MachineSeen:
         """What it was, with its end; by its provider's clock where that says when it was."""
+        earlier = self._earlier_ended_at
+        if earlier is not None and gone.began_at is not None and gone.began_at < earlier:
+            gone = MachineSeen(state=gone.state)  # that was the one of an earlier offer
         known = self._seen or gone
         update = {
             "state": gone.state,
@@ -313,16 +320,20 @@ class MachineLifecycle:
         }
         return known.model_copy(update=update)
 
-    async def _glance(self) -> None:
-        """Of a machine whose making went unanswered: since when, and how much, it costs."""
+    async def _glance(self) -> bool:
+        """Of a machine whose making went unanswered: since when, and how much, it costs.
+
+        False: its provider could not be asked.
+        """
         try:
             seen = await glance_at_machine(LookAtMachine(**self._name))
         except EFFECT_FAILED as failure:
             message = f"what it has cost is not known: {cause_of(failure)[1]}"
             await self._mention(Event(type="lease.cost-unknown", message=message))
-            return
+            return False
         if seen.state is not MachineState.GONE:
             await self._see(seen)
+        return True
 
     # ── messages ────────────────────────────────────────────────────────────────────────────
 

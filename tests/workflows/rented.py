@@ -50,6 +50,8 @@ class Cloud:
     news_states: list[str] = field(default_factory=list)
     """What the provider was told of its news, in order; empty: it comes."""
 
+    gone: dict[tuple[str, str], MachineSeen] = field(default_factory=dict)
+    """The last that was ended of each name and place."""
     ended_at: datetime | None = None
     """When its machines end; None: when they are seen to have."""
 
@@ -96,7 +98,14 @@ class RentedMachines:
         return seen
 
     def release_machine(self, asked: machine.ReleaseMachine) -> MachineSeen:
-        self.cloud.machines.pop((asked.machine_name, asked.place), None)
+        key = (asked.machine_name, asked.place)
+        if (ended := self.cloud.machines.pop(key, None)) is not None:
+            self.cloud.gone[key] = ended
+        if asked.was_unseen and key in self.cloud.gone:
+            began_at = self.cloud.gone[key].began_at
+            return MachineSeen(
+                state=MachineState.GONE, began_at=began_at, ended_at=self.cloud.ended_at
+            )
         return MachineSeen(state=MachineState.GONE, ended_at=self.cloud.ended_at)
 
     def end_unknown_machine(self, asked: machine.EndUnknownMachine) -> MachineSeen:

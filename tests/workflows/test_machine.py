@@ -25,6 +25,7 @@ from workflows.contracts.machine import (
 )
 from workflows.contracts.record import LeaseChanges
 from workflows.contracts.states import LeaseStatus, ProviderKind
+from workflows.effects.machine import CreateMachine
 from workflows.machine import MachineLifecycle
 
 Handle = WorkflowHandle[MachineLifecycle, MachineReport]
@@ -249,6 +250,27 @@ async def test_the_end_of_a_machine_is_when_its_provider_says_it_was(stage: Stag
     changes = stage.world.rows[LEASE].changes
     assert isinstance(changes, LeaseChanges)
     assert (changes.began_at, changes.ended_at) == (began, stage.world.cloud.ended_at)
+
+
+async def test_a_machine_that_nobody_saw_costs_none_the_less(stage: Stage) -> None:
+    began = datetime.now(UTC) - timedelta(hours=3)
+    stage.world.cloud.began_at = began
+    stage.world.cloud.ended_at = began + timedelta(hours=2)
+
+    async def lost_reply(asked: Contract) -> None:
+        assert isinstance(asked, CreateMachine)
+        stage.world.create_machine(asked)
+        raise ApplicationError("the image does not exist", type=errors.REQUEST_REFUSED)
+
+    async def away(_: Contract) -> None:
+        raise ApplicationError("no route", type=errors.REQUEST_REFUSED)
+
+    stage.world.faults["create_machine"].append(lost_reply)
+    stage.world.faults["look_at_machine"].append(away)
+    report = await (await lease(stage)).result()
+    assert report.seen is not None
+    assert (report.seen.began_at, report.seen.ended_at) == (began, stage.world.cloud.ended_at)
+    assert stage.world.cloud.machines == {}
 
 
 async def test_a_lease_taken_up_again_tells_its_holder_again_with_the_same_id(

@@ -42,6 +42,8 @@ class ReleaseMachine(NamedMachine):
 
     provider_machine_id: str | None = None
     """By it the provider may still say since when and until when a machine cost that is gone."""
+    was_unseen: bool = False
+    """It may have been there although nobody saw it: the last of its name there is meant."""
 
 
 class EndUnknownMachine(Contract):
