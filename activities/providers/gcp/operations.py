@@ -83,7 +83,11 @@ def operations_of(
     )
     client = session.compute(compute_v1.ZoneOperationsClient)
     with asking(f"operations of {name}"):
-        return list(client.list(request=request, timeout=ANSWER_LIMIT_S, retry=None))
+        found = list(client.list(request=request, timeout=ANSWER_LIMIT_S, retry=None))
+    # Looked through here as well: a filter that is not understood must not mix machines up.
+    if machine_id:
+        return [each for each in found if str(each.target_id) == machine_id]
+    return [each for each in found if each.target_link.endswith(f"/{path}")]
 
 
 def lasted(operations: Iterable[Any]) -> MachineSeen:
