@@ -37,7 +37,7 @@ from activities.reservations import (
 from activities.temporal import tell
 from activities.waiting_jobs import WaitingJob, waiting_jobs
 from activities.wake import wake_placement
-from workflows.contracts.job import EndRequest, Placement
+from workflows.contracts.job import EndRequest, NodeLost, Placement
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
 from workflows.effects.job import FindPlacement, PlacementFound
 from workflows.effects.placement import (
@@ -181,7 +181,7 @@ async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounce
     turns = asyncio.Semaphore(SIGNALS_AT_ONCE)
     heard = await asyncio.gather(*(_announce(placement, turns) for placement in placements))
     answers = list(zip(placements, heard, strict=True))
-    told = [placement.job_id for placement, answer in answers if answer is True]
+    told = [placement for placement, answer in answers if answer is True]
     closed = [placement.job_id for placement, answer in answers if answer is False]
     untold = tuple(placement.job_id for placement, answer in answers if answer is None)
     hand_over_soon(await asyncio.to_thread(_mark_announced, told, closed))
@@ -219,7 +219,7 @@ def _unannounced(limit: int) -> list[Placement]:
         return placements_of(session, list(job_ids))
 
 
-def _mark_announced(told: list[str], closed: list[str]) -> list[str]:
+def _mark_announced(told: list[Placement], closed: list[str]) -> list[str]:
     """A job that has ended gives back what was reserved for it, and is not placed again.
 
     Answers the requests that are to be handed over.
@@ -227,17 +227,38 @@ def _mark_announced(told: list[str], closed: list[str]) -> list[str]:
     if not told and not closed:
         return []
     now = datetime.now(UTC)
+    job_ids = [placement.job_id for placement in told]
+    of_them = (
+        col(Allocation.job_id).in_([*job_ids, *closed]),
+        col(Allocation.released_at).is_(None),
+    )
     with database().write() as session:
         session.execute(
             update(Allocation)
-            .where(
-                col(Allocation.job_id).in_([*told, *closed]),
-                col(Allocation.announced_at).is_(None),
-                col(Allocation.released_at).is_(None),
-            )
+            .where(*of_them, col(Allocation.announced_at).is_(None))
             .values(announced_at=now)
         )
+        placed = set(session.exec(select(Allocation.job_id).where(*of_them)))
         session.execute(  # a machine that was made for it is not being made any more
-            update(Job).where(col(Job.id).in_(told)).values(placement_refusals=[])
+            update(Job).where(col(Job.id).in_(placed)).values(placement_refusals=[])
         )
-        return [asked for job_id in sorted(closed) for asked in release_job(session, job_id, now)]
+        requests = _take_back(session, [one for one in told if one.job_id not in placed], now)
+        for job_id in sorted(closed):
+            requests += release_job(session, job_id, now)
+    return requests
+
+
+def _take_back(session: Session, told: list[Placement], now: datetime) -> list[str]:
+    """Tell jobs that were told of machines which were lost in that moment, with all there."""
+    reason = "was lost as the job was told of it"
+    return [
+        ask(
+            session,
+            placement.job_id,
+            "node_lost",
+            NodeLost(node_id=made.node.node_id, reason=reason, for_good=True),
+            now,
+        )
+        for placement in told
+        if (made := next((one for one in placement.assignments if one.ephemeral), None))
+    ]

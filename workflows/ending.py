@@ -13,6 +13,7 @@ from workflows.worker import Worker, failures_of
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
 MACHINE_LOST = "machine-lost"
+NODE_REMOVED = "node-removed"
 
 
 class Ending:
@@ -56,8 +57,12 @@ class Ending:
             self.request, self.stops = request, False
 
     def stop(self, request: EndRequest, *, is_service: bool) -> None:
-        """End its command; only a service can start again."""
-        if self.request is None or self._is_loss:
+        """End its command; only a service can start again.
+
+        That its node is removed changes nothing for who has lost the machine of that node.
+        """
+        outweighs = self._is_loss and request.code != NODE_REMOVED
+        if self.request is None or outweighs:
             self.request, self.stops = request, is_service
 
     def lose(self, reason: str) -> None:

@@ -66,6 +66,8 @@ class LeasedMachine:
         self._told_of = ""
         """The lease that people were told of."""
         self._lost: str | None = None
+        self.is_killed = False
+        """A person has ended it: what ran there is not begun again elsewhere."""
         self._tries_left = TRIES if request.carried else 0
 
     @property
@@ -144,6 +146,7 @@ class LeasedMachine:
         if lost.lease_id == self.lease_id:
             self._lost = lost.reason
             self._tries_left = 0 if lost.by_person else self._tries_left
+            self.is_killed = lost.by_person
         return self._lost is not None
 
     def is_lost(self, inbox: Inbox) -> bool:

@@ -6,13 +6,15 @@ from sqlmodel import Session, select
 from activities.db import tables
 from activities.db.release import dismiss_ephemeral, release_job
 from activities.db.session import Database
-from activities.placement import _unannounced, find_placement
+from activities.leased_nodes import withdraw_places
+from activities.placement import _mark_announced, _unannounced, find_placement
 from activities.sweep import _dismiss_idle
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate
 from workflows.contracts.states import NodeType
 from workflows.effects.job import FindPlacement
+from workflows.effects.leased import WithdrawPlaces
 
 
 def made_for_a_job(session: Session, *names: str) -> tuple[tables.Job, list[tables.Node]]:
@@ -107,3 +109,25 @@ def test_the_sweep_dismisses_a_node_whose_dismissal_was_lost_and_no_other(
     assert len(_dismiss_idle()) == 1
     with migrated.read() as session:
         assert removals_asked(session) == [node.id, node.id]
+
+
+def test_a_job_that_is_told_of_a_machine_while_it_is_lost_hears_that_too(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        job, (node,) = made_for_a_job(session, "one")
+    told = _unannounced(10)
+    withdraw_places(WithdrawPlaces(node_id=node.id, reason="preempted", at=NOW))
+    assert len(_mark_announced(told, [])) == 1
+    with migrated.read() as session:
+        asked = session.exec(select(tables.RequestRow)).all()
+    assert [(one.resource_id, one.verb) for one in asked] == [(job.id, "node_lost")]
+    assert asked[0].argument is not None
+    assert (asked[0].argument["node_id"], asked[0].argument["for_good"]) == (node.id, True)
+
+
+def test_a_job_that_keeps_its_machine_hears_of_no_loss(migrated: Database) -> None:
+    with migrated.write() as session:
+        made_for_a_job(session, "one")
+    assert _mark_announced(_unannounced(10), []) == []
+    assert _unannounced(10) == []

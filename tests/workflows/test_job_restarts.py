@@ -15,10 +15,12 @@ from tests.workflows.test_job import (
     reaches,
 )
 from tests.workflows.test_job_races import STOP, Gate, latest, notebook
+from tests.workflows.test_node_leased import leased
 from tests.workflows.world import Machine
-from workflows.contracts.job import Exit, NodeBack, NodeLost, WorkerExit
+from workflows.contracts.job import EndRequest, Exit, NodeBack, NodeLost, WorkerExit
+from workflows.contracts.machine import GiveBack
 from workflows.contracts.record import JobChanges
-from workflows.contracts.states import JobStatus
+from workflows.contracts.states import JobStatus, NodeType
 from workflows.job import JobLifecycle
 
 TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
@@ -132,6 +134,21 @@ async def test_who_cancels_a_job_that_waits_for_another_machine_is_heard(stage: 
     assert_nothing_left(stage, handle)
 
 
+async def test_a_job_whose_lost_machine_s_node_is_removed_begins_again_all_the_same(
+    stage: Stage,
+) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    takes(stage)
+    gate = Gate(stage, "post_usage")
+    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await gate.entered()
+    removed = EndRequest(reason="is removed", code="node-removed", gone_node_id="nod-1")
+    await handle.signal(JobLifecycle.stop, removed)
+    gate.open()
+    await waits_again(stage, handle, 2)
+
+
 async def test_the_loss_of_a_machine_that_it_has_left_says_nothing_of_the_next(
     stage: Stage,
 ) -> None:
@@ -202,3 +219,24 @@ async def test_an_output_that_went_with_its_machine_is_made_again(stage: Stage) 
     await waits_again(stage, handle, 2)
     assert stage.world.outputs == set()
     assert stage.world.posted_s == {(job_id_of(handle), 0, 1): 4}
+
+
+@pytest.mark.parametrize("by_person", [True, False])
+async def test_a_job_begins_again_when_a_cloud_takes_its_machine_and_not_when_a_person_does(
+    stage: Stage, by_person: bool
+) -> None:
+    await leased(stage, NodeType.EPHEMERAL)
+    world = stage.world
+    await eventually(lambda: "active" in world.statuses["nod-1"], "its machine is there")
+    handle = await stage.job()
+    await at_running(stage, handle)
+    (lease_id,) = world.leases
+    world.machines["nod-1"].reachable = False
+    gone = GiveBack(reason="killed by ada", by_person=by_person)
+    await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("give_back", gone)
+    if by_person:
+        report = await handle.result()
+        assert (report.status, report.status_reason) == (JobStatus.FAILED, "killed by ada")
+    else:
+        await waits_again(stage, handle, 2)
+    assert job_id_of(handle) not in world.held
