@@ -169,36 +169,36 @@ def _ready(row: Lease) -> MachineReady:
 
 @activity.defn
 async def return_machine(command: ReturnMachine) -> MachineReturned:
-    """Tell the lease that its machine is not needed; its status as it was before.
+    """Tell every lease of the node that its machine is not needed; those that had one until then.
 
-    It is told as often as this is asked, and hears the first.
+    Each is told as often as this is asked, and hears the first.
     """
-    status = await asyncio.to_thread(_status_of, command.lease_id)
-    if status.is_final:
-        return MachineReturned(status=status)
+    left = await asyncio.to_thread(_open_leases, command.node_id)
     asked = GiveBack(reason=command.reason, by_holder=True)
-    if not await tell(workflow_id_of(command.lease_id), "give_back", asked):
-        hand_over_soon(await asyncio.to_thread(_ask_to_give_back, command, asked))
-    return MachineReturned(status=status)
+    for lease_id in left:
+        if not await tell(workflow_id_of(lease_id), "give_back", asked):
+            requests = await asyncio.to_thread(_ask_to_give_back, lease_id, asked, command.at)
+            hand_over_soon(requests)
+    return MachineReturned(left=tuple(left))
 
 
-def _status_of(lease_id: str) -> LeaseStatus:
-    """Of one that was never written down nothing can be left."""
+def _open_leases(node_id: str) -> list[str]:
+    final = [status for status in LeaseStatus if status.is_final]
+    query = select(Lease.id).where(col(Lease.holder_id) == node_id, col(Lease.status).not_in(final))
     with database().read() as session:
-        row = session.get(Lease, lease_id)
-        return LeaseStatus.RELEASED if row is None else LeaseStatus(row.status)
+        return sorted(session.exec(query).all())
 
 
-def _ask_to_give_back(command: ReturnMachine, asked: GiveBack) -> list[str]:
+def _ask_to_give_back(lease_id: str, asked: GiveBack, at: datetime) -> list[str]:
     """Its workflow has not begun, or waits for the sweep: it is told once it is there."""
-    with database().write(f"give back {command.lease_id}") as session:
+    with database().write(f"give back {lease_id}") as session:
         waits = select(RequestRow.id).where(
-            col(RequestRow.resource_id) == command.lease_id,
+            col(RequestRow.resource_id) == lease_id,
             col(RequestRow.verb) == "give_back",
             col(RequestRow.delivered_at).is_(None),
         )
         found = session.exec(waits).first()
-        return [found or ask(session, command.lease_id, "give_back", asked, command.at)]
+        return [found or ask(session, lease_id, "give_back", asked, at)]
 
 
 @activity.defn

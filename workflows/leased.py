@@ -178,17 +178,19 @@ class LeasedMachine:
             continue
 
     async def give_back(self, reason: str) -> None:
-        """Until nothing of it is left, as the row of its lease says."""
+        """Until nothing of it is left, as the rows of its leases say."""
         told, pause = False, FIRST_RETURN
         impatient_at = workflow.now() + PATIENCE
-        while self.lease_id:
-            asked = ReturnMachine(lease_id=self.lease_id, reason=reason, at=workflow.now())
-            if (await return_machine(asked)).status.is_final:
-                self.lease_id, self._lost = "", None
-                return
+        while left := await self._returned(reason):
             if not told and workflow.now() >= impatient_at:
                 told = True
-                message = f"the machine of {self.lease_id} is not gone after {PATIENCE}"
+                message = f"the machine of {', '.join(left)} is not gone after {PATIENCE}"
                 await self._mention("node.machine-not-gone", message)
             await workflow.sleep(pause, summary="its machine ends")
             pause = min(2 * pause, LAST_LOOK)
+        self.lease_id, self._lost = "", None
+
+    async def _returned(self, reason: str) -> tuple[str, ...]:
+        node_id = self._request.node_id
+        command = ReturnMachine(node_id=node_id, reason=reason, at=workflow.now())
+        return (await return_machine(command)).left

@@ -40,12 +40,11 @@ class NodeLeases:
         ready = _ready(lease_id, asked.machine.offers[0]) if lease_id in there else None
         return leased.MachineLeased(lease_id=lease_id, status=status, ready=ready)
 
-    async def return_machine(self, asked: leased.ReturnMachine) -> leased.MachineReturned:
+    async def return_machine(self, _: leased.ReturnMachine) -> leased.MachineReturned:
         """It ends after it was asked for, and not at once."""
-        before = self.machines_of.get(asked.lease_id, LeaseStatus.RELEASED)
-        if asked.lease_id in self.machines_of:
-            self.machines_of[asked.lease_id] = LeaseStatus.RELEASED
-        return leased.MachineReturned(status=before)
+        left = self.machines_there
+        self.machines_of |= dict.fromkeys(left, LeaseStatus.RELEASED)
+        return leased.MachineReturned(left=tuple(left))
 
     def withdraw_places(self, asked: leased.WithdrawPlaces) -> leased.PlacesWithdrawn:
         self.withdrawn.append(asked.reason)

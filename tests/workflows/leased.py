@@ -73,11 +73,12 @@ class LeasedNodes(RentedMachines):
         )
 
     async def return_machine(self, asked: leased.ReturnMachine) -> leased.MachineReturned:
-        status = self._status(asked.lease_id)
-        if not status.is_final:
+        held = [one for one, holder in self.leases.items() if holder == asked.node_id]
+        left = [one for one in held if not self._status(one).is_final]
+        for lease_id in left:
             ended = GiveBack(reason=asked.reason, by_holder=True)
-            await self._signal(_id_of(asked.lease_id), "give_back", ended)
-        return leased.MachineReturned(status=status)
+            await self._signal(_id_of(lease_id), "give_back", ended)
+        return leased.MachineReturned(left=tuple(left))
 
     def withdraw_places(self, asked: leased.WithdrawPlaces) -> leased.PlacesWithdrawn:
         self.withdrawn.append(asked.reason)

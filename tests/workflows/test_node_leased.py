@@ -178,6 +178,21 @@ async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: S
     assert list(stage.world.leases) == [lease_id]
 
 
+async def test_a_node_that_has_forgotten_its_lease_is_not_gone_before_its_machine(
+    stage: Stage,
+) -> None:
+    stage.world.cloud.silent.add("zone-a")
+    first = await leased(stage)
+    await eventually(lambda: sum(stage.world.cloud.made.values()) == 1, "it is made")
+    await first.terminate("from outside")
+    sequence = stage.world.rows["nod-1"].sequence
+    again = await stage.node(machine=WISH, minion_id="", host=None, sequence=sequence)
+    await again.signal(NodeLifecycle.remove, Removal())
+    assert (await again.result()).status == "archived"
+    assert stage.world.cloud.machines == {}
+    assert len(stage.world.leases) == 1
+
+
 async def test_a_machine_that_a_person_has_ended_is_made_again_when_a_person_asks(
     stage: Stage,
 ) -> None:

@@ -30,16 +30,16 @@ class MachineLeased(Contract):
 
 
 class ReturnMachine(Contract):
-    """The node needs its machine no more."""
+    """The node needs its machine no more, nor any that an earlier run of its life has leased."""
 
-    lease_id: str
+    node_id: str
     reason: str
     at: datetime
 
 
 class MachineReturned(Contract):
-    status: LeaseStatus
-    """A final one: nothing of it is left at its provider."""
+    left: tuple[str, ...] = ()
+    """Leases whose machines were not gone yet; empty: nothing of them is left at any provider."""
 
 
 class WithdrawPlaces(Contract):
