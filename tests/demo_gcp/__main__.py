@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ machines are namespaces on this one, with an SSH server each; their GPUs are dra
 the real one: it makes every request, SSH session, process and bill below.
 What takes Google a while goes ten times faster."""
 OURS = ("BASELOAD_HOME", "BASELOAD_TEMPORAL", "BASELOAD_LOG_LEVEL")
-"""Settings that it shares with the stack of whoever runs it."""
+"""Settings of whoever runs it that hold here, too."""
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +37,8 @@ def main(arguments: list[str]) -> int:
     argparse.ArgumentParser(prog="python -m tests.demo_gcp", description=__doc__).parse_args(
         arguments
     )
-    forget_settings()
+    for name in of_another_stack(tuple(os.environ)):
+        del os.environ[name]
     tell(bold(NOT_REAL))
     reason = obstacle()
     if reason is not None:
@@ -60,11 +61,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def forget_settings() -> None:
-    """Settings of a stack of the user's, such as its database, are none of this one."""
-    for name in list(os.environ):
-        if name.startswith("BASELOAD_") and name not in OURS:
-            del os.environ[name]
+def of_another_stack(names: Iterable[str]) -> list[str]:
+    """Settings of a stack of the user's, such as its database, which are none of this one."""
+    return [name for name in names if name.startswith("BASELOAD_") and name not in OURS]
 
 
 @contextmanager

@@ -37,6 +37,9 @@ class SimulatedCloud:
         self.url = url
         self._client = httpx.Client(base_url=f"{url}/double/", timeout=30, trust_env=False)
 
+    def close(self) -> None:
+        self._client.close()
+
     def download_key(self, to: Path) -> None:
         """A new key of a service account with all roles, for the eyes of its owner only."""
         answer = self._client.post("keys", json={"roles": ROLES}).raise_for_status()

@@ -51,11 +51,11 @@ def running_stack(home: Path, lab: Lab, story: Story) -> Iterator[Stage]:
         ui_port=free_port(),
     )
     ports = free_port(), free_port()
+    cloud = SimulatedCloud(f"http://{LOOPBACK}:{ports[0]}")
     key = home / "service-account-key.json"
     try:
         with story.step("Start the simulated cloud, Temporal, API and workers"):
-            bring_up(home, lambda: _plan(settings, ports), story.tell)
-            cloud = SimulatedCloud(f"http://{LOOPBACK}:{ports[0]}")
+            bring_up(home, lambda: plan(settings, ports), story.tell)
             cloud.download_key(key)
             cloud.be_quick_to_stop()
             story.tell(f"simulated cloud: {cloud.url}, log {home / 'logs' / CLOUD}.log")
@@ -63,10 +63,11 @@ def running_stack(home: Path, lab: Lab, story: Story) -> Iterator[Stage]:
         with attached(home, story.tell):
             yield Stage(settings, lab, cloud, key)
     finally:
+        cloud.close()
         bring_down(home, story.tell)
 
 
-def _plan(settings: RunnerSettings, ports: tuple[int, int]) -> Stack:
+def plan(settings: RunnerSettings, ports: tuple[int, int]) -> Stack:
     """What `make up` runs, less this machine's SSH server, and the cloud before all of it."""
     usual = default_stack(settings)
     http, pubsub = ports

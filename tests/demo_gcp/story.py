@@ -24,7 +24,7 @@ EPOCHS_BEFORE = 4
 """After how many the cloud takes the machine back."""
 LASTING_NODES = [f"{BURST_REGION}-storage", OWN_NODE]
 _EPOCH = re.compile(r"^epoch ", re.MULTILINE)
-_WENT_ON = "goes on after epoch"
+WENT_ON = "goes on after epoch"
 """What training/train.py says where it finds its state."""
 
 
@@ -131,7 +131,7 @@ def finish(telling: Telling, job: Resource) -> None:
     path = f"/v1/jobs/{job['id']}"
     telling.path_reached(path, "finished")
     telling.baseload("logs", JOB)
-    if _WENT_ON in telling.api.text(_log_of(job)):
+    if WENT_ON in telling.api.text(_log_of(job)):
         telling.tell("It went on from the state that it had kept.")
     else:
         telling.tell("It began at the beginning again: what it had kept went with its machine.")

@@ -8,6 +8,7 @@ goes on from there; leaves `line.json` in $BASELOAD_OUTPUT.
 import json
 import os
 import random
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -20,8 +21,7 @@ def main() -> None:
     epochs = int(os.environ.get("EPOCHS", "12"))
     state = Path(os.environ.get("BASELOAD_STATE", ".")) / "line.json"
     output = Path(os.environ.get("BASELOAD_OUTPUT", "."))
-    gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    print(f"on {os.uname().nodename}: {gpus.stdout.strip() or 'no GPU'}", flush=True)
+    print(f"on {os.uname().nodename}: {gpus()}", flush=True)
     line: dict[str, float] = {"epoch": 0, "slope": 0.0, "offset": 0.0}
     if state.exists():
         line = json.loads(state.read_text())
@@ -35,6 +35,13 @@ def main() -> None:
         print(f"epoch {line['epoch']:>2}/{epochs}  {told}", flush=True)
     output.mkdir(parents=True, exist_ok=True)
     (output / "line.json").write_text(json.dumps(line))
+
+
+def gpus() -> str:
+    if shutil.which("nvidia-smi") is None:
+        return "no GPU"
+    asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
 
 
 def after_epoch(line: dict[str, float]) -> dict[str, float]:

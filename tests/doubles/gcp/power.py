@@ -60,8 +60,12 @@ class Power:
         self._when_free(vm, partial(self._end, vm, vm.start_count))
 
     def discard(self, vm: Vm) -> None:
-        """It is off and its boot disk is gone."""
-        self._when_free(vm, partial(self.boot.discard, vm))
+        """It is off and its boot disk is gone.
+
+        Aside: a disk takes its time on a busy host, in which the operation that has ended the VM
+        would seem to go on, and the lock would be held.
+        """
+        self._aside(vm, partial(self.boot.discard, vm))
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -75,8 +79,11 @@ class Power:
             finally:
                 vm.power.release()
         else:
-            with contextlib.suppress(RuntimeError):  # closed: then everything ends
-                self._pool.submit(self._under_power, vm, do)
+            self._aside(vm, do)
+
+    def _aside(self, vm: Vm, do: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # closed: then everything ends
+            self._pool.submit(self._under_power, vm, do)
 
     def _under_power(self, vm: Vm, do: Callable[[], None]) -> None:
         with vm.power:
