@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp up down status test check faults bench tctl
+.PHONY: help setup setup-tests demo demo-gcp up down status test check faults faults-cloud bench tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -39,6 +39,9 @@ check: setup  ## ruff, mypy --strict, the import ladder
 
 faults: setup-tests  ## Inject faults into whole processes and machines, and print one table
 	.venv/bin/python -m tests.room $(ARGS)
+
+faults-cloud: setup-tests  ## Kill us while machines that cost money are made, and print one table
+	.venv/bin/python -m tests.room.cloud $(ARGS)
 
 bench: setup  ## Measure, and print one table
 	.venv/bin/python -m tests.bench

@@ -86,8 +86,9 @@ class Campaign:
             self.room.tell(f"WRONG {self.tally.found[-1]}")
         row.rounds += 1
         row.jobs += len(seen.jobs)
-        row.machines += machines_made(seen)
+        made = machines_made(seen)
+        row.machines += made
         row.refused += machines_refused(seen)
         row.seconds += time.monotonic() - began
         took = f"{time.monotonic() - began:.0f} s"
-        self.room.tell(f"{self.tally.injected:>4} {name}: {row.machines} machines, {took}")
+        self.room.tell(f"{self.tally.injected:>4} {name}: {made} machines, {took}")

@@ -54,11 +54,16 @@ class Scene:
             await asyncio.sleep(LOOK_S)
         return True
 
-    async def whole(self, served: dict[str, int]) -> None:
-        """Until every program runs, and each of these serves once more than it did."""
+    async def whole(self, pids: dict[str, int], served: dict[str, int]) -> None:
+        """Until every program runs, these as other processes, each serving once more than then."""
         deadline = time.monotonic() + WHOLE_S
         stack = self.room.stack
-        while not stack.serves_anew(served) or not await aside(stack.is_ready):
+
+        def is_anew() -> bool:
+            started = all(stack.pid(name) not in (None, pid) for name, pid in pids.items())
+            return started and stack.serves_anew(served)
+
+        while not is_anew() or not await aside(stack.is_ready):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.kind}: the stack is not ready\n{stack.logs(8)}")
             await asyncio.sleep(0.1)
@@ -87,10 +92,11 @@ def ended_by(number: int, *names: str) -> Act:
             if not await scene.comes(point):
                 continue
             served = {name: stack.served(name) for name in names}
-            sent = [stack.send(name, number) for name in names]
-            assert any(sent), f"{scene.kind}: none of {names} runs"
+            sent = {name: stack.send(name, number) for name in names}
+            pids = {name: pid for name, pid in sent.items() if pid is not None}
+            assert len(pids) == len(names), f"{scene.kind}: runs none of {set(names) - pids.keys()}"
             scene.inject()
-            await scene.whole(served)
+            await scene.whole(pids, served)
 
     return act
 
