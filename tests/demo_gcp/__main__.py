@@ -6,11 +6,12 @@ import argparse
 import fcntl
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import httpx
 
 from tests.demo_gcp.stack import HOME_NAME, running_stack
 from tests.demo_gcp.story import play
@@ -50,7 +51,7 @@ def main(arguments: list[str]) -> int:
     try:
         with only_one(home), Lab() as lab, running_stack(home, lab, story) as stage:
             play(stage, story)
-    except (StackError, TimeoutError, RuntimeError, subprocess.SubprocessError) as error:
+    except (StackError, OSError, RuntimeError, httpx.HTTPError) as error:
         tell(f"\nThe story has ended too early: {error}")
         return 1
     except KeyboardInterrupt:
