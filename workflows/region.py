@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
@@ -26,13 +27,13 @@ from workflows.effects.region import (
     tell_dependents,
 )
 from workflows.journal import EFFECT_FAILED, Inbox, Journal, cause_of
-from workflows.waiting import Interrupted, unless
+from workflows.waiting import Interrupted, unless, until
 
 SITE_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
 IDLE_INTERVAL = timedelta(days=30)
 REMOVAL_INTERVAL = timedelta(seconds=5)
-LAST_REMOVAL_INTERVAL = timedelta(minutes=1)
+LAST_REMOVAL_INTERVAL = timedelta(seconds=15)
 """Between two looks at what is to be gone: at first, and where machines of a cloud end, later."""
 REMOVAL_LIMIT = timedelta(hours=1)
 
@@ -150,8 +151,13 @@ class RegionLifecycle:
         deadline, pause = workflow.now() + REMOVAL_LIMIT, REMOVAL_INTERVAL
         while (await find_dependents(self._dependents)).ids and workflow.now() < deadline:
             await tell_dependents(told)
-            await workflow.sleep(pause, summary="its nodes end")
-            pause = min(2 * pause, LAST_REMOVAL_INTERVAL) if self._cloud.is_one else pause
+            if not self._cloud.is_one:
+                await workflow.sleep(pause, summary="its nodes end")
+                continue
+            # Its storage tells how far it is.
+            if await until(partial(self._inbox.holds, Look), pause, "its nodes end"):
+                self._inbox.pick(Look)
+            pause = min(2 * pause, LAST_REMOVAL_INTERVAL)
         if left := (await find_dependents(self._dependents)).ids:
             return f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
         return await self._cloud.remove_parts()

@@ -248,7 +248,9 @@ class Machine:
 
     def restart_sshd(self, *, drop_sessions: bool = False) -> None:
         """sshd is begun anew; open sessions go on, unless they are dropped with it."""
-        listener = (self.disk / "run/sshd.pid").read_text().strip()
+        # One that has just been told to read its configuration anew has none for a moment.
+        wait_until(self._sshd_pid, f"machine {self.name}: sshd has noted itself")
+        listener = self._sshd_pid() or ""
         if drop_sessions:
             self.run("pkill", "-KILL", "-x", "sshd")
         else:

@@ -27,7 +27,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, effect in (
         ("workflows.contact.probe_node", probe_node),
         ("workflows.guests.list_runs", list_runs),
-        ("workflows.node.release_node", release_node),
+        ("workflows.contact.release_node", release_node),
         ("workflows.region.check_site", check_site),
     ):
         limits = replace(effect, schedule_to_close_s=1.5, schedule_to_start_s=None)

@@ -59,7 +59,9 @@ async def test_a_contained_vm_is_a_machine_of_its_own(
     await asyncio.to_thread(wait_for, lambda: let_in(boot, vm, 1), "the script", 10)
     assert await said(address_of(vm), keys, "id -un; pwd", "ann") == "ann\n/home/ann"
     mark = "/var/lib/baseload/mark"
-    await said(address_of(vm), keys, f"touch {mark}; setsid sleep 271828 > /dev/null 2>&1 &", "root")
+    await said(
+        address_of(vm), keys, f"touch {mark}; setsid sleep 271828 > /dev/null 2>&1 &", "root"
+    )
     assert await said(address_of(vm), keys, "hostname", "root") == "burst-1"
     assert "Tesla T4" in await said(address_of(vm), keys, "nvidia-smi -L", "root")
     assert not await asyncio.to_thread(Path(mark).exists)
