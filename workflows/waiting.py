@@ -1,7 +1,8 @@
 """Ways to wait in a workflow: with a limit, until interrupted, for all, through a cancellation."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -16,11 +17,36 @@ class Interrupted(Exception):  # noqa: N818 - it is news, not an error
 
 async def until(condition: Callable[[], bool], limit: timedelta, summary: str = "") -> bool:
     """Whether the condition came true within the limit."""
-    try:
-        await workflow.wait_condition(condition, timeout=limit, timeout_summary=summary or None)
-    except TimeoutError:
-        return False
+    with cancellable():
+        try:
+            await workflow.wait_condition(condition, timeout=limit, timeout_summary=summary or None)
+        except TimeoutError:
+            return False
     return True
+
+
+@contextmanager
+def cancellable() -> Iterator[None]:
+    """Whoever is cancelled within is cancelled, whatever comes in the same moment.
+
+    An effect that ends in the same workflow task, or in spite of being given up, and a condition
+    that comes true with it, would answer as if nobody had cancelled: the work would go on, and who
+    waits for its end would wait for ever.
+    """
+    before = _cancellations()
+    try:
+        yield
+    except Exception as failure:  # What takes a workflow out of memory is none, and passes.
+        if _cancellations() > before:
+            raise asyncio.CancelledError from failure
+        raise
+    if _cancellations() > before:
+        raise asyncio.CancelledError
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 async def unless(interrupted: Callable[[], bool], work: Coroutine[Any, Any, Answer]) -> Answer:

@@ -14,6 +14,7 @@ from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import NEVER_RETRIED
 from workflows.contracts.node import NodeAddress
+from workflows.waiting import cancellable
 
 HEARTBEAT_S = 10.0
 """How long a worker that was killed holds up what it did on a node."""
@@ -57,9 +58,10 @@ class Effect(Generic[Asked, Answered]):
     is_waited_for: bool = False
 
     async def __call__(self, command: Asked, *, summary: str | None = None) -> Answered:
-        answer: Answered = await workflow.execute_activity(
-            self.name, command, summary=summary, **self._options(command)
-        )
+        with cancellable():
+            answer: Answered = await workflow.execute_activity(
+                self.name, command, summary=summary, **self._options(command)
+            )
         return answer
 
     def begin(
@@ -76,16 +78,17 @@ class Effect(Generic[Asked, Answered]):
         A local activity that keeps failing would hold its task slot, invisibly.
         """
         try:
-            answer: Answered = await workflow.execute_local_activity(
-                self.name,
-                command,
-                result_type=self.answered,
-                start_to_close_timeout=timedelta(seconds=2),
-                retry_policy=RetryPolicy(
-                    maximum_attempts=3, non_retryable_error_types=list(self.never_retried)
-                ),
-                summary=summary,
-            )
+            with cancellable():
+                answer: Answered = await workflow.execute_local_activity(
+                    self.name,
+                    command,
+                    result_type=self.answered,
+                    start_to_close_timeout=timedelta(seconds=2),
+                    retry_policy=RetryPolicy(
+                        maximum_attempts=3, non_retryable_error_types=list(self.never_retried)
+                    ),
+                    summary=summary,
+                )
         except (ActivityError, ApplicationError, OutOfTime) as failure:
             # Out of time: an ActivityError when it happens, and the bare cause when it is replayed.
             if is_cancelled_exception(failure):

@@ -1,0 +1,47 @@
+"""The smallest workflow that gives up what it does."""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Literal
+
+from temporalio import workflow
+
+from workflows.effects.region import CheckSite, check_site
+from workflows.journal import EFFECT_FAILED
+from workflows.waiting import Interrupted, unless, until
+
+Work = Literal["effect", "effect that fails", "news"]
+LIMIT = timedelta(hours=8)
+
+
+@workflow.defn
+class GivesUp:
+    """Does its work, then waits for what never comes, unless it is told to give up."""
+
+    def __init__(self) -> None:
+        self._has_news = False
+        self._is_told = False
+
+    @workflow.run
+    async def run(self, work: Work, region_id: str) -> str:
+        try:
+            await unless(lambda: self._is_told, self._work(work, region_id))
+        except Interrupted:
+            return "given up"
+        return "waited to its limit"
+
+    async def _work(self, work: Work, region_id: str) -> None:
+        if work == "news":
+            await until(lambda: self._has_news, LIMIT)
+        else:
+            with suppress(*EFFECT_FAILED):
+                await check_site(CheckSite(region_id=region_id))
+        await until(lambda: False, LIMIT, "for what never comes")
+
+    @workflow.signal
+    def news(self) -> None:
+        self._has_news = True
+
+    @workflow.signal
+    def give_up(self) -> None:
+        self._is_told = True
