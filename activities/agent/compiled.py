@@ -10,8 +10,9 @@ import compileall
 import os
 import shutil
 import sys
-import tempfile
 import zipfile
+
+from .folders import sync_folder, take_lock
 
 
 def keep_compiled() -> None:
@@ -20,12 +21,32 @@ def keep_compiled() -> None:
     place = "%s.%s" % (archive, sys.implementation.cache_tag)
     if os.path.isdir(place) or not zipfile.is_zipfile(archive):
         return
-    part = ""
+    part = place + ".part"
+    lock = None
     try:
-        part = tempfile.mkdtemp(prefix="part-", dir=os.path.dirname(archive))
+        lock = take_lock(place + ".lock", wait=False)
+        if lock is None or os.path.isdir(place):  # Another watch makes it, or has made it.
+            return
+        shutil.rmtree(part, ignore_errors=True)  # Of one that was cut off.
         with zipfile.ZipFile(archive) as packed:
             packed.extractall(part)
         compileall.compile_dir(part, quiet=2)
+        _sync(part)
         os.rename(part, place)
-    except OSError:  # A full disk, or another watch was first: the archive does as well.
+    except OSError:  # A full disk: the archive does as well.
         shutil.rmtree(part, ignore_errors=True)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _sync(path: str) -> None:
+    """All of it survives a power cut: half a module would break every verb from then on."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(folder)

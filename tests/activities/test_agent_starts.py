@@ -30,13 +30,18 @@ def test_verbs_run_from_what_the_first_watch_has_compiled(agent: LocalAgent) -> 
     assert agent.path(RUN, "log").read_text() == "from the folder\n"
 
 
-def test_two_watches_at_once_compile_one_agent_and_leave_no_part(agent: LocalAgent) -> None:
+def test_watches_at_once_compile_one_agent_also_after_one_was_cut_off(agent: LocalAgent) -> None:
+    part = agent.archive.with_name(f"{_folder(agent)}.part")
+    part.mkdir()
+    (part / "__main__.py").write_text("half of")
     watches = [agent.begin("watch") for _ in range(3)]
     for watch in watches:
         _, errors = watch.communicate(timeout=60)
         assert watch.returncode == 0, errors.decode()
     found = {path.name for path in agent.archive.parent.iterdir()}
-    assert found == {agent.archive.name, _folder(agent)}
+    assert found == {agent.archive.name, _folder(agent), f"{_folder(agent)}.lock"}
+    agent.run(RUN, "true")
+    assert agent.exit_of(RUN)["exit_code"] == 0
 
 
 def test_an_interpreter_is_asked_again_only_when_it_was_replaced(agent: LocalAgent) -> None:
