@@ -56,7 +56,8 @@ class Leaving:
         except EFFECT_FAILED as failure:
             self._lost.add(worker.node.node_id)
             worker.status = WorkerStatus.LOST
-            await self._write(worker.left_event(cause_of(failure)[1]), None)
+            for_good = self._lost.is_gone(worker)
+            await self._write(worker.left_event(cause_of(failure)[1], for_good=for_good), None)
 
     async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
         """Post what has been measured and is not posted yet, then end the billing workflow."""

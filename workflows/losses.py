@@ -72,6 +72,10 @@ class LostNodes:
         self.machine_lost = self._said(lost.node_id)
         return self.machine_lost
 
+    def is_gone(self, worker: Worker) -> bool:
+        """Its node does not come back."""
+        return worker.node.node_id in self._gone
+
     def gives_up(self, worker: Worker) -> bool:
         """What is left of it is ended by its node's own sweep, once the node is back."""
         lost = worker.status is WorkerStatus.LOST

@@ -218,13 +218,11 @@ class Worker:
             },
         )
 
-    def left_event(self, seen: str) -> Event:
-        """What is told when nobody could see it end."""
-        return Event(
-            type="job.worker-left",
-            message=f"worker {self.index} could not be seen to end: {seen}; "
-            "it is ended when its node is back",
-        )
+    def left_event(self, seen: str, *, for_good: bool) -> Event:
+        """What is told when nobody could see it end; for_good: its node does not come back."""
+        later = "" if for_good else "; it is ended when its node is back"
+        message = f"worker {self.index} could not be seen to end: {seen}{later}"
+        return Event(type="job.worker-left", message=message)
 
     def carry(self) -> WorkerCarry:
         return WorkerCarry(
