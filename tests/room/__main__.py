@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import secrets
 import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from tests.lab.host import obstacle
 from tests.lab.machines import Lab
 from tests.room.campaign import MACHINES, Campaign, Orders
 from tests.room.kinds import KINDS
 from tests.room.room import Room
+from tests.room.running import parser, tell
 from tests.room.stack import own_mounts
 from tests.room.tally import NO_FAULT, Tally
 from workers.process import leave
@@ -55,20 +53,12 @@ async def run(lab: Lab, orders: Orders) -> Tally:
     return room.tally
 
 
-def tell(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n" if "\n" not in line else f"{line}\n")
-    sys.stdout.flush()
-
-
 def asked_for(arguments: list[str]) -> Orders:
-    parser = argparse.ArgumentParser(prog="python -m tests.room", description=__doc__)
-    parser.add_argument("--faults", type=int, default=500, help="how many to inject")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="of the dice")
-    parser.add_argument("--only", action="append", choices=sorted(KINDS), help="kinds of faults")
-    parser.add_argument("--minutes", type=float, default=45, help="inject no more after these")
-    parser.add_argument("--machines", type=int, default=len(MACHINES), help="how many to boot")
-    parser.add_argument("--evidence", type=Path, help="keep the stack's home there if it is wrong")
-    asked = parser.parse_args(arguments)
+    accepts = parser("python -m tests.room", __doc__, KINDS)
+    accepts.add_argument("--faults", type=int, default=500, help="how many to inject")
+    accepts.add_argument("--minutes", type=float, default=45, help="inject no more after these")
+    accepts.add_argument("--machines", type=int, default=len(MACHINES), help="how many to boot")
+    asked = accepts.parse_args(arguments)
     only = tuple(asked.only or ())
     return Orders(asked.faults, asked.seed, only, asked.minutes, asked.machines, asked.evidence)
 

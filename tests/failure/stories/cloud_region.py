@@ -1,21 +1,21 @@
 """The life of a region in a cloud: made, its storage replaced, removed; and nothing left of it."""
 
+from typing import Any, ClassVar
+
 from tests.failure.cases import Mode
 from tests.failure.stories.leased_node import WISH
-from tests.failure.stories.places import BEGINNINGS, PROVIDER, PlaceStory
+from tests.failure.stories.places import RegionStory
 from tests.failure.stories.story import HARMLESS
 from tests.workflows.world import REGION
-from workflows.contracts.provider import RegionRequest, Replacement
+from workflows.contracts.provider import Replacement
 from workflows.contracts.states import ProviderKind, RegionStatus
-from workflows.region import RegionLifecycle
 
 REPLACED = ("region.storage-replaced", "region.storage-not-replaced")
 
 
-class CloudRegionStory(PlaceStory):
+class CloudRegionStory(RegionStory):
     """A person replaces its storage, then removes it; one that has failed too."""
 
-    lifecycle = "RegionLifecycle"
     only = frozenset(
         {
             "make_region_part",
@@ -25,27 +25,12 @@ class CloudRegionStory(PlaceStory):
             "dismiss_node",
         }
     )
-    resource_id, dependent = REGION, "nod-1"
-
-    @property
-    def workflow_id(self) -> str:
-        return f"region/{self.name}"
-
-    async def start_it(self) -> None:
-        row = self.world.rows.get(REGION)
-        kept = None if self.status in BEGINNINGS else RegionStatus(self.status)
-        request = RegionRequest(
-            region_id=REGION,
-            account_id="acc-1",
-            provider_id=PROVIDER,
-            provider_kind=ProviderKind.GCP,
-            name="burst",
-            cloud_region="us-central1",
-            storage=WISH,
-            sequence=row.sequence if row else 0,
-            carried_status=RegionStatus.HEALTHY if kept is RegionStatus.REMOVING else kept,
-        )
-        await self.start(RegionLifecycle, request, self.workflow_id)
+    place: ClassVar[dict[str, Any]] = {
+        "provider_kind": ProviderKind.GCP,
+        "name": "burst",
+        "cloud_region": "us-central1",
+        "storage": WISH,
+    }
 
     async def answer(self, status: str) -> None:
         if status == RegionStatus.FAILED:

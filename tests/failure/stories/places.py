@@ -1,5 +1,7 @@
 """The lives of providers and regions: checked, used, removed with what is in them."""
 
+from typing import Any, ClassVar
+
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.world import REGION
@@ -138,6 +140,8 @@ class CloudProviderStory(ProviderStory):
 class RegionStory(PlaceStory):
     lifecycle = "RegionLifecycle"
     resource_id, dependent = REGION, "nod-1"
+    place: ClassVar[dict[str, Any]] = {"provider_kind": ProviderKind.PHYSICAL, "name": "home"}
+    """What its request says of where it is."""
 
     @property
     def workflow_id(self) -> str:
@@ -150,10 +154,9 @@ class RegionStory(PlaceStory):
             region_id=REGION,
             account_id="acc-1",
             provider_id=PROVIDER,
-            provider_kind=ProviderKind.PHYSICAL,
-            name="home",
             sequence=row.sequence if row else 0,
             carried_status=RegionStatus.HEALTHY if kept is RegionStatus.REMOVING else kept,
+            **self.place,
         )
         await self.start(RegionLifecycle, request, self.workflow_id)
 

@@ -5,14 +5,10 @@ Its last line is the sum. Ends with status 1 unless nothing leaked, doubled or w
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import secrets
 import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from tests.lab.host import obstacle
 from tests.room.cloud.campaign import NO_FAULT, Campaign, Orders
@@ -20,6 +16,7 @@ from tests.room.cloud.faults import KINDS
 from tests.room.cloud.points import POINTS
 from tests.room.cloud.room import CloudRoom
 from tests.room.cloud.tally import Tally
+from tests.room.running import parser, tell
 from workers.process import leave
 
 THREADS = 32
@@ -59,22 +56,14 @@ async def run(orders: Orders) -> Tally:
     return campaign.tally
 
 
-def tell(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n" if "\n" not in line else f"{line}\n")
-    sys.stdout.flush()
-
-
 def asked_for(arguments: list[str]) -> Orders:
-    parser = argparse.ArgumentParser(prog="python -m tests.room.cloud", description=__doc__)
-    parser.add_argument("--faults", type=int, default=1000, help="how many to inject")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="of the dice")
-    parser.add_argument("--only", action="append", choices=sorted(KINDS), help="kinds of faults")
-    parser.add_argument("--minutes", type=float, default=50, help="begin no round after these")
-    parser.add_argument("--jobs", type=int, default=20, help="of each round")
-    parser.add_argument("--at", action="append", choices=list(POINTS), help="at these points only")
-    parser.add_argument("--storm", action="store_true", help="lose replies too, from the first on")
-    parser.add_argument("--evidence", type=Path, help="keep the stack's home there if it is wrong")
-    asked = parser.parse_args(arguments)
+    accepts = parser("python -m tests.room.cloud", __doc__, KINDS)
+    accepts.add_argument("--faults", type=int, default=1000, help="how many to inject")
+    accepts.add_argument("--minutes", type=float, default=50, help="begin no round after these")
+    accepts.add_argument("--jobs", type=int, default=20, help="of each round")
+    accepts.add_argument("--at", action="append", choices=list(POINTS), help="at these points only")
+    accepts.add_argument("--storm", action="store_true", help="lose replies too, from the first on")
+    asked = accepts.parse_args(arguments)
     only, points = tuple(asked.only or ()), tuple(asked.at or POINTS)
     return Orders(
         faults=asked.faults,
