@@ -1,11 +1,13 @@
 """Fixtures for every test: databases and Temporal servers of the tests' own."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from activities import handover, temporal
 from tests.database import (
     database_url,
     dialect,
@@ -35,6 +37,16 @@ _TESTS = Path(__file__).parent
 _WHOLE_STACKS = _TESTS / "e2e"
 _KILLS = ("test_killed", "test_loss", "test_bad_jobs")
 _LONGEST = ("e2e/", "room/test_room", "workers/test_demo", "failure/", "workflows/", "lab/")
+
+
+@pytest.fixture(autouse=True)
+def own_temporal_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The client that a test has set is its own: what it was to deliver is not left to the next."""
+    for name in ("_client", "_loop"):
+        monkeypatch.setattr(temporal, name, getattr(temporal, name))
+    yield
+    for delivery in tuple(handover._under_way):
+        delivery.cancel()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
