@@ -15,7 +15,8 @@ from workflows.contracts.job import run_id
 from workflows.contracts.machine import MachineWish
 from workflows.contracts.placement import Burst, CloudOffer, PendingJob
 from workflows.contracts.states import NodeType, ProviderKind, RegionStatus
-from workflows.rules.burst import Market, machine_cap, spec_of
+from workflows.rules.burst import Market, spec_of
+from workflows.rules.burst_cost import machine_cap
 from workflows.rules.burst_words import being_made
 from workflows.rules.inventory import Demand
 
@@ -69,7 +70,7 @@ def _wish(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineWish:
         provider_id=offer.provider_id,
         provider_kind=ProviderKind(offer.provider_kind),
         offers=burst.zones,
-        spec=spec_of(job.resources.disk_size_gb, lifetime_s, tags),
+        spec=spec_of(job.resources.disk_size_gb, lifetime_s, tags, containers=job.needs_image),
         price_cap_microcredits_per_hour=machine_cap(offer, Demand.of(job)),
     )
 

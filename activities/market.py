@@ -6,8 +6,8 @@ provider and a price; each process remembers those of every region as it last st
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple
 
 from sqlmodel import Session, col, select
 
@@ -41,6 +41,15 @@ class _Standing:
     is_waived: bool
     fees: tuple[UsageRates, ...]
     """Of a worker of each machine type of the catalogue, in its order."""
+
+
+class _Kept(NamedTuple):
+    """One of the ways in which a machine type is sold, and what it costs so."""
+
+    spot: bool
+    microcredits_per_hour: int
+    disk_microcredits_per_gb_month: int
+    read_on: date
 
 
 _offers: dict[str, tuple[_Standing, tuple[CloudOffer, ...]]] = {}
@@ -182,6 +191,7 @@ def _sold(standing: _Standing) -> tuple[CloudOffer, ...]:
 def _offers_of(
     standing: _Standing, catalogue: CloudCatalogue, place: CloudRegion
 ) -> Iterable[CloudOffer]:
+    disk = catalogue.boot_disk_microcredits_per_gb_month(place.name)
     for machine, fee in zip(catalogue.machines, standing.fees, strict=True):
         zones = place.zones_of(machine.gpu_type)
         price = catalogue.price(machine, place.name)
@@ -190,7 +200,8 @@ def _offers_of(
         kinds = {True: price.spot_microcredits_per_hour}
         if machine.on_demand:
             kinds[False] = price.on_demand_microcredits_per_hour
-        for kept in kinds.items():
+        for spot, hourly in kinds.items():
+            kept = _Kept(spot, hourly, disk, price.read_on)
             yield _offer(standing, machine, fee, zones, kept)
 
 
@@ -199,12 +210,11 @@ def _offer(
     machine: MachineType,
     fee: UsageRates,
     zones: tuple[str, ...],
-    kept: tuple[bool, int],
+    kept: _Kept,
 ) -> CloudOffer:
-    """kept: whether it is spot, and its price."""
-    spot, price = kept
+    spot, price = kept.spot, kept.microcredits_per_hour
     kind = "spot" if spot else "on-demand"
-    gpus = f"{machine.gpu_count}x{machine.gpu_type}"
+    gpus = f"{machine.gpu_count}x{machine.gpu_type}" if machine.gpu_type else "cpu"
     return CloudOffer(
         offer_id=f"{standing.region_id}/{machine.name}/{gpus}/{kind}",
         region_id=standing.region_id,
@@ -232,5 +242,7 @@ def _offer(
             for zone in zones
         ),
         microcredits_per_hour=price,
+        disk_microcredits_per_gb_month=kept.disk_microcredits_per_gb_month,
+        price_read_on=kept.read_on,
         fee=fee.model_copy(update={"microcredits_per_gpu_hour": 0} if standing.is_waived else {}),
     )

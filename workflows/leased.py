@@ -137,7 +137,9 @@ class LeasedMachine:
 
     def lacking(self, hardware: Hardware) -> str:
         """What it was made with and does not show; empty when that is all there."""
-        return "" if self.offer is None else lacking_of(self.offer, hardware)
+        if self.offer is None or self._wish is None:
+            return ""
+        return lacking_of(self.offer, self._wish.spec, hardware)
 
     # ── to have had one ─────────────────────────────────────────────────────────────────────
 

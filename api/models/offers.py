@@ -1,5 +1,6 @@
 """Offers: where a job would go now, without submitting it."""
 
+from datetime import date
 from typing import Annotated
 
 from pydantic import Field
@@ -54,6 +55,8 @@ class Offer(Answer):
     """Of one worker as asked for; of a machine that would be made, all of it with our fee."""
     price_is_estimate: bool
     """From a dated list; the cloud's own bill counts."""
+    price_read_on: date | None
+    """The day of that list; null for a node that is there."""
 
 
 class OfferList(Answer):

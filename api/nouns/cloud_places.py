@@ -90,7 +90,9 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
     except ValueError as broken:
         raise invalid(mistake("gpus", str(broken), asked.gpus)) from None
     gpu_type = canonical_name(wanted.name or "") or ""
-    offers = compute_offers(catalogue, gpu_type, wanted.count, region.cloud_region)
+    offers = compute_offers(
+        catalogue, gpu_type, wanted.count, region.cloud_region, asked.disk_size_gb
+    )
     if not offers:
         sold = ", ".join(catalogue.gpu_types_in(region.cloud_region))
         rule = f"is on demand in {region.cloud_region}, in a number that a machine has: of {sold}"

@@ -24,9 +24,12 @@ from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.machine import MachineWish
 from workflows.contracts.placement import SpotPolicy
-from workflows.contracts.submission import SubmittedPlacement
+from workflows.contracts.submission import SubmittedEnvironment, SubmittedPlacement
 from workflows.effects.leased import WithdrawPlaces
 from workflows.effects.placement import PlanPlacements
+
+BOOT_DISK = 60 * 100_000 // 730
+"""Of the machine of a job that asks for 10 GB, microcredits an hour."""
 
 
 def payer(session: Session) -> tables.Account:
@@ -92,6 +95,33 @@ def test_the_cpus_of_a_machine_made_for_a_job_are_paid_to_its_cloud_alone(
         rates = session.get_one(tables.Job, job.id).rates
         assert rates is not None
         assert UsageRates.model_validate(rates["0"]).microcredits_per_hour == 250_000
+
+
+def test_a_job_without_gpus_gets_the_cheapest_machine_for_it_with_podman_for_its_image(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        account = payer(session)
+        add_cloud_region(session, account)
+        job = add_waiting_job(
+            session, account, gpus=0, environment=SubmittedEnvironment(image="alpine:3")
+        )
+    assert round_of_planning() == 1
+    with migrated.read() as session:
+        (node,) = ephemeral_nodes(session)
+        assert (node.gpu_type, node.gpu_count, node.cpu_count) == (None, 0, 2)
+        (place,) = live(session)
+        assert (place.cpu_count, place.gpu_indices) == (2, [])
+        wish = MachineWish.model_validate(node.machine)
+        assert {(offer.machine_type, offer.spot) for offer in wish.offers} == {
+            ("e2-standard-2", True)
+        }
+        assert {offer.microcredits_per_hour for offer in wish.offers} == {29_396 + BOOT_DISK}
+        assert wish.price_cap_microcredits_per_hour is None
+        assert wish.spec.containers
+        rates = session.get_one(tables.Job, job.id).rates
+        assert rates is not None
+        assert UsageRates.model_validate(rates["0"]).microcredits_per_hour == 0
 
 
 def test_each_worker_gets_a_node_of_its_own_in_one_region(migrated: Database) -> None:
@@ -274,7 +304,8 @@ def test_no_other_job_is_placed_on_a_node_that_was_made_for_one(migrated: Databa
         there = {"status": "active", "host": "10.0.0.1", "cpu_count": 96, "gpu_count": 8}
         session.get_one(tables.Node, node.id).sqlmodel_update(there)
         add_waiting_job(session, account, gpus=0)
-    assert round_of_planning() == 0
+    assert round_of_planning() == 1
     with migrated.read() as session:
+        assert len(ephemeral_nodes(session)) == 2
         held = select(tables.Allocation.job_id).where(col(tables.Allocation.node_id) == node.id)
         assert len(session.exec(held).all()) == 1

@@ -74,7 +74,7 @@ async def test_a_region_is_made_with_a_storage_node_of_its_class_in_any_of_its_z
     assert [offer.place for offer in wish.offers] == [f"us-central1-{zone}" for zone in "abcf"]
     (offer, *_) = wish.offers
     assert (offer.machine_type, offer.gpu_count) == ("n1-standard-4", 0)
-    assert offer.microcredits_per_hour == 4 * 47_500
+    assert offer.microcredits_per_hour == 4 * 47_500 + 500 * 100_000 // 730
     assert (wish.spec.lifetime_s, wish.spec.disk_size_gb) == (LIFETIME_S, 500)
     assert wish.spec.tags == {"region": made["id"], "service": "storage"}
 

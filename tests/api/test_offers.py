@@ -31,7 +31,9 @@ async def test_machines_that_would_be_made_are_offered_with_their_zones_and_pric
     ]
     spot = found["offers"][0]
     assert spot["offer_id"] == f"{region_id}/a2-highgpu-1g/1xA100/spot"
-    assert (spot["microcredits_per_hour"], spot["price_is_estimate"]) == (2_101_928, True)
+    disks = round(375 * 64_000 / 730) + 60 * 100_000 // 730
+    assert (spot["microcredits_per_hour"], spot["price_is_estimate"]) == (2_101_928 + disks, True)
+    assert spot["price_read_on"] == "2026-08-22"
     only = (await ada.get("/v1/offers?gpus=A100:1&spot=required&max_price=2000000")).json()
     assert {refusal["code"] for refusal in only["refusals"]} == {"price", "spot"}
     assert (await bob.get("/v1/offers?gpus=A100:1")).json()["offers"] == []

@@ -6,6 +6,7 @@ import pytest
 
 from tests.rules.cloud_offers import cloud_offer, market
 from tests.rules.offers import GIB, NOW, OTHER, job, offer
+from workflows.contracts.billing import UsageRates
 from workflows.contracts.placement import (
     Burst,
     CloudOffer,
@@ -15,7 +16,8 @@ from workflows.contracts.placement import (
     Refusal,
     SpotPolicy,
 )
-from workflows.rules.burst import Market, machine_cap
+from workflows.rules.burst import Market
+from workflows.rules.burst_cost import machine_cap
 from workflows.rules.inventory import Demand
 from workflows.rules.placement import Situation, plan
 from workflows.rules.ranking import rank
@@ -59,7 +61,6 @@ def test_a_job_that_fits_no_node_has_a_machine_made_for_it_and_the_next_one_too(
         (job(gpus=1, region_id="reg-2"), cloud_offer(), "wrong-region"),
         (job(gpus=1, only_owned=True), cloud_offer(), "not-owned"),
         (job(gpus=1, providers=("physical", "prv-x")), cloud_offer(), "provider"),
-        (job(gpus=1, needs_image=True), cloud_offer(), "image"),
         (job(), cloud_offer(), "cpu-only"),
         (job(gpus=1, gpu_types=("T4",)), cloud_offer(), "gpu-type"),
         (job(gpus=3), cloud_offer(gpus=4), "gpu-count"),
@@ -95,6 +96,71 @@ def test_the_machine_itself_may_cost_what_the_fee_leaves_of_the_limits() -> None
     assert machine_cap(cloud_offer(gpus=2), Demand.of(limit)) == 5_500_000
     capped = job(gpus=2, worker_count=2, price_cap_microcredits_per_hour=9_000_000)
     assert machine_cap(cloud_offer(gpus=2), Demand.of(capped)) == 4_000_000
+
+
+def test_a_container_is_no_reason_against_a_machine() -> None:
+    assert taken(planned([job(gpus=1, needs_image=True)], market(cloud_offer()))) == [
+        "reg-c/m1/on-demand"
+    ]
+
+
+def plain_offer(name: str, cpus: int, price: int) -> CloudOffer:
+    """A machine without GPUs."""
+    return cloud_offer(
+        name,
+        gpus=0,
+        gpu_type=None,
+        cpu_count=cpus,
+        memory_bytes=4 * cpus * GIB,
+        microcredits_per_hour=price,
+        fee=UsageRates(cpu_count=cpus),
+    )
+
+
+PLAIN = (plain_offer("large", 32, 1_200_000), plain_offer("mid", 8, 300_000))
+
+
+def test_a_job_without_gpus_gets_the_cheapest_machine_that_is_large_enough() -> None:
+    sold = market(cloud_offer(), *PLAIN)
+    assert taken(planned([job(cpu_count=8)], sold)) == ["reg-c/mid/on-demand"]
+    assert taken(planned([job(cpu_count=1, memory_bytes=33 * GIB)], sold)) == [
+        "reg-c/large/on-demand"
+    ]
+    assert taken(planned([job(gpus=1)], sold)) == ["reg-c/m1/on-demand"]
+
+
+def test_where_all_machines_are_too_small_the_largest_speaks_and_else_none() -> None:
+    told = only_refusal(job(cpu_count=64), *PLAIN)
+    assert (told.code, told.detail) == (
+        "cpu",
+        "cloud region our-cloud (east): on-demand large (32 CPUs): asked 64 CPUs, has 32",
+    )
+    dear = job(cpu_count=9, price_cap_microcredits_per_hour=1)
+    assert only_refusal(dear, *PLAIN).code == "price"
+
+
+def test_the_limit_of_a_gpus_price_says_nothing_of_a_machine_without_gpus() -> None:
+    asked = job(cpu_count=4, max_price_microcredits_per_gpu_hour=1)
+    assert taken(planned([asked], market(*PLAIN))) == ["reg-c/mid/on-demand"]
+    assert machine_cap(PLAIN[1], Demand.of(asked)) is None
+    capped = job(cpu_count=4, worker_count=2, price_cap_microcredits_per_hour=700_000)
+    assert machine_cap(PLAIN[1], Demand.of(capped)) == 350_000
+
+
+def test_the_disk_that_a_job_asks_for_counts_in_choice_price_and_cap() -> None:
+    """A thousand GB, and 50 for the image, at 0.73 credits a GB and month: 1.05 an hour."""
+    cheap_disks = cloud_offer("m2", region_id="reg-d", microcredits_per_hour=2_900_000)
+    sold = market(cloud_offer(disk_microcredits_per_gb_month=730_000), cheap_disks)
+    small, large = job(gpus=1, disk_size_gb=10), job("job-2", gpus=1, disk_size_gb=1000)
+    by_job = {burst.job_id: burst for burst in planned([small, large], sold).bursts}
+    assert by_job[small.job_id].offer_id == "reg-c/m1/on-demand"
+    assert {zone.microcredits_per_hour for zone in by_job[small.job_id].zones} == {2_060_000}
+    assert by_job["job-2"].offer_id == "reg-d/m2/on-demand"
+    (first, _) = rank(Demand.of(small), (), sold).items
+    assert (first.microcredits_per_hour, first.microcredits_per_gpu_hour) == (2_310_000, 2_310_000)
+    limit = job(gpus=1, max_price_microcredits_per_gpu_hour=2_309_999)
+    dear = cloud_offer(disk_microcredits_per_gb_month=730_000)
+    assert only_refusal(limit, dear).code == "price"
 
 
 def test_the_cheapest_is_made_spot_or_not() -> None:

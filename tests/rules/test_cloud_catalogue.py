@@ -60,8 +60,33 @@ def test_a_price_is_the_machines_and_its_gpus() -> None:
     assert machine is not None
     price = catalogue.price(machine, "us-central1")
     assert price is not None
-    assert price.on_demand_microcredits_per_hour == 16 * 47_500 + 2 * 350_000
+    ssds = round(2 * 375 * 80_000 / 730)
+    assert price.on_demand_microcredits_per_hour == 16 * 47_500 + 2 * 350_000 + ssds
     assert price.region == "us-central1"
+
+
+def test_a_machine_that_brings_its_ssds_is_not_charged_for_others() -> None:
+    catalogue = gcp_catalogue()
+    counts = {
+        (gpu_type, count): catalogue.ssd_count(gpu_type, count)
+        for gpu_type, count in (("T4", 4), ("A100", 16), ("H100", 8), (None, 0))
+    }
+    assert counts == {("T4", 4): 4, ("A100", 16): 8, ("H100", 8): 0, (None, 0): 0}
+
+
+def test_every_region_sells_machines_without_gpus_at_a_price_of_its_own() -> None:
+    catalogue = gcp_catalogue()
+    plain = [machine for machine in catalogue.machines if machine.gpu_type is None]
+    assert {machine.series for machine in plain} == {
+        "e2-standard", "e2-highmem", "n2-standard", "n2-highmem",
+    }  # fmt: skip
+    for region in catalogue.regions:
+        assert len(region.zones_of(None)) == len(region.zones)
+        for machine in plain:
+            price = catalogue.price(machine, region.name)
+            assert price is not None
+            assert price.region == region.name
+            assert price.spot_microcredits_per_hour < price.on_demand_microcredits_per_hour
 
 
 def test_a_gpu_type_sold_as_spot_alone_is_not_sold_on_demand() -> None:
@@ -80,7 +105,7 @@ def test_a_newer_line_beats_an_older_one() -> None:
     assert machine is not None
     price = catalogue.price(machine, "us-central1")
     assert price is not None
-    assert 1_000_000 < price.spot_microcredits_per_hour < 1_100_000
+    assert 1_000_000 < price.spot_microcredits_per_hour < 1_200_000
 
 
 @pytest.mark.parametrize(
@@ -93,6 +118,9 @@ def test_a_newer_line_beats_an_older_one() -> None:
         ("prices", ["gpus", 0, "gpu_type"], "A101", "A101"),
         ("prices", ["gpus", 0, "region"], "mars-north1", "mars-north1"),
         ("prices", ["gpus", 0, "source"], "a-friend", "a-friend"),
+        ("prices", ["disks", 1, "spot_usd_per_gb_month"], Decimal(1), "local-ssd disk in us-cent"),
+        ("prices", ["disks", 0, "disk"], "tape", "tape"),
+        ("machines", ["machines", 0, "gpu_count"], 0, "has 0 GPUs of type P100"),
         ("prices", ["reference_region"], "mars-north1", "mars-north1"),
         ("prices", ["currency"], "USD", "prices: currency"),
         ("machines", ["gpus", 0, "gpu_type"], "GTX1", "GTX1"),

@@ -32,9 +32,18 @@ def test_nothing_is_offered_where_the_cloud_does_not_sell_it() -> None:
     catalogue = gcp_catalogue()
     (smallest, *_) = gcp_storage().classes
     assert storage_offers(catalogue, smallest, "mars-north1") == ()
-    assert compute_offers(catalogue, "A100", 1, "mars-north1") == ()
-    assert compute_offers(catalogue, "H100", 1, "us-central1") == (), "as spot alone"
-    assert compute_offers(catalogue, "T4", 3, "us-central1") == ()
+    assert compute_offers(catalogue, "A100", 1, "mars-north1", 100) == ()
+    assert compute_offers(catalogue, "H100", 1, "us-central1", 100) == (), "as spot alone"
+    assert compute_offers(catalogue, "T4", 3, "us-central1", 100) == ()
+
+
+def test_a_disk_costs_by_its_size_whatever_the_machine() -> None:
+    catalogue = gcp_catalogue()
+    small, large = (
+        compute_offers(catalogue, "T4", 1, "us-central1", size_gb)[0].microcredits_per_hour
+        for size_gb in (100, 830)
+    )
+    assert large - small == 100_000
 
 
 @pytest.mark.parametrize(

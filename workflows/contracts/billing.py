@@ -6,6 +6,13 @@ from workflows.contracts.base import Contract
 from workflows.contracts.node import NodeAddress
 
 MICROCREDITS = 1_000_000
+HOURS_PER_MONTH = 730
+"""As clouds count them that price disks by the month.
+Source: https://cloud.google.com/compute/disks-image-pricing."""
+
+
+def disk_microcredits_per_hour(size_gb: int, microcredits_per_gb_month: int) -> int:
+    return size_gb * microcredits_per_gb_month // HOURS_PER_MONTH
 
 
 class UsageRates(Contract):

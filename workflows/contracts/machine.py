@@ -51,6 +51,8 @@ class MachineSpec(Contract):
     """Its provider ends it after so long, though all of us were dead; one that is to run for longer
     than its provider counts, it ends only when it is asked to."""
     tags: dict[str, str] = Field(default_factory=dict)
+    containers: bool = False
+    """It is to have podman, ready before it is used; where it has GPUs, with their CDI names."""
 
 
 class MachineWish(Contract):

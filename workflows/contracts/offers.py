@@ -1,5 +1,7 @@
 """Offers: where a job would go now, without submitting it."""
 
+from datetime import date
+
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import Refusal
 
@@ -33,6 +35,8 @@ class RankedOffer(Contract):
     """In the order in which they would be tried."""
     price_is_estimate: bool = False
     """From a dated list: the cloud's own bill counts."""
+    price_read_on: date | None = None
+    """The day of that list."""
 
 
 class Ranking(Contract):

@@ -1,10 +1,10 @@
 """Placement: what waits, what is there, what was decided and why not."""
 
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
 from workflows.contracts.base import Contract
-from workflows.contracts.billing import UsageRates
+from workflows.contracts.billing import UsageRates, disk_microcredits_per_hour
 from workflows.contracts.machine import MachineOffer
 
 
@@ -102,26 +102,25 @@ class CloudOffer(Contract):
     provider_id: str
     provider_kind: str
     machine_type: str
-    gpu_type: str
-    gpu_count: int
+    gpu_type: str | None = None
+    gpu_count: int = 0
     cpu_count: int
     memory_bytes: int
     spot: bool
     zones: tuple[MachineOffer, ...]
-    """In the order in which they are tried."""
+    """In the order in which they are tried; without boot disks, as the price here."""
     microcredits_per_hour: int
-    """Of the machine, which its cloud bills to the account: a price from a dated list."""
+    """Of the machine, which its cloud bills to the account: a price from a dated list. Its boot
+    disk comes on top, as large as the job wants it."""
+    disk_microcredits_per_gb_month: int = 0
+    price_read_on: date | None = None
+    """How old that price is."""
     fee: UsageRates
     """What one worker there costs beside it, which is ours."""
 
-    @property
-    def total_microcredits_per_hour(self) -> int:
-        return self.microcredits_per_hour + self.fee.microcredits_per_hour
-
-    @property
-    def microcredits_per_gpu_hour(self) -> int:
-        """Rounded up: what is compared with a limit is never less than it costs."""
-        return -(-self.total_microcredits_per_hour // self.gpu_count)
+    def disk_microcredits_per_hour(self, disk_size_gb: int) -> int:
+        """Of a boot disk of that size."""
+        return disk_microcredits_per_hour(disk_size_gb, self.disk_microcredits_per_gb_month)
 
 
 class WorkerSlot(Contract):

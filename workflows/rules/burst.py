@@ -9,10 +9,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from heapq import merge
 
 from workflows.contracts.machine import MachineOffer, MachineSpec, Shortage
 from workflows.contracts.placement import CloudOffer, Refusal, SpotPolicy
+from workflows.rules.burst_cost import (
+    IMAGE_DISK_GB,
+    boot_disk_gb,
+    is_too_dear,
+    priced_zones,
+    worker_cost,
+)
 from workflows.rules.burst_words import (
     cloud_refusal,
     machine_words,
@@ -23,14 +31,17 @@ from workflows.rules.burst_words import (
 from workflows.rules.gpus import accepted_types
 from workflows.rules.inventory import Demand
 
-IMAGE_DISK_GB = 50
-"""What the system takes of a boot disk; a smaller one is refused by Google, whose Deep Learning
-images are of this size. A job's own disk comes on top."""
 SHORTAGE = "shortage"
 QUOTA = "quota"
+SIZES = ("cpu", "memory")
+"""Codes that a larger machine of the same region may not have."""
 
 Shortages = Mapping[tuple[str, str], Shortage]
 """What is known not to be had, by provider and scope (see `MachineOffer.scope`)."""
+
+
+_Kind = tuple[str, str | None, int]
+"""Account, GPU type and count."""
 
 
 @dataclass(slots=True)
@@ -39,6 +50,8 @@ class CloudPlace:
 
     example: CloudOffer
     sold: dict[str, set[int]] = field(default_factory=dict)
+    sells_cpus: bool = False
+    """Also machines without GPUs."""
 
 
 class CloudOffers:
@@ -46,16 +59,21 @@ class CloudOffers:
 
     def __init__(self, offers: Iterable[CloudOffer]) -> None:
         self.by_id: dict[str, CloudOffer] = {}
-        self._sold: dict[tuple[str, str, int], list[CloudOffer]] = defaultdict(list)
+        self._sold: dict[_Kind, dict[int, list[CloudOffer]]] = defaultdict(dict)
         places: dict[str, dict[str, CloudPlace]] = defaultdict(dict)
         for offer in offers:
             self.by_id[offer.offer_id] = offer
-            self._sold[offer.account_id, offer.gpu_type, offer.gpu_count].append(offer)
+            # By the price of disks: within each the order is the same, however large a disk is.
+            alike = self._sold[offer.account_id, offer.gpu_type, offer.gpu_count]
+            alike.setdefault(offer.disk_microcredits_per_gb_month, []).append(offer)
             of_account = places[offer.account_id]
             place = of_account.setdefault(offer.region_id, CloudPlace(offer))
-            place.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
-        for sold in self._sold.values():
-            sold.sort(key=_price)
+            if offer.gpu_type is None:
+                place.sells_cpus = True
+            else:
+                place.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
+        for sold in (pool for pools in self._sold.values() for pool in pools.values()):
+            sold.sort(key=_own_price)
         self._places = {
             account_id: [found[region_id] for region_id in sorted(found)]
             for account_id, found in places.items()
@@ -66,14 +84,25 @@ class CloudOffers:
 
     def sold_to(self, demand: Demand) -> Iterator[CloudOffer]:
         """Of a type and with a count that was asked for, cheapest first."""
-        types = sorted(accepted_types(demand.gpu_types)) if demand.gpu_count else []
+        types: list[str | None] = [None]
+        if demand.gpu_count:
+            types = [*sorted(accepted_types(demand.gpu_types))]
         account_id, count = demand.account_id, demand.gpu_count
-        pools = [self._sold.get((account_id, gpu_type, count), []) for gpu_type in types]
-        return merge(*(pool for pool in pools if pool), key=_price)
+        pools = [
+            pool
+            for gpu_type in types
+            for pool in self._sold.get((account_id, gpu_type, count), {}).values()
+        ]
+        return merge(*pools, key=partial(_price, demand))
 
 
-def _price(offer: CloudOffer) -> tuple[int, str]:
-    return offer.total_microcredits_per_hour, offer.offer_id
+def _price(demand: Demand, offer: CloudOffer) -> tuple[int, str]:
+    return worker_cost(offer, demand), offer.offer_id
+
+
+def _own_price(offer: CloudOffer) -> tuple[int, str]:
+    """Its boot disk aside."""
+    return offer.microcredits_per_hour + offer.fee.microcredits_per_hour, offer.offer_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +139,7 @@ class Market:
             if _unfit(offer, demand) is not None:
                 continue
             if zones := self._open(offer):
-                return Choice(offer, zones, offer.provider_id in self.preferred)
+                return self._chosen(offer, zones, demand)
             if demand.fails_on_quota and self._quota(offer) is not None:
                 return None
         return None
@@ -131,20 +160,30 @@ class Market:
     def fitting(self, demand: Demand) -> list[Choice]:
         """All that fit now, best first."""
         return [
-            Choice(offer, zones, offer.provider_id in self.preferred)
+            self._chosen(offer, zones, demand)
             for offer in self._in_turn(demand)
             if _unfit(offer, demand) is None and (zones := self._open(offer))
         ]
 
+    def _chosen(self, offer: CloudOffer, zones: tuple[MachineOffer, ...], demand: Demand) -> Choice:
+        disk = offer.disk_microcredits_per_hour(boot_disk_gb(demand))
+        return Choice(offer, priced_zones(zones, disk), offer.provider_id in self.preferred)
+
     def refusals(self, demand: Demand) -> list[Refusal]:
         """Why each region of the account's is not taken: one sentence for each reason there."""
         found: dict[tuple[str, str], CloudOffer] = {}
+        large_enough: set[str] = set()
         for offer in self._in_turn(demand):
-            if (code := self._code(offer, demand)) is not None:
-                found.setdefault((offer.region_id, code), offer)
+            code = self._code(offer, demand)
+            if code not in SIZES:
+                large_enough.add(offer.region_id)
+            if code is not None:
+                key = offer.region_id, code
+                found[key] = _speaker(found.get(key, offer), offer, code)
         of_region: dict[str, list[Refusal]] = defaultdict(list)
-        for (region_id, code), cheapest in found.items():
-            of_region[region_id].append(self._told(cheapest, code, demand))
+        for (region_id, code), speaker in found.items():
+            if code not in SIZES or region_id not in large_enough:
+                of_region[region_id].append(self._told(speaker, code, demand))
         return [
             refusal
             for place in self._offers.places_of(demand.account_id)
@@ -208,19 +247,25 @@ def is_of_quota(short: Shortage) -> bool:
     return QUOTA in short.reason.lower()
 
 
-def spec_of(disk_size_gb: int, lifetime_s: int, tags: Mapping[str, str]) -> MachineSpec:
+def _speaker(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOffer:
+    """Of a region the cheapest, which comes first; of those that are too small the largest."""
+    if code == "cpu":
+        return max(known, offer, key=lambda each: each.cpu_count)
+    if code == "memory":
+        return max(known, offer, key=lambda each: each.memory_bytes)
+    return known
+
+
+def spec_of(
+    disk_size_gb: int, lifetime_s: int, tags: Mapping[str, str], *, containers: bool
+) -> MachineSpec:
     """What each of the machines is to be. lifetime_s: its cloud ends it then, if nobody has."""
     return MachineSpec(
-        disk_size_gb=disk_size_gb + IMAGE_DISK_GB, lifetime_s=lifetime_s, tags=dict(tags)
+        disk_size_gb=disk_size_gb + IMAGE_DISK_GB,
+        lifetime_s=lifetime_s,
+        tags=dict(tags),
+        containers=containers,
     )
-
-
-def machine_cap(offer: CloudOffer, demand: Demand) -> int:
-    """Microcredits an hour that the machine itself may cost, when it is made: the fee is ours."""
-    cap = demand.max_price_microcredits_per_gpu_hour * demand.gpu_count
-    if demand.price_cap_microcredits_per_hour is not None:
-        cap = min(cap, demand.price_cap_microcredits_per_hour // demand.workers)
-    return cap - offer.fee.microcredits_per_hour
 
 
 def _refused(place: CloudPlace, demand: Demand) -> list[Refusal]:
@@ -237,7 +282,7 @@ def _unfit_place(place: CloudPlace, demand: Demand) -> str | None:
     if code := _unwanted(place.example, demand):
         return code
     if not demand.gpu_count:
-        return "cpu-only"
+        return None if place.sells_cpus else "cpu-only"
     types = accepted_types(demand.gpu_types) & place.sold.keys()
     if not types:
         return "gpu-type"
@@ -253,7 +298,7 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
     asked = demand.providers
     if asked and offer.provider_id not in asked and offer.provider_kind not in asked:
         return "provider"
-    return "image" if demand.needs_image else None
+    return None
 
 
 def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
@@ -266,13 +311,6 @@ def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
         return "cpu"
     if demand.memory_bytes > offer.memory_bytes:
         return "memory"
-    if _is_too_dear(offer, demand):
+    if is_too_dear(offer, demand):
         return "price"
     return None if demand.has_credits else "credits"
-
-
-def _is_too_dear(offer: CloudOffer, demand: Demand) -> bool:
-    if offer.microcredits_per_gpu_hour > demand.max_price_microcredits_per_gpu_hour:
-        return True
-    cap = demand.price_cap_microcredits_per_hour
-    return cap is not None and offer.total_microcredits_per_hour * demand.workers > cap

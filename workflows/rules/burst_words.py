@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.machine import MachineOffer, Shortage
 from workflows.contracts.placement import CloudOffer, Refusal
+from workflows.rules.burst_cost import gpu_hour_cost, worker_cost
 from workflows.rules.gpus import accepted_types
 from workflows.rules.inventory import Demand
 
@@ -15,13 +16,18 @@ BEING_MADE = "being-made"
 def machine_words(offer: CloudOffer) -> str:
     """Such as `spot a2-highgpu-1g (1×A100)`."""
     kind = "spot" if offer.spot else "on-demand"
-    return f"{kind} {offer.machine_type} ({offer.gpu_count}×{offer.gpu_type})"
+    has = f"{offer.gpu_count}×{offer.gpu_type}" if offer.gpu_count else f"{offer.cpu_count} CPUs"
+    return f"{kind} {offer.machine_type} ({has})"
 
 
 def being_made(offer: CloudOffer, zones: tuple[MachineOffer, ...], workers: int) -> Refusal:
-    """What a job is told while it waits for machines that are made for it."""
+    """What a job is told while it waits for machines that are made for it.
+
+    zones: with the prices of what is leased.
+    """
     count = "a machine is" if workers == 1 else f"{workers} machines are"
-    price = offer.total_microcredits_per_hour / MICROCREDITS
+    hourly = zones[0].microcredits_per_hour + offer.fee.microcredits_per_hour
+    price = hourly / MICROCREDITS
     places = ", else ".join(zone.place for zone in zones)
     words = (
         f"{count} being made for it: {machine_words(offer)} in {places}, "
@@ -50,7 +56,7 @@ def place_words(
 ) -> str:
     """Why a whole region is out of question. sold: counts by GPU type."""
     if code == "cpu-only":
-        return "asked no GPU, only machines with GPUs are made for jobs"
+        return "asked no GPU, sells machines with GPUs alone"
     asked = f"asked {demand.gpu_count}×{' or '.join(demand.gpu_types)}"
     if code == "gpu-type":
         return f"{asked}, sells {', '.join(sorted(sold))}"
@@ -78,10 +84,6 @@ def _provider(offer: CloudOffer, demand: Demand) -> str:
     return f"asked provider {' or '.join(demand.providers)}, is of {offer.provider_kind}"
 
 
-def _image(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
-    return "asked a container image, machines that are made for jobs have no podman"
-
-
 def _spot(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
     return f"spot machines are {demand.spot} for it"
 
@@ -97,8 +99,8 @@ def _memory(offer: CloudOffer, demand: Demand) -> str:
 
 def _price(offer: CloudOffer, demand: Demand) -> str:
     most = demand.max_price_microcredits_per_gpu_hour
-    if offer.microcredits_per_gpu_hour > most:
-        price = offer.microcredits_per_gpu_hour / MICROCREDITS
+    if (hourly := gpu_hour_cost(offer, demand)) > most:
+        price = hourly / MICROCREDITS
         return f"costs {price:g} credits a GPU-hour, asked at most {most / MICROCREDITS:g}"
     cap = (demand.price_cap_microcredits_per_hour or 0) / MICROCREDITS
     return f"the job costs {_of_job(offer, demand):g} credits an hour, asked at most {cap:g}"
@@ -110,13 +112,12 @@ def _credits(offer: CloudOffer, demand: Demand) -> str:
 
 
 def _of_job(offer: CloudOffer, demand: Demand) -> float:
-    return offer.total_microcredits_per_hour * demand.workers / MICROCREDITS
+    return worker_cost(offer, demand) * demand.workers / MICROCREDITS
 
 
 _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
     "cpu": _cpu,
     "credits": _credits,
-    "image": _image,
     "memory": _memory,
     "not-owned": _not_owned,
     "price": _price,

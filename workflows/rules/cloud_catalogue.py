@@ -6,23 +6,30 @@ does have.
 """
 
 from collections.abc import Mapping
-from datetime import date
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from workflows.contracts.billing import HOURS_PER_MONTH
+from workflows.rules.cloud_prices import (
+    DiskKind,
+    DiskPrice,
+    Fact,
+    GpuPrice,
+    MachinePrice,
+    SeriesPrice,
+    Source,
+    microcredits,
+)
 from workflows.rules.gpus import model_of
 
-Dollars = Annotated[Decimal, Field(gt=0, lt=1000)]
-MICROCREDITS_PER_DOLLAR = 1_000_000
-
-
-class Fact(BaseModel):
-    """A line of a file; a field that nobody knows is a mistake."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+SSD_GB = 375
+"""Of one local SSD, as Google sells them."""
+MOST_SSDS = 8
+"""Local SSDs that are asked for: one a GPU, as the quotas are counted; any type takes 1, 2, 4 or
+8."""
 
 
 class CloudRegion(Fact):
@@ -39,9 +46,13 @@ class CloudRegion(Fact):
                 raise ValueError(f"{self.name}: {gpu_type}: has no zone {', '.join(strange)}")
         return self
 
-    def zones_of(self, gpu_type: str) -> tuple[str, ...]:
-        """Full names of the zones that sell a type, in the order in which they are tried."""
-        return tuple(f"{self.name}-{letter}" for letter in self.gpu_zones.get(gpu_type, ()))
+    def zones_of(self, gpu_type: str | None) -> tuple[str, ...]:
+        """Full names of the zones that sell a type, in the order in which they are tried.
+
+        None: machines without GPUs, which every zone sells.
+        """
+        letters = self.zones if gpu_type is None else self.gpu_zones.get(gpu_type, ())
+        return tuple(f"{self.name}-{letter}" for letter in letters)
 
 
 class CloudGpu(Fact):
@@ -67,73 +78,25 @@ class CloudGpu(Fact):
 
 
 class MachineType(Fact):
-    """A machine type with a number of one type of GPU."""
+    """A machine type with a number of one type of GPU, or with none."""
 
     name: str
     series: str
     """What shares one price a CPU; memory is in it."""
     cpu_count: Annotated[int, Field(gt=0)]
     memory_gib: Annotated[float, Field(gt=0)]
-    gpu_type: str
-    gpu_count: Annotated[int, Field(gt=0)]
+    gpu_type: str | None = None
+    gpu_count: Annotated[int, Field(ge=0)] = 0
     attaches: bool = False
     """The GPUs are asked for beside the machine type; else it brings them."""
     on_demand: bool = True
     """False: sold as spot or by reservation alone."""
 
-
-class Source(Fact):
-    id: str
-    what: str
-
-
-class DatedPrice(Fact):
-    """A price in one region, from the day it was read until a newer line."""
-
-    region: str
-    read_on: date
-    source: str
-
-    def must_be_cheaper(self, what: str, on_demand: Decimal, spot: Decimal) -> None:
-        """Raises: ValueError, where spot is dearer than on demand: such a line is wrong."""
-        if spot > on_demand:
-            raise ValueError(
-                f"{what} in {self.region} on {self.read_on}: "
-                f"spot {spot} is dearer than on demand {on_demand}"
-            )
-
-
-class SeriesPrice(DatedPrice):
-    series: str
-    on_demand_usd_per_cpu: Dollars
-    spot_usd_per_cpu: Dollars
-
     @model_validator(mode="after")
-    def _spot_is_cheaper(self) -> Self:
-        self.must_be_cheaper(self.series, self.on_demand_usd_per_cpu, self.spot_usd_per_cpu)
+    def _counts_what_it_has(self) -> Self:
+        if (self.gpu_type is None) != (self.gpu_count == 0):
+            raise ValueError(f"{self.name}: has {self.gpu_count} GPUs of type {self.gpu_type}")
         return self
-
-
-class GpuPrice(DatedPrice):
-    gpu_type: str
-    on_demand_usd: Dollars
-    spot_usd: Dollars
-
-    @model_validator(mode="after")
-    def _spot_is_cheaper(self) -> Self:
-        self.must_be_cheaper(self.gpu_type, self.on_demand_usd, self.spot_usd)
-        return self
-
-
-class MachinePrice(Fact):
-    """What a machine is believed to cost: an estimate, by the newest lines there are."""
-
-    on_demand_microcredits_per_hour: int
-    spot_microcredits_per_hour: int
-    read_on: date
-    """The day of the older of its two lines."""
-    region: str
-    """Whose prices these are, where the region has none of its own."""
 
 
 class CloudCatalogue(Fact):
@@ -146,6 +109,7 @@ class CloudCatalogue(Fact):
     sources: tuple[Source, ...]
     series_prices: tuple[SeriesPrice, ...]
     gpu_prices: tuple[GpuPrice, ...]
+    disk_prices: tuple[DiskPrice, ...]
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -164,10 +128,10 @@ class CloudCatalogue(Fact):
         for gpu_type in sold:
             if model_of(gpu_type) is None:
                 raise ValueError(f"{gpu_type}: is not a name of the GPU catalogue")
-        _must_be_known("GPU type", sold, [one.gpu_type for one in self.machines])
+        _must_be_known("GPU type", sold, [one.gpu_type for one in self.machines if one.gpu_type])
         _must_be_known("GPU type", sold, [one.gpu_type for one in self.gpu_prices])
         _must_be_known("GPU type", sold, [name for one in self.regions for name in one.gpu_zones])
-        prices = (*self.series_prices, *self.gpu_prices)
+        prices = (*self.series_prices, *self.gpu_prices, *self.disk_prices)
         regions = {region.name for region in self.regions}
         _must_be_known("region", regions, [price.region for price in prices])
         _must_be_known("region", regions, [self.reference_region])
@@ -192,6 +156,11 @@ class CloudCatalogue(Fact):
     def _gpu_prices(self) -> dict[tuple[str, str], GpuPrice]:
         newest = sorted(self.gpu_prices, key=lambda price: price.read_on)
         return {(price.gpu_type, price.region): price for price in newest}
+
+    @cached_property
+    def _disk_prices(self) -> dict[tuple[str, str], DiskPrice]:
+        newest = sorted(self.disk_prices, key=lambda price: price.read_on)
+        return {(price.disk, price.region): price for price in newest}
 
     def region(self, name: str) -> CloudRegion | None:
         return self._regions.get(name)
@@ -218,22 +187,44 @@ class CloudCatalogue(Fact):
             None,
         )
 
+    def ssd_count(self, gpu_type: str | None, gpu_count: int) -> int:
+        """Local SSDs that a machine with such GPUs is asked for with: one for each; none where
+        there is no GPU, or the machine type brings its own."""
+        gpu = self.gpu(gpu_type or "")
+        return 0 if gpu is None or gpu.brings_ssd else min(gpu_count, MOST_SSDS)
+
     def price(self, machine: MachineType, region: str) -> MachinePrice | None:
-        """What it costs an hour; None where the catalogue does not say."""
-        body = self._priced(self._series, machine.series, region)
-        gpu = self._priced(self._gpu_prices, machine.gpu_type, region)
-        if body is None or gpu is None:
+        """What it costs an hour, its boot disk aside; None where the catalogue does not say."""
+        lines = [
+            (self._priced(self._series, machine.series, region), machine.cpu_count),
+            *self._gpu_line(machine, region),
+            *self._ssd_line(machine, region),
+        ]
+        if any(line is None for line, _ in lines):
             return None
-        on_demand = body.on_demand_usd_per_cpu * machine.cpu_count
-        spot = body.spot_usd_per_cpu * machine.cpu_count
+        on_demand = sum((_on_demand(line) * count for line, count in lines), Decimal())
+        spot = sum((_spot(line) * count for line, count in lines), Decimal())
         return MachinePrice(
-            on_demand_microcredits_per_hour=_microcredits(
-                on_demand + gpu.on_demand_usd * machine.gpu_count
-            ),
-            spot_microcredits_per_hour=_microcredits(spot + gpu.spot_usd * machine.gpu_count),
-            read_on=min(body.read_on, gpu.read_on),
-            region=gpu.region,
+            on_demand_microcredits_per_hour=microcredits(on_demand),
+            spot_microcredits_per_hour=microcredits(spot),
+            read_on=min(line.read_on for line, _ in lines),
+            region=lines[:2][-1][0].region,
         )
+
+    def _gpu_line(self, machine: MachineType, region: str) -> list[tuple[Any, int]]:
+        if machine.gpu_type is None:
+            return []
+        return [(self._priced(self._gpu_prices, machine.gpu_type, region), machine.gpu_count)]
+
+    def _ssd_line(self, machine: MachineType, region: str) -> list[tuple[Any, int]]:
+        if not (count := self.ssd_count(machine.gpu_type, machine.gpu_count)):
+            return []
+        return [(self._priced(self._disk_prices, DiskKind.LOCAL_SSD, region), count * SSD_GB)]
+
+    def boot_disk_microcredits_per_gb_month(self, region: str) -> int:
+        """0 where the catalogue does not say."""
+        found = self._priced(self._disk_prices, DiskKind.BOOT, region)
+        return 0 if found is None else microcredits(found.on_demand_usd_per_gb_month)
 
     def series_price(self, series: str, region: str) -> SeriesPrice | None:
         """Of one CPU with its memory; None where the catalogue does not say."""
@@ -256,7 +247,7 @@ def read_catalogue(
         for file, found, known in (
             ("regions", regions, {"regions"}),
             ("machines", machines, {"gpus", "machines"}),
-            ("prices", prices, {"reference_region", "sources", "series", "gpus"}),
+            ("prices", prices, {"reference_region", "sources", "series", "gpus", "disks"}),
         )
         for name in sorted(set(found) - known)
     ]
@@ -270,6 +261,7 @@ def read_catalogue(
         sources=prices.get("sources", ()),
         series_prices=prices.get("series", ()),
         gpu_prices=prices.get("gpus", ()),
+        disk_prices=prices.get("disks", ()),
     )
 
 
@@ -285,5 +277,23 @@ def _must_be_known(noun: str, known: set[str], named: list[str]) -> None:
         raise ValueError(f"{noun} {', '.join(strange)}: is not in the catalogue")
 
 
-def _microcredits(dollars: Decimal) -> int:
-    return int((dollars * MICROCREDITS_PER_DOLLAR).to_integral_value())
+def _on_demand(line: SeriesPrice | GpuPrice | DiskPrice) -> Decimal:
+    """Dollars an hour of one CPU, GPU or GB."""
+    match line:
+        case SeriesPrice():
+            return line.on_demand_usd_per_cpu
+        case GpuPrice():
+            return line.on_demand_usd
+        case DiskPrice():
+            return line.on_demand_usd_per_gb_month / HOURS_PER_MONTH
+
+
+def _spot(line: SeriesPrice | GpuPrice | DiskPrice) -> Decimal:
+    """As `_on_demand`."""
+    match line:
+        case SeriesPrice():
+            return line.spot_usd_per_cpu
+        case GpuPrice():
+            return line.spot_usd
+        case DiskPrice():
+            return line.spot_usd_per_gb_month / HOURS_PER_MONTH

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from workflows.contracts.billing import disk_microcredits_per_hour
 from workflows.contracts.machine import MachineOffer, MachineSpec
-from workflows.rules.cloud_catalogue import MICROCREDITS_PER_DOLLAR, CloudCatalogue, Fact
+from workflows.rules.cloud_catalogue import CloudCatalogue
+from workflows.rules.cloud_prices import Fact, microcredits
 
 DAY_S = 24 * 3600
 LIFETIME_S = 120 * DAY_S
@@ -59,13 +61,13 @@ def read_storage_classes(document: Mapping[str, Any], catalogue: CloudCatalogue)
 def storage_offers(
     catalogue: CloudCatalogue, wanted: StorageClass, cloud_region: str
 ) -> tuple[MachineOffer, ...]:
-    """One for each zone of the region; none, where the cloud has no such region."""
+    """With disks, one for each zone of the region; none, where the cloud has no such region."""
     region = catalogue.region(cloud_region)
     price = catalogue.series_price(wanted.series, cloud_region)
     if region is None or price is None:
         return ()
-    dollars = price.on_demand_usd_per_cpu * wanted.cpu_count
-    hourly = int((dollars * MICROCREDITS_PER_DOLLAR).to_integral_value())
+    hourly = microcredits(price.on_demand_usd_per_cpu * wanted.cpu_count)
+    hourly += _boot_disk(catalogue, cloud_region, wanted.disk_size_gb)
     return tuple(
         MachineOffer(
             place=f"{region.name}-{zone}",
@@ -77,22 +79,31 @@ def storage_offers(
     )
 
 
+def _boot_disk(catalogue: CloudCatalogue, cloud_region: str, size_gb: int) -> int:
+    """Microcredits an hour."""
+    price = catalogue.boot_disk_microcredits_per_gb_month(cloud_region)
+    return disk_microcredits_per_hour(size_gb, price)
+
+
 def compute_offers(
-    catalogue: CloudCatalogue, gpu_type: str, gpu_count: int, cloud_region: str
+    catalogue: CloudCatalogue, gpu_type: str, gpu_count: int, cloud_region: str, disk_size_gb: int
 ) -> tuple[MachineOffer, ...]:
-    """On demand, one for each zone that sells the type; none, where nobody sells it so."""
+    """On demand, with their disks, one for each zone that sells the type; none, where nobody sells
+    it so."""
     region = catalogue.region(cloud_region)
     machine = catalogue.machine_for(gpu_type, gpu_count, spot=False)
     price = None if machine is None else catalogue.price(machine, cloud_region)
     if region is None or machine is None or price is None:
         return ()
+    hourly = price.on_demand_microcredits_per_hour
+    hourly += _boot_disk(catalogue, cloud_region, disk_size_gb)
     return tuple(
         MachineOffer(
             place=zone,
             machine_type=machine.name,
             gpu_type=gpu_type,
             gpu_count=gpu_count,
-            microcredits_per_hour=price.on_demand_microcredits_per_hour,
+            microcredits_per_hour=hourly,
             price_is_estimate=True,
         )
         for zone in region.zones_of(gpu_type)

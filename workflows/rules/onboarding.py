@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from workflows.contracts.machine import MachineOffer
+from workflows.contracts.machine import MachineOffer, MachineSpec
 from workflows.contracts.node import Hardware, Preparation, Requirement
 from workflows.contracts.states import NodeStatus
 
@@ -27,12 +27,18 @@ def missed_of(requirements: Iterable[Requirement]) -> str:
     return "; ".join(f"{one.name}: asked {one.required}, found {one.found}" for one in missed)
 
 
-def lacking_of(offer: MachineOffer, hardware: Hardware) -> str:
-    """The GPUs that a machine was made with and does not show; empty when they are all there."""
-    if len(hardware.gpus) >= offer.gpu_count:
-        return ""
-    found = len(hardware.gpus) or "none"
-    return f"was made with {offer.gpu_count}×{offer.gpu_type}, shows {found}"
+def lacking_of(offer: MachineOffer, spec: MachineSpec, hardware: Hardware) -> str:
+    """What a machine was made with and does not show; empty when it is all there.
+
+    Drivers of GPUs and podman are installed while it starts for the first time.
+    """
+    lacks = []
+    if len(hardware.gpus) < offer.gpu_count:
+        found = len(hardware.gpus) or "none"
+        lacks.append(f"was made with {offer.gpu_count}×{offer.gpu_type}, shows {found}")
+    if spec.containers and "podman" not in hardware.runtimes:
+        lacks.append(f"was to have podman, shows {', '.join(hardware.runtimes)}")
+    return "; ".join(lacks)
 
 
 def unreached_of(preparation: Preparation, relaxed: Iterable[str]) -> str:
@@ -52,6 +58,10 @@ def prepared_words(preparation: Preparation, *, exclusive: bool) -> str:
             "other log-ins stay open although its region's nodes serve the platform alone: the "
             "log-in user is not root, and only root may close them"
         )
+    if preparation.cache:
+        said.append(f"serves the cache of its region at {preparation.cache}")
+    if preparation.no_cache_reason:
+        said.append(f"serves no cache to its region: {preparation.no_cache_reason}")
     return "; ".join(said) or "is ready"
 
 

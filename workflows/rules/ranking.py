@@ -7,6 +7,7 @@ from operator import itemgetter
 from workflows.contracts.offers import RankedOffer, Ranking
 from workflows.contracts.placement import NodeOffer
 from workflows.rules.burst import NO_MARKET, Choice, Market
+from workflows.rules.burst_cost import gpu_hour_cost, worker_cost
 from workflows.rules.inventory import Demand, Inventory, Machine, Place
 from workflows.rules.placement import choose_nodes, preference
 from workflows.rules.refusals import NOTHING_THERE, ROOMY, findings_of, told
@@ -80,10 +81,11 @@ def _ranked_cloud(choice: Choice, demand: Demand) -> RankedOffer:
         memory_bytes=offer.memory_bytes,
         free_memory_bytes=offer.memory_bytes,
         workers_that_fit=demand.workers,
-        microcredits_per_gpu_hour=offer.microcredits_per_gpu_hour,
-        microcredits_per_hour=offer.total_microcredits_per_hour,
+        microcredits_per_gpu_hour=gpu_hour_cost(offer, demand),
+        microcredits_per_hour=worker_cost(offer, demand),
         machine_type=offer.machine_type,
         spot=offer.spot,
         zones=tuple(zone.place for zone in choice.zones),
         price_is_estimate=True,
+        price_read_on=offer.price_read_on,
     )

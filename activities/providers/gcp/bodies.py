@@ -8,7 +8,9 @@ from typing import Any
 from activities.providers.base import RequestRefused
 from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.names import LABEL, NODE_TAG, OFFER_LABEL, subnetwork_name
+from activities.providers.gcp.startup import startup_script
 from activities.settings import settings
+from workflows.contracts.billing import disk_microcredits_per_hour
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.states import MachineState
 from workflows.rules.cloud_catalogue import MachineType
@@ -33,30 +35,6 @@ LONGEST_RUN_S = 120 * 24 * 3600
 """A longer limit Google refuses: a machine that is to run for longer is ended by its lease alone.
 Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
 SHORTEST_RUN_S = 30
-MOST_SSDS = 8
-"""Local SSDs of 375 GB: one a GPU, as the quotas are counted; any type takes 1, 2, 4 or 8."""
-STARTUP = """#!/bin/sh
-# What jobs write goes to the local SSDs, if there are any. After a restart they are as they were.
-set -- $(ls -d /dev/disk/by-id/google-local-nvme-ssd-? 2>/dev/null)
-if [ $# -gt 0 ]; then
-  disk=$(blkid -L baseload)
-  if [ -z "$disk" ]; then
-    disk=$1
-    [ $# -gt 1 ] && command -v mdadm >/dev/null && disk=/dev/md/baseload \\
-      && mdadm --create "$disk" --level=0 --force --run --raid-devices=$# "$@"
-    mkfs.ext4 -q -F -L baseload "$disk"
-  fi
-  mkdir -p /var/lib/baseload && mount -o discard,noatime "$disk" /var/lib/baseload
-  rmdir /var/lib/baseload/lost+found 2>/dev/null
-fi
-# The platform's key is the only way in; it is asked for no password, and root lets in no other.
-umask 077
-mkdir -p /root/.ssh
-printf '%s\\n' '{public_key}' > /root/.ssh/authorized_keys
-mkdir -p /etc/ssh/sshd_config.d
-printf 'PermitRootLogin prohibit-password\\n' > /etc/ssh/sshd_config.d/10-baseload.conf
-systemctl reload ssh 2>/dev/null || systemctl reload sshd
-"""
 
 
 def instance_body(
@@ -93,12 +71,12 @@ def instance_body(
                 ],
             )
         ],
-        metadata=_metadata(offer, public_key),
+        metadata=_metadata(offer, startup_script(offer, spec, public_key), public_key),
         labels={**_labels(spec), LABEL: provider_id, OFFER_LABEL: offer.mark},
         tags=compute_v1.Tags(items=[NODE_TAG]),
     )
     if machine is not None and machine.attaches:
-        gpu = gcp_catalogue().gpu(machine.gpu_type)
+        gpu = gcp_catalogue().gpu(machine.gpu_type or "")
         accelerator = gpu.accelerators[0] if gpu else ""
         body.guest_accelerators = [
             compute_v1.AcceleratorConfig(
@@ -110,7 +88,7 @@ def instance_body(
 
 
 def machine_of(offer: MachineOffer) -> MachineType | None:
-    """The catalogue's line for an offer; None for a machine without GPUs."""
+    """The catalogue's line for an offer; None for machines that are no offers of it."""
     return next(
         (
             machine
@@ -145,12 +123,9 @@ def _scheduling(offer: MachineOffer, spec: MachineSpec) -> Any:
 
 
 def _local_ssds(offer: MachineOffer) -> list[Any]:
-    """One for each GPU; none where there is no GPU, or the machine type brings its own."""
+    """As many as its price counts."""
     from google.cloud import compute_v1  # noqa: PLC0415
 
-    gpu = gcp_catalogue().gpu(offer.gpu_type or "")
-    if gpu is None or gpu.brings_ssd:
-        return []
     ssd = compute_v1.AttachedDisk(
         type_="SCRATCH",
         interface="NVME",
@@ -159,7 +134,7 @@ def _local_ssds(offer: MachineOffer) -> list[Any]:
             disk_type=f"zones/{offer.place}/diskTypes/local-ssd"
         ),
     )
-    return [ssd] * min(offer.gpu_count, MOST_SSDS)
+    return [ssd] * gcp_catalogue().ssd_count(offer.gpu_type, offer.gpu_count)
 
 
 def _boot_disk(offer: MachineOffer, spec: MachineSpec) -> Any:
@@ -177,7 +152,7 @@ def _boot_disk(offer: MachineOffer, spec: MachineSpec) -> Any:
     )
 
 
-def _metadata(offer: MachineOffer, public_key: str) -> Any:
+def _metadata(offer: MachineOffer, startup: str, public_key: str) -> Any:
     """The platform's public key, and that the machine tells Google its host keys. No secret."""
     from google.cloud import compute_v1  # noqa: PLC0415
 
@@ -185,7 +160,7 @@ def _metadata(offer: MachineOffer, public_key: str) -> Any:
         "ssh-keys": f"{USER}:{public_key}",
         "enable-oslogin": "FALSE",
         "enable-guest-attributes": "TRUE",
-        "startup-script": STARTUP.replace("{public_key}", public_key),
+        "startup-script": startup,
     }
     if offer.gpu_count:
         items["install-nvidia-driver"] = "True"
@@ -230,20 +205,24 @@ def _instant(told: str) -> datetime | None:
 
 
 def _price(instance: Any, zone: str) -> int | None:
-    """By the catalogue, for the machine that was really made; None where it does not say."""
+    """By the catalogue, for the machine that was really made, with the disk that it starts from;
+    None where it does not say."""
     name = instance.machine_type.rpartition("/")[2]
     attached = {
         each.accelerator_type.rpartition("/")[2]: each.accelerator_count
         for each in instance.guest_accelerators
     }
-    catalogue = gcp_catalogue()
+    catalogue, region = gcp_catalogue(), zone.rpartition("-")[0]
     machine = next((one for one in catalogue.machines if _is_it(one, name, attached)), None)
-    price = None if machine is None else catalogue.price(machine, zone.rpartition("-")[0])
+    price = None if machine is None else catalogue.price(machine, region)
     if price is None:
         return None
+    size_gb = sum(disk.disk_size_gb for disk in instance.disks if disk.type_ != "SCRATCH")
+    per_gb_month = catalogue.boot_disk_microcredits_per_gb_month(region)
+    disk = disk_microcredits_per_hour(size_gb, per_gb_month)
     if instance.scheduling.provisioning_model == "SPOT":
-        return price.spot_microcredits_per_hour
-    return price.on_demand_microcredits_per_hour
+        return price.spot_microcredits_per_hour + disk
+    return price.on_demand_microcredits_per_hour + disk
 
 
 def _is_it(machine: MachineType, name: str, attached: Mapping[str, int]) -> bool:
@@ -253,6 +232,6 @@ def _is_it(machine: MachineType, name: str, attached: Mapping[str, int]) -> bool
     """
     if machine.name != name or (machine.attaches and not attached):
         return False
-    gpu = gcp_catalogue().gpu(machine.gpu_type)
+    gpu = gcp_catalogue().gpu(machine.gpu_type or "")
     counts = [attached.get(accelerator) for accelerator in (gpu.accelerators if gpu else ())]
     return not attached or machine.gpu_count in counts

@@ -118,7 +118,7 @@ def _used(session: GoogleSession, region: str, gpus: list[CloudGpu]) -> Counter[
     for machine in (each for found in here for each in found.instances):
         kind = of_machine.get(_last(machine.machine_type))
         if kind is not None:
-            used[kind.gpu_type] += kind.gpu_count
+            used[kind.gpu_type or ""] += kind.gpu_count
             continue
         for each in machine.guest_accelerators:
             used[of_accelerator.get(_last(each.accelerator_type), "")] += each.accelerator_count

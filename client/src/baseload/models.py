@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel
@@ -426,6 +427,7 @@ class Offer(BaseModel):
     microcredits_per_gpu_hour: Annotated[int, Field(title="Microcredits Per Gpu Hour")]
     microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
     price_is_estimate: Annotated[bool, Field(title="Price Is Estimate")]
+    price_read_on: Annotated[date | None, Field(title="Price Read On")]
 
 
 class WalletAddress(RootModel[str]):

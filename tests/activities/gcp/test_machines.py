@@ -8,6 +8,7 @@ from google.api_core.exceptions import NotFound
 
 from activities.platform_key import fingerprint_of
 from activities.providers.base import CapacityExhausted, NotYet, RequestRefused, Unavailable
+from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.machines import GoogleMachines
 from activities.providers.gcp.network import make_network, remove_network
 from activities.providers.gcp.session import GoogleSession
@@ -151,7 +152,7 @@ def test_a_machine_is_made_seen_listed_and_gone(gcp: GcpDouble, machines: Google
     assert seen.host == vm.address.host
     assert seen.minion_id == fingerprint_of(f"ssh-ed25519 {vm.host_keys['ssh-ed25519']}")
     assert seen.began_at is not None
-    assert round((seen.microcredits_per_hour or 0) / 1e6, 2) == 3.67, "its CPUs and its A100"
+    assert round((seen.microcredits_per_hour or 0) / 1e6, 2) == 3.73, "CPUs, A100, disks"
     (owned,) = machines.list_owned()
     assert (owned.machine_name, owned.place) == (NAME, ZONE)
     assert owned.seen.began_at == seen.began_at
@@ -341,3 +342,29 @@ def test_a_subnetwork_is_made_once_and_removed_before_its_network(
     for _ in range(2):
         remove_subnetwork(google, OURS, REGION)
         remove_network(google, OURS)
+
+
+@pytest.mark.parametrize("spot", [False, True])
+@pytest.mark.parametrize(
+    ("machine_type", "gpu_type"), [("e2-standard-4", None), ("n1-standard-8", "T4")]
+)
+def test_a_machine_costs_what_was_offered_with_its_disks(
+    machines: GoogleMachines, machine_type: str, gpu_type: str | None, *, spot: bool
+) -> None:
+    catalogue = gcp_catalogue()
+    (kind,) = (
+        one for one in catalogue.machines if (one.name, one.gpu_type) == (machine_type, gpu_type)
+    )
+    price = catalogue.price(kind, REGION)
+    assert price is not None
+    hourly = price.spot_microcredits_per_hour if spot else price.on_demand_microcredits_per_hour
+    offer = MachineOffer(
+        place=ZONE,
+        machine_type=machine_type,
+        gpu_type=gpu_type,
+        gpu_count=kind.gpu_count,
+        spot=spot,
+        microcredits_per_hour=hourly,
+    )
+    machines.create(NAME, offer, SPEC.model_copy(update={"disk_size_gb": 730}))
+    assert running(machines).microcredits_per_hour == hourly + 100_000

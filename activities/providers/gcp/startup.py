@@ -1,0 +1,66 @@
+"""What a machine does when it starts, before it is one of ours."""
+
+from workflows.contracts.machine import MachineOffer, MachineSpec
+
+_DISKS_AND_KEY = """#!/bin/sh
+# What jobs write goes to the local SSDs, if there are any. After a restart they are as they were.
+set -- $(ls -d /dev/disk/by-id/google-local-nvme-ssd-? 2>/dev/null)
+if [ $# -gt 0 ]; then
+  disk=$(blkid -L baseload)
+  if [ -z "$disk" ]; then
+    disk=$1
+    [ $# -gt 1 ] && command -v mdadm >/dev/null && disk=/dev/md/baseload \\
+      && mdadm --create "$disk" --level=0 --force --run --raid-devices=$# "$@"
+    mkfs.ext4 -q -F -L baseload "$disk"
+  fi
+  mkdir -p /var/lib/baseload && mount -o discard,noatime "$disk" /var/lib/baseload
+  rmdir /var/lib/baseload/lost+found 2>/dev/null
+fi
+# The platform's key is the only way in; it is asked for no password, and root lets in no other.
+umask 077
+mkdir -p /root/.ssh
+printf '%s\\n' '{public_key}' > /root/.ssh/authorized_keys
+mkdir -p /etc/ssh/sshd_config.d
+printf 'PermitRootLogin prohibit-password\\n' > /etc/ssh/sshd_config.d/10-baseload.conf
+systemctl reload ssh 2>/dev/null || systemctl reload sshd
+"""
+_APT = """umask 022
+export DEBIAN_FRONTEND=noninteractive
+install() {
+  for pause in 0 10 30 60; do
+    sleep $pause
+    apt-get -o DPkg::Lock::Timeout=600 update -q \\
+      && apt-get -o DPkg::Lock::Timeout=600 install -y -q "$@" && return
+  done
+  return 1
+}
+"""
+_PODMAN = """# Podman comes last: whoever finds it finds all that containers need here.
+command -v podman >/dev/null || install podman
+"""
+_GPUS_OF_CONTAINERS = """# Containers get GPUs by names that are told here, once the driver is.
+for look in $(seq 240); do
+  nvidia-smi >/dev/null 2>&1 && break
+  sleep 5
+done
+command -v nvidia-ctk >/dev/null || install nvidia-container-toolkit || exit 1
+nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml || exit 1
+"""
+
+
+def startup_script(offer: MachineOffer, spec: MachineSpec, public_key: str) -> str:
+    """Run by root at every start; done again it changes nothing. No secret is in it.
+
+    Source: https://cloud.google.com/compute/docs/instances/startup-scripts/linux.
+    """
+    script = _DISKS_AND_KEY.replace("{public_key}", public_key)
+    return script + containers_script(offer.gpu_count) if spec.containers else script
+
+
+def containers_script(gpu_count: int) -> str:
+    """The end of the script of a machine that is to have podman: it may take minutes.
+
+    Sources: https://podman.io/docs/installation (Debian and Ubuntu have it among their packages),
+    https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html.
+    """
+    return _APT + (_GPUS_OF_CONTAINERS if gpu_count else "") + _PODMAN

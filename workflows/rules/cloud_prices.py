@@ -1,0 +1,101 @@
+"""The lines of a cloud's price list: dated, with sources, and refused where they cannot be."""
+
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Dollars = Annotated[Decimal, Field(gt=0, lt=1000)]
+MICROCREDITS_PER_DOLLAR = 1_000_000
+
+
+class Fact(BaseModel):
+    """A line of a file; a field that nobody knows is a mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(Fact):
+    id: str
+    what: str
+
+
+class DatedPrice(Fact):
+    """A price in one region, from the day it was read until a newer line."""
+
+    region: str
+    read_on: date
+    source: str
+
+    def must_be_cheaper(self, what: str, on_demand: Decimal, spot: Decimal) -> None:
+        """Raises: ValueError, where spot is dearer than on demand: such a line is wrong."""
+        if spot > on_demand:
+            raise ValueError(
+                f"{what} in {self.region} on {self.read_on}: "
+                f"spot {spot} is dearer than on demand {on_demand}"
+            )
+
+
+class SeriesPrice(DatedPrice):
+    """Of one CPU with its share of the memory."""
+
+    series: str
+    on_demand_usd_per_cpu: Dollars
+    spot_usd_per_cpu: Dollars
+
+    @model_validator(mode="after")
+    def _spot_is_cheaper(self) -> Self:
+        self.must_be_cheaper(self.series, self.on_demand_usd_per_cpu, self.spot_usd_per_cpu)
+        return self
+
+
+class GpuPrice(DatedPrice):
+    gpu_type: str
+    on_demand_usd: Dollars
+    spot_usd: Dollars
+
+    @model_validator(mode="after")
+    def _spot_is_cheaper(self) -> Self:
+        self.must_be_cheaper(self.gpu_type, self.on_demand_usd, self.spot_usd)
+        return self
+
+
+class DiskKind(StrEnum):
+    """What a machine's disks are, as far as they have prices of their own."""
+
+    BOOT = "boot"
+    """What the system starts from; it outlives a restart."""
+    LOCAL_SSD = "local-ssd"
+    """What is asked for beside the machine type, on the same host."""
+
+
+class DiskPrice(DatedPrice):
+    """Of a GB (2**30 bytes, as clouds count disks) for a month, at a machine of each kind."""
+
+    disk: DiskKind
+    on_demand_usd_per_gb_month: Dollars
+    spot_usd_per_gb_month: Dollars
+
+    @model_validator(mode="after")
+    def _spot_is_cheaper(self) -> Self:
+        on_demand, spot = self.on_demand_usd_per_gb_month, self.spot_usd_per_gb_month
+        self.must_be_cheaper(f"{self.disk} disk", on_demand, spot)
+        return self
+
+
+class MachinePrice(Fact):
+    """What a machine is believed to cost with the SSDs that are asked for beside it, its boot disk
+    aside: an estimate, by the newest lines there are."""
+
+    on_demand_microcredits_per_hour: int
+    spot_microcredits_per_hour: int
+    read_on: date
+    """The day of the oldest of its lines."""
+    region: str
+    """Whose prices these are, where the region has none of its own."""
+
+
+def microcredits(dollars: Decimal) -> int:
+    return int((dollars * MICROCREDITS_PER_DOLLAR).to_integral_value())
