@@ -11,6 +11,16 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import order_name
 from workflows.contracts.base import Contract
+from workflows.contracts.node import NodeAddress
+
+
+class RegionCache(Contract):
+    """The cache of a region in a cloud, on its storage node."""
+
+    node: NodeAddress
+    """By which the platform brings code to it."""
+    address: str
+    """host:port, by which machines of the region fetch from it."""
 
 
 class WorkOrder(Contract):
@@ -29,6 +39,8 @@ class WorkOrder(Contract):
     disk_size_gb: int = 10
     grace_s: int = 10
     port: int | None = None
+    cache: RegionCache | None = None
+    """Of the region that the node was leased in; None: everything is brought to the node itself."""
 
 
 def seal_order(job_id: str, attempt: int, worker: int, region_id: str, order: WorkOrder) -> str:

@@ -48,6 +48,14 @@ class Settings(BaseSettings):
     gcp_plain_image: str = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
     """What machines without GPUs boot there, such as storage nodes."""
 
+    region_cache_port: int = 8710
+    """Where the storage node of a region in a cloud serves its cache to the region's machines."""
+    region_cache_max_bytes: int = 100 * 1024**3
+    """How much it keeps at most, and never more than four fifths of its disk."""
+    package_index_url: str | None = None
+    """The index of Python packages behind it, such as `https://pypi.org/simple`; None: the one that
+    the storage node itself is told of in its pip configuration."""
+
     ephemeral_lifetime_s: int = 7 * 86_400
     """How long a machine that is made for one job lives at most: then it is ended, by its cloud if
     all of us were dead, and the job begins again elsewhere. Google takes at most 120 days."""

@@ -11,7 +11,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, StoredSecret, Upload
-from activities.sealed_orders import WorkOrder, seal_order
+from activities.region_cache import caches_of
+from activities.sealed_orders import RegionCache, WorkOrder, seal_order
 from activities.secrets import secret_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
@@ -19,7 +20,7 @@ from activities.storage.logs import log_store
 from activities.submissions import open_variables
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
-from workflows.contracts.job import run_id
+from workflows.contracts.job import WorkerAssignment, run_id
 from workflows.contracts.states import JobStatus
 from workflows.contracts.submission import JobSubmission
 from workflows.effects.job import (
@@ -48,6 +49,8 @@ class Material:
     input_sha256: str | None
     ports: dict[int, int | None]
     """Worker to the port that it holds on its node."""
+    caches: dict[str, RegionCache]
+    """By node: those of the regions that machines were leased in."""
 
 
 @activity.defn
@@ -65,7 +68,7 @@ def seal_work_orders(command: SealWorkOrders) -> WorkOrdersSealed:
             command.attempt,
             assignment.worker,
             assignment.node.region_id,
-            _order(command, assignment.worker, material),
+            _order(command, assignment, material),
         )
         for assignment in command.assignments
     )
@@ -125,6 +128,7 @@ def _gather(session: Session, command: SealWorkOrders) -> Material:
         code_sha256=_upload(session, submission.code.upload_id if submission.code else None),
         input_sha256=_upload(session, data_input.upload_id if data_input else None),
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
+        caches=caches_of(session, {each.node.node_id for each in command.assignments}),
     )
 
 
@@ -156,8 +160,8 @@ def _upload(session: Session, upload_id: str | None) -> str | None:
     return upload.sha256
 
 
-def _order(command: SealWorkOrders, worker: int, material: Material) -> WorkOrder:
-    submission = material.submission
+def _order(command: SealWorkOrders, assignment: WorkerAssignment, material: Material) -> WorkOrder:
+    submission, worker = material.submission, assignment.worker
     environment = {
         **material.environment,
         "BASELOAD_JOB_ID": command.job_id,
@@ -176,4 +180,5 @@ def _order(command: SealWorkOrders, worker: int, material: Material) -> WorkOrde
         disk_size_gb=submission.resources.disk_size_gb,
         grace_s=settings().job_end_grace_s,
         port=material.ports.get(worker) or submission.port,
+        cache=material.caches.get(assignment.node.node_id),
     )

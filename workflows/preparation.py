@@ -10,7 +10,10 @@ async def prepared(request: NodeRequest, at: Whereabouts) -> Preparation:
     """What was done there. Raises: ApplicationError, naming the neighbours that it cannot reach."""
     peers = FindPeers(node_id=request.node_id, region_id=request.region_id)
     command = PrepareNode(
-        node=at.address(), exclusive=request.exclusive, peers=(await find_peers(peers)).peers
+        node=at.address(),
+        exclusive=request.exclusive,
+        peers=(await find_peers(peers)).peers,
+        serves_cache=request.machine is not None and "storage" in request.services,
     )
     preparation = (await prepare_node(command)).preparation
     if unreached := unreached_of(preparation, request.relaxed):

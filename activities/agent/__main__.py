@@ -20,6 +20,8 @@ ANSWERS = {
     "reboot": "prepare:reboot",
     "has_code": "code_archive:has_code",
     "unpack_code": "code_archive:unpack_code",
+    "keep_code": "cache_code:keep_code",
+    "fetch_code": "cache_code:fetch_code",
     "stage": "stage:stage",
     "start": "start:start",
     "look": "look:look",
@@ -76,6 +78,9 @@ def main() -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "supervise":
         _load("supervisor:supervise")(sys.argv[2], sys.argv[3])
+        return 0
+    if verb == "serve_cache":
+        _load("cache_server:serve")(sys.argv[2])
         return 0
     if verb in ANSWERS:
         _answer(verb)

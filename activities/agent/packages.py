@@ -19,6 +19,7 @@ import time
 from typing import Any
 
 from . import build_users
+from .cache_place import answers
 from .errors import RefusedError
 from .folders import Folders, take_lock
 from .interpreter import interpreter_for_jobs
@@ -26,6 +27,8 @@ from .interpreter import interpreter_for_jobs
 MARKER = "baseload-complete"
 PROGRESS_S = 5.0
 PIP_S = 3600.0
+PIP_READ_S = "90"
+"""For how long pip waits for a byte: the cache fetches and checks a file before it gives it."""
 ERROR_CHARACTERS = 2000
 
 
@@ -59,9 +62,11 @@ def run_step(
         return process.returncode, output.read().decode(errors="replace")
 
 
-def environment(folders: Folders, python_packages: list[str]) -> str:
+def environment(folders: Folders, python_packages: list[str], cache: str | None = None) -> str:
     """The path of the virtual environment with these packages, built when it is not there.
 
+    cache: host:port of the region's, through which the package index is asked; the index itself
+    is, where the cache does not answer, or what comes out of it does not do.
     Raises: RefusedError `packages` with the end of pip's own output.
     """
     python, version = interpreter_for_jobs(folders)
@@ -74,7 +79,7 @@ def environment(folders: Folders, python_packages: list[str]) -> str:
     lock = _lock_with_progress(path + ".lock")
     try:
         if not _is_whole(path):
-            _build(python, path, wanted)
+            _build(python, path, wanted, cache)
     finally:
         os.close(lock)
     return path
@@ -101,12 +106,15 @@ def _lock_with_progress(path: str) -> int:
         time.sleep(0.1)
 
 
-def _build(python: str, path: str, wanted: list[str]) -> None:
+def _build(python: str, path: str, wanted: list[str], cache: str | None) -> None:
     with build_users.building(path, foreign=bool(wanted)) as options:
         words = "making the Python environment"
         _step(words, [python, "-m", "venv", "--without-pip", path], options)
         if wanted:
-            _install(python, path, wanted, options)
+            command = _installer(python, path, wanted, options)
+            words = "installing %d packages" % len(wanted)
+            if not (cache and _install_through(cache, words, command, options)):
+                _step(words, command, options)
     _mark(os.path.join(path, MARKER), wanted)
 
 
@@ -120,15 +128,35 @@ def _mark(marker: str, wanted: list[str]) -> None:
         file.write("\n".join(wanted))
 
 
-def _install(python: str, path: str, wanted: list[str], options: dict[str, Any]) -> None:
+def _installer(python: str, path: str, wanted: list[str], options: dict[str, Any]) -> list[str]:
+    """The command that installs them, once there is a pip that can."""
     inside = os.path.join(path, "bin", "python")
     install = ["install", "--no-input", "--disable-pip-version-check", "--", *wanted]
-    words = "installing %d packages" % len(wanted)
     if _pip_version(python, options) >= (22, 3):
-        _step(words, [python, "-m", "pip", "--python", inside, *install], options)
-        return
+        return [python, "-m", "pip", "--python", inside, *install]
     _step("installing pip", [inside, "-m", "ensurepip", "--upgrade"], options)
-    _step(words, [inside, "-m", "pip", *install], options)
+    return [inside, "-m", "pip", *install]
+
+
+def _install_through(cache: str, words: str, command: list[str], options: dict[str, Any]) -> bool:
+    """Whether they could be installed out of the cache; it is never why a job fails."""
+    if not answers(cache):
+        sys.stderr.write("the region's cache does not answer: asking the index itself\n")
+        return False
+    host = cache.rpartition(":")[0]
+    variables = dict(options.get("env") or os.environ)
+    variables.update(
+        PIP_INDEX_URL="http://%s/simple/" % cache,
+        PIP_TRUSTED_HOST=host,
+        PIP_TIMEOUT=PIP_READ_S,
+        NO_PROXY=",".join(filter(None, (variables.get("NO_PROXY"), host))),
+        no_proxy=",".join(filter(None, (variables.get("no_proxy"), host))),
+    )
+    through = dict(options, env=variables)
+    code, output = run_step(words + " out of the region's cache", command, PIP_S, through)
+    if code != 0:
+        sys.stderr.write("not out of the region's cache: exit %d\n%s\n" % (code, output[-300:]))
+    return code == 0
 
 
 def _pip_version(python: str, options: dict[str, Any]) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Any
 
-from . import job_users, logins
+from . import cache_service, job_users, logins
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
 
@@ -20,15 +20,19 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     """Prepare this machine; doing it again changes nothing.
 
     exclusive: it serves the platform alone, so every other log-in is closed (root only).
+    cache: it serves its region's cache, see `cache_service.serve_here`.
     Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
     """
-    made = Folders(request.get("root", "")).make()
+    folders = Folders(request.get("root", ""))
+    made = folders.make()
     is_root = os.geteuid() == 0
     job_user = job_users.make(JOB_USER) if is_root else None
     closed = bool(request.get("exclusive")) and is_root
     if closed:
         logins.close_others(request.get("authorized_key") or "")
+    cache = request.get("cache")
     return {
+        "cache": cache_service.serve_here(folders, cache) if cache else None,
         "folders_made": made,
         "job_user": job_user,
         "unreachable_peers": unreachable(request.get("peers") or []),
@@ -37,11 +41,11 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Let others log in as before; doing it again changes nothing.
+    """Serve no cache, and let others log in as before; doing it again changes nothing.
 
     Raises: RefusedError `sshd-config`.
     """
-    del request
+    cache_service.end_serving(Folders(request.get("root", "")))
     return {"opened": logins.open_again() if os.geteuid() == 0 else []}
 
 

@@ -47,7 +47,9 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         containers.pull(image, packages.run_step)
         spec["image"] = image
     else:
-        spec["packages_path"] = packages.environment(folders, request.get("python_packages") or [])
+        spec["packages_path"] = packages.environment(
+            folders, request.get("python_packages") or [], request.get("cache")
+        )
     _say("copying the code")
     if spec.get("user"):
         spec["user"] = job_users.claim(folders, run.run_id, spec["user"])

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from . import look
+from .cache_place import wish_of
 from .compiled import keep_compiled
 from .folders import Folders, Run
 
@@ -234,6 +235,10 @@ def watch(request: dict[str, Any]) -> None:
     """
     keep_compiled()
     folders = Folders(request.get("root", ""))
+    if wish_of(folders) is not None:
+        from .cache_service import keep_serving  # noqa: PLC0415 - most nodes serve none
+
+        keep_serving(folders)
     Watcher(folders, request.get("known") or {}, request.get("owner")).serve()
 
 

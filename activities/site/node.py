@@ -14,6 +14,7 @@ from activities.platform_key import (
     platform_key_fingerprint,
     platform_public_key,
 )
+from activities.settings import settings
 from activities.site.calls import ask
 from activities.site.stored import bring_log
 from workflows.contracts import errors
@@ -81,19 +82,30 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         "exclusive": command.exclusive,
         "authorized_key": await asyncio.to_thread(platform_public_key),
         "peers": [[peer.host, peer.port] for peer in command.peers],
+        "cache": _cache() if command.serves_cache else None,
     }
     async with beating():
         answer = await ask(command.node, "prepare", request, limit_s=240)
-    job_user = answer["job_user"]
+    job_user, served = answer["job_user"], answer.get("cache") or {}
     alone = None if job_user else "the log-in user is not root: jobs share its account"
     return NodePrepared(
         preparation=Preparation(
             job_user=job_user,
             closed_logins=answer["closed_logins"],
             unreachable_peers=tuple(answer["unreachable_peers"]),
+            cache=served.get("address"),
+            no_cache_reason=served.get("reason"),
             trusted_only_reason=alone,
         )
     )
+
+
+def _cache() -> dict[str, Any]:
+    return {
+        "port": settings().region_cache_port,
+        "max_bytes": settings().region_cache_max_bytes,
+        "index_url": settings().package_index_url,
+    }
 
 
 @activity.defn

@@ -11,11 +11,12 @@ from temporalio.exceptions import ApplicationError
 from activities.heartbeats import beating, say
 from activities.platform_key import platform_key_fingerprint
 from activities.runtimes.choice import NoRuntimeError, choose_runtime
-from activities.sealed_orders import WorkOrder, open_order
+from activities.sealed_orders import RegionCache, WorkOrder, open_order
 from activities.secrets import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.calls import ask
 from activities.site.connections import connections, endpoint, told
+from activities.site.region_cache import bring_out_of_cache
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
 from workflows.contracts import errors
@@ -42,7 +43,7 @@ async def stage_worker(command: StageWorker) -> Done:
         order = await _open(command)
         runtime = _runtime(command.assignment, order)
         if order.code_sha256 is not None:
-            await _bring_code(node, order.code_sha256)
+            await _bring_code(node, order.code_sha256, order.cache)
         if order.input_sha256 is not None and not await _is_staged(node, run_id):
             await _bring_input(node, run_id, order.input_sha256)
         await ask(node, "stage", _request(command, order, runtime), limit_s=STAGE_S)
@@ -87,12 +88,12 @@ async def _is_staged(node: NodeAddress, run_id: str) -> bool:
     return bool(answer["runs"][run_id]["state"] != "unknown")
 
 
-async def _bring_code(node: NodeAddress, sha256: str) -> None:
+async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None) -> None:
     """Once for each node and content, also when two workers ask at the same time."""
     lock = _bringing.setdefault((node.node_id, sha256), asyncio.Lock())
     async with lock:
         answer = await ask(node, "has_code", {"sha256": sha256}, limit_s=CALL_S)
-        if answer["present"]:
+        if answer["present"] or await bring_out_of_cache(node, cache, sha256, _chunks):
             return
         with told(node):
             path = await connections().put_file(
@@ -162,5 +163,6 @@ def _request(command: StageWorker, order: WorkOrder, runtime: str) -> dict[str, 
         "apt_packages": list(order.apt_packages),
         "image": order.image,
         "disk_size_gb": order.disk_size_gb,
+        "cache": order.cache.address if order.cache else None,
         "spec": spec,
     }

@@ -82,6 +82,10 @@ class Preparation(Contract):
     """The unprivileged user that jobs run as; None: they run as the log-in user."""
     closed_logins: bool = False
     unreachable_peers: tuple[str, ...] = ()
+    cache: str | None = None
+    """host:port at which it serves its region's cache, inside of the region; None: it does not."""
+    no_cache_reason: str | None = None
+    """Why it does not although it was to."""
     trusted_only_reason: str | None = None
     """Why jobs cannot be kept apart from each other here; None: they can."""
 

@@ -51,6 +51,8 @@ class PeersFound(Contract):
 class PrepareNode(SiteCommand):
     exclusive: bool
     peers: tuple[NodeAddress, ...] = ()
+    serves_cache: bool = False
+    """It is to serve its region's cache."""
 
 
 class NodePrepared(Contract):

@@ -1,0 +1,93 @@
+"""Code by way of the cache of a region in a cloud: brought to it once, to its machines from there.
+
+The cache is a shorter way and never the only one: whatever goes wrong with it is said in the log,
+and the code is then brought as it is where there is none.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Callable
+from weakref import WeakValueDictionary
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.heartbeats import say
+from activities.sealed_orders import RegionCache
+from activities.settings import settings
+from activities.site.calls import ask
+from activities.site.connections import connections, endpoint, told
+from workflows.contracts import errors
+from workflows.contracts.node import NodeAddress
+
+FETCH_S = 900.0
+KEEP_S = 900.0
+"""To bring an archive to the cache, which is not to take longer than a job can wait for it."""
+
+Chunks = Callable[[str], AsyncIterable[bytes]]
+"""An upload's bytes, by its hash."""
+
+_filling: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+
+async def bring_out_of_cache(
+    node: NodeAddress, cache: RegionCache | None, sha256: str, chunks: Chunks
+) -> bool:
+    """Whether the code is on the node now; False: it is to be brought otherwise.
+
+    Raises: ApplicationError, WORK_REFUSED for an archive that cannot be unpacked.
+    """
+    if cache is None:
+        return False
+    try:
+        return await _brought(node, cache, sha256, chunks)
+    except ApplicationError as failure:
+        if failure.type == errors.WORK_REFUSED:
+            raise
+        activity.logger.warning("%s not out of the cache at %s: %s", sha256, cache.address, failure)
+        return False
+
+
+async def _brought(node: NodeAddress, cache: RegionCache, sha256: str, chunks: Chunks) -> bool:
+    found = await _fetch(node, cache, sha256)
+    if found in ("missing", "damaged"):
+        # Also when many machines ask at once, the platform sends it to the region once.
+        async with _filling.setdefault((cache.node.node_id, sha256), asyncio.Lock()):
+            found = await _fetch(node, cache, sha256)
+            if found in ("missing", "damaged"):
+                await _fill(cache, sha256, chunks)
+                found = await _fetch(node, cache, sha256)
+    return found in ("here", "fetched")
+
+
+async def _fetch(node: NodeAddress, cache: RegionCache, sha256: str) -> str:
+    request = {
+        "sha256": sha256,
+        "cache": cache.address,
+        "max_archive_bytes": settings().upload_max_bytes,
+        "max_bytes": settings().upload_max_unpacked_bytes,
+    }
+    answer = await ask(node, "fetch_code", request, limit_s=FETCH_S)
+    found = str(answer["found"])
+    activity.logger.info(
+        "%s: code %s: %s, %d bytes from the cache at %s %s",
+        node.node_id,
+        sha256,
+        found,
+        answer["fetched_bytes"],
+        cache.address,
+        answer["words"],
+    )
+    return found
+
+
+async def _fill(cache: RegionCache, sha256: str, chunks: Chunks) -> None:
+    """Bring it to the cache, in the place of what may be there."""
+    with told(cache.node):
+        path = await connections().put_file(
+            endpoint(cache.node),
+            chunks(sha256),
+            f"code/{sha256}.to-keep",
+            limit_s=KEEP_S,
+            on_bytes=lambda sent: say(f"sending the code to its region: {sent >> 20} MiB"),
+        )
+    await ask(cache.node, "keep_code", {"sha256": sha256, "archive": path}, limit_s=KEEP_S)
