@@ -38,6 +38,8 @@ class WorkOrder(Contract):
     """The uploaded archive that becomes the input folder."""
     disk_size_gb: int = 10
     grace_s: int = 10
+    idle_timeout_s: int | None = None
+    """How long it may do nothing on a machine that is rented; None: as long as it likes."""
     port: int | None = None
     cache: RegionCache | None = None
     """Of the region that the node was leased in; None: everything is brought to the node itself."""

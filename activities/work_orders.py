@@ -179,6 +179,7 @@ def _order(command: SealWorkOrders, assignment: WorkerAssignment, material: Mate
         input_sha256=material.input_sha256,
         disk_size_gb=submission.resources.disk_size_gb,
         grace_s=settings().job_end_grace_s,
+        idle_timeout_s=submission.idle_timeout_s,
         port=material.ports.get(worker) or submission.port,
         cache=material.caches.get(assignment.node.node_id),
     )

@@ -20,6 +20,7 @@ from workflows.contracts.job import (
     NodeLost,
     Placement,
     WorkerExit,
+    WorkerIdle,
 )
 from workflows.contracts.record import JobChanges
 from workflows.contracts.states import JobStatus, WorkerStatus
@@ -35,6 +36,7 @@ from workflows.effects.job import (
     seal_work_orders,
 )
 from workflows.ending import CANCELED_OUTSIDE, Ending
+from workflows.idleness import end_of_idle
 from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal, cause_of
 from workflows.leaving import Leaving
 from workflows.losses import LostNodes
@@ -199,8 +201,9 @@ class JobLifecycle:
             news = until(lambda: len(self._inbox) > 0, self._lost.patience(self._workers), "look")
             await self._unless_ended(news)
             message = self._inbox.take()
-            if message is None:
+            if message is None or isinstance(message, WorkerIdle):
                 await self._unless_ended(self._look())
+                self._end_when_idle()
             elif isinstance(message, WorkerExit):
                 await self._note_exit(message)
             elif isinstance(message, NodeLost):
@@ -263,6 +266,10 @@ class JobLifecycle:
     def worker_exited(self, ended: WorkerExit) -> None:
         self._inbox.put(ended)
 
+    @workflow.signal(description="A command has done nothing for as long as it may.")
+    def worker_idle(self, idle: WorkerIdle) -> None:
+        self._inbox.put(idle)
+
     @workflow.signal(description="A node cannot be reached, and may be healthy; or never will be.")
     def node_lost(self, lost: NodeLost) -> None:
         if not lost.for_good:
@@ -314,6 +321,10 @@ class JobLifecycle:
         """Ask every node for its runs: hourly, after a loss, and when a signal may be lost."""
         for worker in [w for w in self._workers if not w.has_ended]:
             await self._look_at(worker)
+
+    def _end_when_idle(self) -> None:
+        if request := end_of_idle(self._workers, self._request.idle_timeout_s):
+            self._ending.stop(request, is_service=False)
 
     async def _look_at(self, worker: Worker) -> None:
         try:

@@ -50,6 +50,8 @@ class Worker:
         self.run_id = carried.run_id
         self.exit = carried.exit
         self.elapsed_s = carried.elapsed_s
+        self.idle_s = 0.0
+        """For how long it has done nothing, by the last look."""
         self.started_at = carried.started_at
         self.finished_at = carried.finished_at
 
@@ -86,6 +88,7 @@ class Worker:
 
     async def look(self) -> None:
         """Ask its node for its run."""
+        self.idle_s = 0.0
         self.sees(await look_at_run(LookAtRun(node=self.node, run_id=self.run)))
 
     async def end(self, grace_s: int) -> None:
@@ -145,6 +148,7 @@ class Worker:
     def sees(self, report: RunReport) -> None:
         """Take over what the node says of the run; an exit is final."""
         self.elapsed_s = max(self.elapsed_s, report.elapsed_s)
+        self.idle_s = report.idle_s
         if self.started_at is None and self.elapsed_s > 0:
             # The answer to its start was lost, or not waited for: what it ran counts all the same.
             self.started_at = workflow.now() - timedelta(seconds=self.elapsed_s)

@@ -2,7 +2,7 @@
 
 <root>/code/<sha256>/      unpacked uploads
 <root>/packages/<key>/     one virtual environment per package set
-<root>/runs/<run_id>/      owner.json spec.json lock process.json beat.json exit.json log
+<root>/runs/<run_id>/      owner.json spec.json lock process.json beat.json idle.json exit.json log
                            work/ input/ output/ state/
 <root>/runs/.removed-*/    runs that are being removed
 <root>/removed/<run_id>    a mark: that run was removed, and is not made again

@@ -57,9 +57,14 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def nvidia_smi() -> str | None:
+    """The driver's own tool; None where it is not installed."""
+    return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=GPU_PATH)
+
+
 def gpus() -> list[dict[str, Any]]:
     """The GPUs that the NVIDIA driver shows; none where it is not installed."""
-    tool = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=GPU_PATH)
+    tool = nvidia_smi()
     if tool is None:
         return []
     query = [tool, "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import processes
+from . import idleness, processes
 from .folders import Folders, Run
 
 
@@ -32,6 +32,7 @@ def state_of(run: Run) -> dict[str, Any]:
         "pid": process["pid"] if process else None,
         "started_at": process["started_at"] if process else None,
         "elapsed_s": 0.0,
+        "idle_s": 0.0,
         "exit": finished,
         "log_bytes": run.log_bytes(),
     }
@@ -40,6 +41,7 @@ def state_of(run: Run) -> dict[str, Any]:
         state["log_bytes"] = finished["log_bytes"]
     elif process is not None:
         state["elapsed_s"] = last_beat_s(run)
+        state["idle_s"] = idleness.idle_s(run)
     return state
 
 

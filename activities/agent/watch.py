@@ -7,6 +7,7 @@ the other way round. Nothing is kept here: each log is resumed at the offset tha
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import select
@@ -17,6 +18,7 @@ from . import look
 from .cache_place import wish_of
 from .compiled import keep_compiled
 from .folders import Folders, Run
+from .idleness import Idleness
 
 BUSY_POLL_S = 0.05
 QUIET_POLL_S = 0.15
@@ -41,6 +43,8 @@ class Followed:
         self.exit: dict[str, Any] | None = None
         self.told_lost = False
         self.claimed = False
+        self.began = False
+        self.idleness: Idleness | None = None
 
     def is_of_another(self, owner: str | None) -> bool:
         """Whether another control plane has staged it; its spec is there before its log."""
@@ -71,6 +75,15 @@ class Followed:
         """Whether the run has ended and all of its log has been sent."""
         return self.log_bytes is not None and self.offset >= self.log_bytes
 
+    def may_idle_too_long(self) -> bool:
+        """Whether it runs, and is to end when it does nothing for long; its spec says so."""
+        if not self.began and self.run.has("process.json"):
+            self.began = True
+            spec = self.run.read("spec.json") or {}
+            if spec.get("idle_timeout_s"):
+                self.idleness = Idleness(self.run, spec)
+        return self.idleness is not None and self.exit is None and not self.told_lost
+
     def close(self) -> None:
         """Let go of the log."""
         if self.log >= 0:
@@ -90,6 +103,7 @@ class Watcher:
         self.share = MOST_PER_TURN_BYTES
         self.runs_changed_at = -1.0
         self.spoken_at = 0.0
+        self.gpus: Any = None
         self.due = {"beat": 0.0, "lost": 0.0}
         for run_id, offset in known.items():
             self.follow(run_id, offset)
@@ -111,6 +125,7 @@ class Watcher:
         """Turn after turn, until stdin is closed."""
         while self._listen(self._turn()):
             self._find_new_runs()
+            self._look_for_idle()
             self._keep_beat()
 
     def _turn(self) -> float:
@@ -200,6 +215,27 @@ class Watcher:
         for run_id in set(self.live) - present:
             self.forget(run_id)
             self.ignored.discard(run_id)
+
+    def _look_for_idle(self) -> None:
+        """Say of each run that has done nothing for its limit since when; once, until it does."""
+        limited = [run for run in self.live.values() if run.may_idle_too_long()]
+        due = [(run.run.run_id, run.idleness) for run in limited if run.idleness]
+        due = [(run_id, idleness) for run_id, idleness in due if idleness.is_due]
+        asked = [run_id for run_id, idleness in due if idleness.asks_for_gpus]
+        percent = self._gpu_percent() if asked else {}
+        for run_id, idleness in due:
+            if percent is None and run_id in asked:
+                continue  # Their driver has not answered yet.
+            idle_s = idleness.look(percent or {})
+            if idle_s is not None:
+                _send({"run_id": run_id, "kind": "idle", "idle_s": idle_s})
+
+    def _gpu_percent(self) -> dict[str, int] | None:
+        """As `GpuWork.percent`, which is imported only where a run asks: most nodes have none."""
+        if self.gpus is None:
+            self.gpus = importlib.import_module(".gpu_work", __package__).GpuWork()
+        percent: dict[str, int] | None = self.gpus.percent()
+        return percent
 
     def _keep_beat(self) -> None:
         now = time.monotonic()

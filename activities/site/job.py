@@ -77,6 +77,7 @@ def _report(run_id: str, state: dict[str, Any]) -> RunReport:
         run_id=run_id,
         state=RunState(state["state"]),
         elapsed_s=state["elapsed_s"],
+        idle_s=state.get("idle_s", 0.0),
         exit=Exit.model_validate(state["exit"]) if state["exit"] else None,
         log_bytes=state["log_bytes"],
     )

@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from activities.temporal import tell
 from workflows.contracts.base import Contract
-from workflows.contracts.job import Exit, NodeBack, WorkerExit, parse_run_id
+from workflows.contracts.job import Exit, NodeBack, WorkerExit, WorkerIdle, parse_run_id
 
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 AT_ONCE = 8
@@ -45,6 +45,12 @@ class JobSignals:
         job_id, worker, attempt = parse_run_id(run_id)
         seen = Exit.model_validate({**ended, "log_bytes": log_bytes})
         self._begin(job_id, "worker_exited", WorkerExit(worker=worker, attempt=attempt, exit=seen))
+
+    def tell_idle(self, run_id: str, idle_s: float) -> None:
+        """The run has done nothing for as long as it may; its job looks whether that holds."""
+        job_id, worker, attempt = parse_run_id(run_id)
+        idle = WorkerIdle(worker=worker, attempt=attempt, idle_s=idle_s)
+        self._begin(job_id, "worker_idle", idle)
 
     def ask_to_look(self, run_id: str) -> None:
         """The run's supervisor is gone: no exit will come, its job has to look."""

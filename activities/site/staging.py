@@ -153,6 +153,7 @@ def _request(command: StageWorker, order: WorkOrder, runtime: str) -> dict[str, 
         "cpu_count": assignment.cpu_count or None,
         "memory_bytes": assignment.memory_bytes or None,
         "grace_s": order.grace_s,
+        "idle_timeout_s": _idle_timeout_s(assignment, order),
         "disk_size_gb": order.disk_size_gb,
         "port": order.port,
     }
@@ -166,3 +167,13 @@ def _request(command: StageWorker, order: WorkOrder, runtime: str) -> dict[str, 
         "cache": order.cache.address if order.cache else None,
         "spec": spec,
     }
+
+
+def _idle_timeout_s(assignment: WorkerAssignment, order: WorkOrder) -> int | None:
+    """None: it may do nothing for as long as it likes, as on any machine that nobody rents.
+
+    So may one of whose GPUs some have no name: nobody could tell whether they work.
+    """
+    are_named = len(assignment.gpu_uuids) == len(assignment.gpu_indices)
+    is_rented = assignment.ephemeral or assignment.lease_id is not None
+    return order.idle_timeout_s if is_rented and are_named else None

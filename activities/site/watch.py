@@ -22,7 +22,7 @@ from activities.site.calls import ask
 from activities.site.connections import connections, endpoint, told
 from activities.site.signals import JobSignals
 from activities.storage.logs import LogGapError, LogStore, log_store
-from activities.transport.frames import ExitFrame, Frame, LogFrame, LostFrame, frames
+from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, LostFrame, frames
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors
 from workflows.contracts.job import parse_run_id
@@ -134,6 +134,8 @@ class Watch:
                     self._arrived.set()
                 case LostFrame(run_id=run_id) if is_ours(run_id):
                     signals.ask_to_look(run_id)
+                case IdleFrame(run_id=run_id, idle_s=idle_s) if is_ours(run_id):
+                    signals.tell_idle(run_id, idle_s)
             while self._waiting.size > WAITING_BYTES:
                 self._taken.clear()
                 await self._taken.wait()

@@ -34,11 +34,19 @@ class LostFrame:
 
 
 @dataclass(frozen=True)
+class IdleFrame:
+    """A run that is to end when it does nothing has done nothing for as long as it may."""
+
+    run_id: str
+    idle_s: float
+
+
+@dataclass(frozen=True)
 class BeatFrame:
     """The watcher lives; comes every 2 s."""
 
 
-Frame = LogFrame | ExitFrame | LostFrame | BeatFrame
+Frame = LogFrame | ExitFrame | LostFrame | IdleFrame | BeatFrame
 
 
 async def frames(chunks: AsyncIterable[bytes]) -> AsyncIterator[Frame]:
@@ -75,5 +83,7 @@ def _frame(header: dict[str, Any], payload: bytes) -> Frame:
             return ExitFrame(header["run_id"], header["exit"], header["log_bytes"])
         case "lost":
             return LostFrame(header["run_id"], header["elapsed_s"], header["log_bytes"])
+        case "idle":
+            return IdleFrame(header["run_id"], header["idle_s"])
         case _:
             return BeatFrame()

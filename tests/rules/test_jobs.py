@@ -54,7 +54,7 @@ def test_the_documented_job_is_sound() -> None:
         "safety": {
             "price_cap_microcredits_per_hour": None,
             "auto_terminate": True,
-            "idle_timeout_s": 1800,
+            "idle_timeout_s": 600,
         },
         "port": None,
         "reservation_id": None,
@@ -126,7 +126,7 @@ def test_the_documented_job_is_sound() -> None:
         ({"placement": {"providers": ["aws"]}}, "placement.providers.0"),
         ({"placement": {"providers": []}}, "placement.providers"),
         ({"safety": {"idle_timeout_s": 1}}, "safety.idle_timeout_s"),
-        ({"safety": {"idle_timeout_s": 600}}, "safety.idle_timeout_s"),
+        ({"safety": {"idle_timeout_s": 2592001}}, "safety.idle_timeout_s"),
         ({"safety": {"auto_terminate": False}}, "safety.auto_terminate"),
         ({"safety": {"max_restarts": 101}}, "safety.max_restarts"),
         ({"placement": {"spot": "perhaps"}}, "placement.spot"),

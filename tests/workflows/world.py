@@ -54,9 +54,16 @@ class Run:
     starts: int = 0
     elapsed_s: float = 0.0
     exit: Exit | None = None
+    idle_s: float = 0.0
 
     def report(self, run_id: str) -> RunReport:
-        return RunReport(run_id=run_id, state=self.state, elapsed_s=self.elapsed_s, exit=self.exit)
+        return RunReport(
+            run_id=run_id,
+            state=self.state,
+            elapsed_s=self.elapsed_s,
+            idle_s=self.idle_s,
+            exit=self.exit,
+        )
 
 
 @dataclass

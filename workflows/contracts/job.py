@@ -57,6 +57,8 @@ class RunReport(Contract):
     run_id: str
     state: RunState
     elapsed_s: float = 0.0
+    idle_s: float = 0.0
+    """For how long it has done nothing, where that is looked at: `JobRequest.idle_timeout_s`."""
     exit: Exit | None = None
     log_bytes: int = 0
 
@@ -67,6 +69,14 @@ class WorkerExit(Contract):
     worker: int
     attempt: int
     exit: Exit
+
+
+class WorkerIdle(Contract):
+    """Signal `worker_idle`: a command has done nothing for as long as it may."""
+
+    worker: int
+    attempt: int
+    idle_s: float
 
 
 class NodeLost(Contract):
@@ -117,6 +127,9 @@ class JobRequest(Contract):
     billing_period_s: int = 3600
     max_restarts: int = 3
     """How often it begins again elsewhere when a machine of its is gone."""
+    idle_timeout_s: int | None = None
+    """It ends when all of its commands have done nothing for so long; None: never for that. Nodes
+    look at it on machines that are rented alone."""
     removal: bool = False
     """The job has ended before; remove what it left, then archive it."""
     ending: EndRequest | None = None

@@ -100,6 +100,8 @@ class SubmittedSafety(Submitted):
     """What all workers together may cost at most."""
     auto_terminate: bool = True
     idle_timeout_s: int = 1800
+    """After so long without output, and with idle GPUs, a training or an inference is ended that is
+    on machines which are rented."""
     end_all_on_failure: bool = True
     """One worker that fails ends the others."""
     max_restarts: int = 3
@@ -133,6 +135,11 @@ class JobSubmission(Submitted):
         if not isinstance(data, dict) or "output" in data:
             return given
         return given | {"data": data | {"output": {"type": "local"}}}
+
+    @property
+    def idle_timeout_s(self) -> int | None:
+        """None for what people are at, or wait for."""
+        return None if self.type.is_service else self.safety.idle_timeout_s
 
     @property
     def keeps_output(self) -> bool:

@@ -226,9 +226,6 @@ def _safety(job: JobSubmission) -> Mistakes:
         yield mistake("safety.price_cap_microcredits_per_hour", rule, cap)
     if not 60 <= idle <= 30 * 86_400:
         yield mistake("safety.idle_timeout_s", "is 60 to 2592000", idle)
-    elif idle != STANDARD.idle_timeout_s:
-        rule = f"is {STANDARD.idle_timeout_s}; others are not available yet"
-        yield mistake("safety.idle_timeout_s", rule, idle)
     if not 0 <= job.safety.max_restarts <= MAX_RESTARTS:
         rule = f"is 0 to {MAX_RESTARTS}"
         yield mistake("safety.max_restarts", rule, job.safety.max_restarts)
