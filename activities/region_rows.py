@@ -3,6 +3,7 @@
 import asyncio
 
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
@@ -64,12 +65,27 @@ def dependents_of(session: Session, resource_id: str) -> list[str]:
 
 
 def own_dependents_of(session: Session, resource_id: str) -> set[str]:
-    """What a region in a cloud has made for itself: its storage nodes, and their machines."""
+    """What keeps nobody from removing a region: in a cloud its storage nodes; nodes that leave
+    already, or that were made for a job which holds none any more; the machines of all these."""
     if prefix_of(resource_id) != "reg":
         return set()
     nodes = {node.id for node in _storage_of(session, resource_id)}
+    nodes |= set(session.exec(_leaving_from(resource_id)).all())
     held = select(Lease.id).where(col(Lease.holder_id).in_(nodes))
     return nodes | set(session.exec(held).all())
+
+
+def _leaving_from(region_id: str) -> SelectOfScalar[str]:
+    """Ids of nodes that no job holds, and that none will."""
+    has_job = (
+        select(Allocation.id)
+        .where(col(Allocation.node_id) == Node.id, col(Allocation.released_at).is_(None))
+        .exists()
+    )
+    leaves = (col(Node.status) == NodeStatus.REMOVING) | (col(Node.type) == NodeType.EPHEMERAL)
+    return select(Node.id).where(
+        col(Node.region_id) == region_id, col(Node.status) != NodeStatus.ARCHIVED, leaves, ~has_job
+    )
 
 
 def _storage_of(session: Session, region_id: str) -> list[Node]:

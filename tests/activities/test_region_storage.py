@@ -11,6 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.db.release import release_job
 from activities.db.session import Database
 from activities.leased_nodes import lease_machine
 from activities.region_rows import (
@@ -21,7 +22,9 @@ from activities.region_rows import (
     tell_dependents,
 )
 from activities.temporal import set_client
-from tests.activities.rows import NOW, add_node, add_payer, add_region
+from tests.activities.cloud_rows import add_lease
+from tests.activities.placing import add_gpu_node, add_waiting_job
+from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate
 from tests.activities.test_node_rows import start_idle
 from tests.activities.test_requests import signals_of
 from workflows.contracts.machine import MachineOffer, MachineSpec, MachineWish
@@ -107,6 +110,35 @@ def test_a_regions_own_storage_and_its_machine_are_told_apart_from_what_others_h
     found = find_dependents(FindDependents(resource_id=place.region.id))
     assert set(found.ids) == {"nod-1", other.id, "lea-of-nod-1"}
     assert set(found.own_ids) == {"nod-1", "lea-of-nod-1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "goes_with_it"),
+    [
+        ({"type": "ephemeral"}, True),
+        ({"status": "removing"}, True),
+        ({"status": "active"}, False),
+    ],
+)
+def test_a_node_that_leaves_keeps_nobody_from_removing_its_region_once_its_job_has_ended(
+    place: Place, changes: dict[str, str], goes_with_it: bool
+) -> None:
+    question = FindDependents(resource_id=place.region.id)
+    with place.database.write() as session:
+        region = session.get_one(tables.Region, place.region.id)
+        account = session.get_one(tables.Account, region.account_id)
+        node = add_gpu_node(session, region)
+        node.sqlmodel_update(changes)
+        job = add_waiting_job(session, account)
+        allocate(session, job, node, gpu=0)
+        lease = add_lease(session, region, node.id, status="releasing")
+    found = find_dependents(question)
+    assert (set(found.ids), found.own_ids) == ({node.id, lease.id}, ())
+    with place.database.write() as session:
+        release_job(session, job.id, NOW)
+    found = find_dependents(question)
+    assert set(found.ids) == {node.id, lease.id}
+    assert set(found.own_ids) == ({node.id, lease.id} if goes_with_it else set())
 
 
 async def test_leases_are_told_to_end_when_nobody_else_is_left(

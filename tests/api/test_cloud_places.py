@@ -232,6 +232,18 @@ async def test_a_region_is_removed_with_its_own_storage_and_with_others_nodes_by
     assert (await ada.call("DELETE", f"/v1/regions/{region_id}")).status_code == 202
 
 
+@pytest.mark.parametrize("values", [{"type": "ephemeral"}, {"status": "removing"}])
+async def test_a_region_is_removed_right_after_a_job_whose_machine_still_leaves(
+    site: Site, ada: Person, provider_id: str, values: dict[str, str]
+) -> None:
+    region_id = await created(site, ada, provider_id)
+    storage_node(site, ada, region_id, id="nod-w", services=["compute"], **values)
+    assert (await ada.call("DELETE", f"/v1/regions/{region_id}")).status_code == 202
+    assert site.asked_of(region_id)[-1] == (
+        "remove", {"force": False, "requested_by": ada.user_id},
+    )  # fmt: skip
+
+
 async def test_a_node_that_failed_for_want_of_a_machine_is_activated_by_getting_another(
     site: Site, ada: Person, provider_id: str
 ) -> None:

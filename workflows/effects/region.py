@@ -59,7 +59,8 @@ class FindDependents(Contract):
 class DependentsFound(Contract):
     ids: tuple[str, ...] = ()
     own_ids: tuple[str, ...] = ()
-    """Those of them that the resource has made for itself: a region its storage."""
+    """Those of them that keep nobody from removing the resource: a region's storage, which it has
+    made for itself, and nodes that leave already, or were made for a job that has ended."""
 
 
 class TellDependents(Contract):
