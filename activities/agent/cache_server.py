@@ -10,6 +10,7 @@ It runs as an account that owns nothing but the cache, and runs nothing of any j
 
 from __future__ import annotations
 
+import contextlib
 import encodings.idna  # noqa: F401 - of the first look-up of a name, which comes too late for it
 import grp
 import ipaddress
@@ -29,7 +30,7 @@ from .cache_mirror import Counters, PackageMirror, UpstreamError
 from .cache_place import FOLDER, LOCK, SERVING, wish_of
 from .cache_store import CHUNK_BYTES, CODE, CacheStore
 from .errors import RefusedError
-from .folders import Folders, take_lock, write_json
+from .folders import Folders, read_json, take_lock, write_json
 
 AT_ONCE = 128
 IDLE_S = 60.0
@@ -155,7 +156,7 @@ def serve(root: str) -> None:
     if lock is None or wish is None:
         return
     store = CacheStore(os.path.join(folders.root, FOLDER), int(wish["max_bytes"]))
-    cache = Cache((wish["host"], int(wish["port"])), store, wish["index_url"])
+    cache = _bound(folders, wish, store)
     this = processes.find(os.getpid())
     serving = {
         "host": wish["host"],
@@ -169,6 +170,15 @@ def serve(root: str) -> None:
     store.make()
     store.evict()
     cache.serve_forever()
+
+
+def _bound(folders: Folders, wish: dict[str, Any], store: CacheStore) -> Cache:
+    """Where any port is as good, at the one that machines have been told of."""
+    before = read_json(os.path.join(folders.root, SERVING)) or {}
+    if not wish["port"] and before.get("host") == wish["host"]:
+        with contextlib.suppress(OSError):  # Another has it now.
+            return Cache((wish["host"], before["port"]), store, wish["index_url"])
+    return Cache((wish["host"], int(wish["port"])), store, wish["index_url"])
 
 
 def _become(user: str) -> None:

@@ -13,7 +13,8 @@ PAGE = '<!DOCTYPE html><html><body><a href="../../files/{name}#sha256={sha256}">
 class PackageIndex(ThreadingHTTPServer):
     """The wheels of one folder, one project each.
 
-    lies: what is given in the place of a file, whatever its page states.
+    lies: what is given in the place of a file, whatever its page states; cuts_files: it goes in the
+    middle of each.
     """
 
     daemon_threads = True
@@ -22,6 +23,7 @@ class PackageIndex(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answer)
         self.folder = folder
         self.asked: list[str] = []
+        self.cuts_files = False
         self.lies: dict[str, bytes] = {}
         self.sent_bytes = 0
 
@@ -42,9 +44,11 @@ class _Answer(BaseHTTPRequestHandler):
         content = self._content(self.path.strip("/").split("/"))
         self.server.sent_bytes += len(content or b"")
         self.send_response(404 if content is None else 200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content or b"")))
         self.end_headers()
-        self.wfile.write(content or b"")
+        is_cut = self.server.cuts_files and self.path.startswith("/files/")
+        self.wfile.write((content or b"")[: 100 if is_cut else None])
 
     def _content(self, parts: list[str]) -> bytes | None:
         if parts[0] == "files":

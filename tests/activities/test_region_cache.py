@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import time
 import urllib.request
@@ -26,6 +27,7 @@ from tests.activities.agent_process import LocalAgent
 from tests.activities.archives import archive, file
 from tests.activities.package_index import PackageIndex, serving
 from tests.activities.sites import REGION, Site
+from tests.activities.waiting import wait_until
 from tests.lab.wheels import write_wheel
 from workflows.contracts.job import WorkerAssignment, run_id
 from workflows.effects.job import StageWorker, StartWorker
@@ -161,6 +163,34 @@ async def test_a_second_machine_gets_the_same_code_and_packages_from_neither_pla
         "second": (second_s, 0, region.index.sent_bytes - first_index_bytes),
     }
     logging.getLogger(__name__).info("%s", figures)
+
+
+async def test_a_cache_that_was_killed_is_there_again_once_its_node_is_watched(
+    region: Region, tmp_path: Path
+) -> None:
+    code = region.upload(tmp_path)
+    await region.stage(0, code, "tinything")
+    agent = region.site.agent
+    serving_now = agent.root / "cache-serving.json"
+    pid = json.loads(serving_now.read_text())["pid"]
+    os.kill(pid, signal.SIGKILL)
+    watch = agent.begin("watch")  # Its stdin is at its end, so that it is over at once.
+    watch.communicate(timeout=20)
+    await wait_until(lambda: pid != json.loads(serving_now.read_text())["pid"], "another server")
+    await region.stage(1, code, "tinything")
+    assert len(region.index.files_asked()) == 1
+    assert region.stats()["code_hits"] == 1
+
+
+async def test_a_job_runs_although_neither_its_cache_nor_its_storage_node_is_there(
+    region: Region, tmp_path: Path
+) -> None:
+    code = region.upload(tmp_path)
+    away = region.site.node.model_copy(update={"port": 1})
+    with serving(region.index.folder) as other:  # It knows of no code.
+        region.cache = RegionCache(node=away, address=f"127.0.0.1:{other.server_port}")
+        await region.stage(1, code, "tinything")
+    assert region.brought[str(region.machines[1].root)] == region.site.blobs.size(code_name(code))
 
 
 async def test_code_that_was_spoilt_in_the_cache_is_not_unpacked_and_is_brought_anew(

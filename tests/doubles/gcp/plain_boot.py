@@ -211,6 +211,7 @@ def _environment(box: _Box) -> dict[str, str]:
         "HOME": str(box.folder),
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "LANG": "C.UTF-8",
+        "SSH_CONNECTION": f"{box.address.host} 0 {box.address.host} {box.address.port}",
         MARK: str(box.folder),
     }
 
