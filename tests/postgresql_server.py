@@ -8,16 +8,16 @@ import tempfile
 from pathlib import Path
 
 _INSTALLED = Path("/usr/lib/postgresql")
-_OPTIONS = (
-    "-c listen_addresses='' -c fsync=off -c full_page_writes=off -c synchronous_commit=off "
-    "-c shared_buffers=32MB -c max_connections=200"
-)
+LASTING = "-c listen_addresses='' -c fsync=off -c shared_buffers=32MB -c max_connections=200"
+"""What is committed outlives the server's own death, and not that of the whole machine."""
+QUICK = f"{LASTING} -c full_page_writes=off -c synchronous_commit=off"
 
 
 class PostgresqlServer:
     """One server and the databases in it; they are copies of a template."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: str = QUICK) -> None:
+        self._options = options
         self.folder = Path(tempfile.mkdtemp(prefix="bl-pg-", dir="/tmp"))
         self._programs = _newest_programs()
         self._user = _unprivileged_user()
@@ -28,9 +28,15 @@ class PostgresqlServer:
     def start(self) -> None:
         state = str(self.folder / "state")
         self._run("initdb", "-D", state, "-U", "baseload", "-A", "trust", "-N", "-E", "UTF8")
-        options = f"-k {self.folder} {_OPTIONS}"
+        options = f"-k {self.folder} {self._options}"
         log = str(self.folder / "log")
         self._run("pg_ctl", "-D", state, "-o", options, "-l", log, "-w", "start")
+
+    def restart(self, mode: str) -> None:
+        """mode: `immediate` is as good as a kill, `fast` brings transactions to an end."""
+        log = str(self.folder / "log")
+        state = str(self.folder / "state")
+        self._run("pg_ctl", "-D", state, "-l", log, "-m", mode, "-w", "restart")
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", str(self.folder / "state"), "-m", "immediate", "stop")
@@ -50,9 +56,10 @@ class PostgresqlServer:
         return f"postgresql://baseload@/{name}?host={self.folder}"
 
     def _run(self, program: str, *arguments: str) -> None:
+        # By a program of its own: a fork that changes its user would disturb gRPC's threads.
+        as_user = [] if self._user is None else ["setpriv", f"--reuid={self._user}"]
         done = subprocess.run(
-            [str(self._programs / program), *arguments],
-            user=self._user,
+            [*as_user, str(self._programs / program), *arguments],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -62,7 +69,8 @@ class PostgresqlServer:
             check=False,
         )
         if done.returncode != 0:
-            raise RuntimeError(f"{program} {' '.join(arguments)}: {done.stdout}")
+            said = f"status {done.returncode}: {done.stdout}"
+            raise RuntimeError(f"{program} {' '.join(arguments)}: {said}")
 
 
 def _newest_programs() -> Path:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 
@@ -33,9 +34,14 @@ _NONE_LEFT = {
 def rows_left(home: Path) -> Iterator[str]:
     """What the database still holds."""
     with closing(sqlite3.connect(f"file:{home}/baseload.db?mode=ro", uri=True)) as database:
-        for what, query in _NONE_LEFT.items():
-            for row in database.execute(query).fetchall():
-                yield f"{what}: {row}"
+        yield from rows_left_of(lambda query: database.execute(query).fetchall())
+
+
+def rows_left_of(rows: Callable[[str], list[Any]]) -> Iterator[str]:
+    """What a database still holds that answers queries so."""
+    for what, query in _NONE_LEFT.items():
+        for row in rows(query):
+            yield f"{what}: {row}"
 
 
 async def workflows_left(temporal: Client) -> list[str]:

@@ -122,6 +122,7 @@ class Faults:
     unreachable_until: float = 0.0
     """By `time.monotonic()`."""
     turned_away: int = 0
+    """HTTP calls that were cut meanwhile; what Pub/Sub's clients try again is not counted."""
 
     def add(self, fault: Fault) -> Fault:
         self.scripted.append(fault)
@@ -136,10 +137,7 @@ class Faults:
         self.unreachable_until = time.monotonic() + real_s
 
     def is_unreachable(self) -> bool:
-        if time.monotonic() < self.unreachable_until:
-            self.turned_away += 1
-            return True
-        return False
+        return time.monotonic() < self.unreachable_until
 
     def take(self, kinds: frozenset[FaultKind], method: str, name: str) -> Fault | None:
         """The first fault of these kinds that strikes this call."""

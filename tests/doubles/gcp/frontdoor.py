@@ -68,6 +68,7 @@ class Frontdoor:
     async def answer(self, request: Request) -> Reply:
         """Raises: CutError."""
         if self.cloud.faults.is_unreachable():
+            self.cloud.faults.turned_away += 1
             raise CutError
         path = urlsplit(request.target).path
         if path == "/token":
@@ -150,12 +151,14 @@ class Frontdoor:
         if problems:
             self._violated(request, "; ".join(problems))
             refuse(problems)
-        project = self._project(method, found)
+        project = self._project(method, found, principal)
         self._authorise(method, project, principal)
         call = Call(self.cloud, project, method, {**query, **found}, body or {}, principal)
         return HANDLERS[method.id](call)
 
-    def _project(self, method: Method, found: dict[str, list[str]]) -> Project:
+    def _project(self, method: Method, found: dict[str, list[str]], principal: str) -> Project:
+        if method.id.startswith("cloudbilling.services."):
+            return self.cloud.projects[self.cloud.credentials.accounts[principal].project]
         name = next(iter(found.values()))[0]
         if "project" in found:
             name = found["project"][0]

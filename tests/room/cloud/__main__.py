@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.lab.host import obstacle
 from tests.room.cloud.campaign import NO_FAULT, Campaign, Orders
-from tests.room.cloud.faults import KINDS
+from tests.room.cloud.database import NAMES, Name
+from tests.room.cloud.faults import KINDS, ONLY_ON
 from tests.room.cloud.points import POINTS
 from tests.room.cloud.room import CloudRoom
 from tests.room.cloud.tally import Tally
@@ -20,6 +22,10 @@ from tests.room.running import parser, tell
 from workers.process import leave
 
 THREADS = 32
+USUAL: Name = "sqlite"
+"""What `make up` has."""
+SHORT_ROUNDS = 2
+"""Of the campaign on another database, for what happens to that alone."""
 
 
 def main(arguments: list[str]) -> int:
@@ -29,7 +35,7 @@ def main(arguments: list[str]) -> int:
     if reason is not None:
         tell(reason)
         return 1
-    tell(f"seed {orders.seed}")
+    tell(f"seed {orders[0].seed}")
     tally = asyncio.run(run(orders))
     tell(tally.table())
     for missed in tally.missed:
@@ -40,41 +46,70 @@ def main(arguments: list[str]) -> int:
     return 0 if tally.is_clean else 1
 
 
-async def run(orders: Orders) -> Tally:
+async def run(campaigns: list[Orders]) -> Tally:
+    """One after the other, counted together."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
-    room = CloudRoom(tell)
-    campaign = Campaign(room, orders)
+    tally = Tally()
+    for orders in campaigns:
+        await _one(orders, tally)
+    return tally
+
+
+async def _one(orders: Orders, tally: Tally) -> None:
+    room = CloudRoom(tell, orders.database)
+    campaign = Campaign(room, orders, tally)
     story = asyncio.create_task(campaign.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
     try:
         await story
     except asyncio.CancelledError:
-        campaign.tally.wrong(NO_FAULT, "lost", "it was broken off")
+        tally.wrong(NO_FAULT, "lost", "it was broken off")
     finally:
-        went_well = campaign.is_over and campaign.tally.is_clean
+        went_well = campaign.is_over and tally.is_clean
         room.close(None if went_well else orders.evidence)
-    return campaign.tally
 
 
-def asked_for(arguments: list[str]) -> Orders:
+def asked_for(arguments: list[str]) -> list[Orders]:
+    """A campaign for each database whose kinds are asked for; the usual one comes last, and has
+    the time that is left."""
     accepts = parser("python -m tests.room.cloud", __doc__, KINDS)
     accepts.add_argument("--faults", type=int, default=1000, help="how many to inject")
     accepts.add_argument("--minutes", type=float, default=50, help="begin no round after these")
     accepts.add_argument("--jobs", type=int, default=20, help="of each round")
+    accepts.add_argument("--at-once", type=int, default=20, help="jobs that are under way at once")
     accepts.add_argument("--at", action="append", choices=list(POINTS), help="at these points only")
+    accepts.add_argument("--times", type=int, default=2, help="at each point, in each round")
     accepts.add_argument("--storm", action="store_true", help="lose replies too, from the first on")
-    asked = accepts.parse_args(arguments)
-    only, points = tuple(asked.only or ()), tuple(asked.at or POINTS)
-    return Orders(
-        faults=asked.faults,
-        seed=asked.seed,
-        only=only,
-        minutes=asked.minutes,
-        jobs=asked.jobs,
-        points=points,
-        storm=asked.storm,
-        evidence=asked.evidence,
+    accepts.add_argument(
+        "--database", choices=NAMES, help="on this one only, all kinds it can have"
     )
+    asked = accepts.parse_args(arguments)
+    return [
+        Orders(
+            faults=asked.faults,
+            seed=asked.seed,
+            kinds=kinds,
+            minutes=asked.minutes,
+            rounds=SHORT_ROUNDS if database != USUAL and asked.database is None else None,
+            jobs=asked.jobs,
+            at_once=asked.at_once,
+            points=tuple(asked.at or POINTS),
+            times=asked.times,
+            storm=asked.storm,
+            database=database,
+            evidence=asked.evidence,
+        )
+        for database, kinds in _kinds(asked.only, asked.database)
+    ]
+
+
+def _kinds(only: list[str] | None, database: Name | None) -> Iterator[tuple[Name, tuple[str, ...]]]:
+    """On which database which kinds are played: all on the usual one but what takes another."""
+    for each in (database,) if database else NAMES:
+        usual = database or USUAL
+        found = [kind for kind in only or KINDS if ONLY_ON.get(kind, usual) == each]
+        if found:
+            yield each, tuple(found)
 
 
 if __name__ == "__main__":

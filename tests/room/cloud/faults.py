@@ -1,28 +1,30 @@
-"""What happens to our own processes and to the provider while machines are made and ended."""
+"""What happens to our own processes, to the database and to the provider meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from tests.doubles.gcp.faults import Fault, FaultKind
+from tests.room.cloud.database import Name
 from tests.room.cloud.points import POINTS
 from tests.room.cloud.room import CloudRoom
 from tests.room.cloud.round import LOOK_S, Round
 from tests.room.cloud.tally import Tally
 from tests.room.room import aside
 
-POINT_LIMIT_S = 60.0
 WHOLE_S = 120.0
 UNREACHABLE_S = 12.0
 """Ten minutes, fifty times faster: as many attempts fail as the provider's silence lasts."""
 LOCKED_S = 12.0
+RESTARTED_S = 1.0
 PAUSED_S = 3.0
 CREATE, RELEASE = "compute.instances.insert", "compute.instances.delete"
 EVERY_CREATE, EVERY_RELEASE = 4, 3
@@ -32,41 +34,61 @@ ROUND_LIMIT_S = 400.0
 
 @dataclass
 class Scene:
-    """One kind of fault in one round. points: at which of them it comes."""
+    """One kind of fault in one round. points: at which of them it comes; times: how often at each.
+
+    A program that others of the same round end too is held while it is down.
+    """
 
     room: CloudRoom
     round: Round
     kind: str
     tally: Tally
-    dice: random.Random
     points: tuple[str, ...] = tuple(POINTS)
+    times: int = 1
 
     def inject(self, count: int = 1) -> None:
         self.tally.rows[self.kind].faults += count
 
-    async def comes(self, point: str) -> bool:
-        """Until some machine is at that point. False: it did not come."""
-        deadline = time.monotonic() + POINT_LIMIT_S
-        while not any(POINTS[point](life) for life in self.round.life()):
-            if self.round.has_all() or time.monotonic() > deadline:
-                self.tally.missed.append(f"{self.kind}: {point}")
-                return False
-            await asyncio.sleep(LOOK_S)
-        return True
+    async def as_they_come(self, *points: str, times: int = 0) -> AsyncIterator[str]:
+        """Each point so often, as soon as a machine has come to it since the one before.
+
+        The rarest so far is the first. Ends with the round, and tells those that never came.
+        """
+        left = Counter(dict.fromkeys(points or self.points, times or self.times))
+        whole, stale = Counter(left), set[tuple[str, str]]()
+        deadline = time.monotonic() + ROUND_LIMIT_S
+        while left.total() and not self.round.is_over() and time.monotonic() < deadline:
+            here = self._here()
+            stale &= here
+            fresh = {point for point, _ in here - stale}
+            rarest = [point for point, times_left in left.most_common() if point in fresh]
+            if not rarest or not left[found := rarest[0]]:
+                await asyncio.sleep(LOOK_S)
+                continue
+            left[found] -= 1
+            yield found
+            stale = self._here()
+        missed = (point for point in left if left[point] == whole[point])
+        self.tally.missed += [f"{self.kind}: {point}" for point in missed]
+
+    def _here(self) -> set[tuple[str, str]]:
+        """The points at which machines are, with the machines' names."""
+        lives = self.round.life()
+        return {(name, at.machine) for at in lives for name, is_at in POINTS.items() if is_at(at)}
 
     async def whole(self, pids: dict[str, int], served: dict[str, int]) -> None:
-        """Until every program runs, these as other processes, each serving once more than then."""
+        """Until each of them is another process, answers, and serves once more than then."""
         deadline = time.monotonic() + WHOLE_S
         stack = self.room.stack
 
         def is_anew() -> bool:
             started = all(stack.pid(name) not in (None, pid) for name, pid in pids.items())
-            return started and stack.serves_anew(served)
+            return started and stack.serves_anew(served) and stack.answer(pids)
 
-        while not is_anew() or not await aside(stack.is_ready):
+        while not await aside(is_anew):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.kind}: the stack is not ready\n{stack.logs(8)}")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
 
 
 Act = Callable[[Scene], Awaitable[None]]
@@ -88,15 +110,15 @@ def ended_by(number: int, *names: str) -> Act:
 
     async def act(scene: Scene) -> None:
         stack = scene.room.stack
-        for point in scene.points:
-            if not await scene.comes(point):
-                continue
-            served = {name: stack.served(name) for name in names}
-            sent = {name: stack.send(name, number) for name in names}
-            pids = {name: pid for name, pid in sent.items() if pid is not None}
-            assert len(pids) == len(names), f"{scene.kind}: runs none of {set(names) - pids.keys()}"
-            scene.inject()
-            await scene.whole(pids, served)
+        async for _ in scene.as_they_come():
+            async with scene.room.held(names):
+                served = {name: stack.served(name) for name in names}
+                sent = {name: stack.send(name, number) for name in names}
+                pids = {name: pid for name, pid in sent.items() if pid is not None}
+                lacking = set(names) - pids.keys()
+                assert not lacking, f"{scene.kind}: {lacking} does not run"
+                scene.inject()
+                await scene.whole(pids, served)
 
     return act
 
@@ -144,22 +166,21 @@ async def release_reply_lost(scene: Scene) -> None:
 
 @kind("provider-unreachable")
 async def provider_unreachable(scene: Scene) -> None:
-    """Nothing of it answers, at three points of the round."""
-    for point in ("creating", "preparing", "releasing"):
-        if await scene.comes(point):
-            with scene.room.cloud.lock:
-                scene.room.cloud.faults.unreachable_for(UNREACHABLE_S)
-            scene.inject()
-            await asyncio.sleep(UNREACHABLE_S)
+    """Nothing of it answers, at three points of the round; each call that is cut is a fault."""
+    faults = scene.room.cloud.faults
+    async for _ in scene.as_they_come("creating", "preparing", "releasing", times=1):
+        before = faults.turned_away
+        with scene.room.cloud.lock:
+            faults.unreachable_for(UNREACHABLE_S)
+        await asyncio.sleep(UNREACHABLE_S)
+        scene.inject(faults.turned_away - before)
 
 
 @kind("database-locked")
 async def database_locked(scene: Scene) -> None:
     """Another program holds the database for writing, longer than anybody waits for it."""
     path = scene.room.stack.home / "baseload.db"
-    for point in ("creating", "releasing"):
-        if not await scene.comes(point):
-            continue
+    async for _ in scene.as_they_come("creating", "releasing", times=1):
         with closing(
             sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
         ) as other:
@@ -169,14 +190,32 @@ async def database_locked(scene: Scene) -> None:
             other.execute("ROLLBACK")
 
 
+@kind("database-restart")
+async def database_restart(scene: Scene) -> None:
+    """PostgreSQL is restarted under everybody, in turn with an end to what goes on and without."""
+    server, killed = scene.room.server, False
+    assert server is not None, "a file cannot be restarted"
+    async for _ in scene.as_they_come():
+        killed = not killed
+        scene.inject()
+        await aside(partial(server.restart, killed=killed))
+        await asyncio.sleep(RESTARTED_S)
+
+
 @kind("two-workers")
 async def two_workers(scene: Scene) -> None:
     """A second worker takes over what the first, standing still, has begun, and both go on."""
     stack = scene.room.stack
     with stack.second_worker():
-        for point in scene.points:
-            if await scene.comes(point):
+        async for _ in scene.as_they_come():
+            async with scene.room.held(("worker",)):
                 stack.send("worker", signal.SIGSTOP)
                 scene.inject()
-                await asyncio.sleep(PAUSED_S)
-                stack.send("worker", signal.SIGCONT)
+                try:
+                    await asyncio.sleep(PAUSED_S)
+                finally:
+                    stack.send("worker", signal.SIGCONT)
+
+
+ONLY_ON: dict[str, Name] = {"database-locked": "sqlite", "database-restart": "postgresql"}
+"""The database that a kind takes, where it is not any."""

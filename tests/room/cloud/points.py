@@ -17,6 +17,7 @@ class Life:
     node: str
     job: str | None
     vm: str | None
+    machine: str = ""
 
 
 LIVES = """

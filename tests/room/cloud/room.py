@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-import sqlite3
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.doubles.gcp.boot import Vm
 from tests.doubles.gcp.contained_boot import ContainedBoot
 from tests.doubles.gcp.double import GcpDouble, service_account_key
+from tests.room.cloud.database import Name, RestartedServer, RoomDatabase, Rows, SqliteFile
 from tests.room.cloud.runs import Runs
 from tests.room.room import aside
 from tests.room.stack import PatientPlatform, RoomStack
+from workers.runner.lifecycle import look
 from workers.runner.stack import Stack
 
 CLOUD_REGION = "us-central1"
@@ -55,11 +58,15 @@ class CloudStack(RoomStack):
         """Whether each of them has begun to serve since; `before` is what `served` was."""
         return all(not count or self.served(name) > count for name, count in before.items())
 
+    def answer(self, names: Iterable[str]) -> bool:
+        """Whether these programs run and answer, whatever the others do."""
+        return set(names) <= {program.name for program in look(self._stack) if program.ready}
+
 
 class CloudRoom:
     """One stack and one cloud, for as long as the block lasts."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str], None], database: Name = "sqlite") -> None:
         self.tell = tell
         self.folder = Path(tempfile.mkdtemp(prefix="baseload-cloud-room-"))
         self.boot = ContainedBoot()
@@ -67,7 +74,12 @@ class CloudRoom:
         self.cloud = self.double.cloud
         self._set_the_cloud()
         self.double.__enter__()
-        self.stack = CloudStack(self.folder / "home", self.double, job_end_grace_s=JOB_END_GRACE_S)
+        home = self.folder / "home"
+        self.server = RestartedServer() if database == "postgresql" else None
+        self.database: RoomDatabase = self.server or SqliteFile(home)
+        settings = {"job_end_grace_s": JOB_END_GRACE_S, **self.database.settings}
+        self.stack = CloudStack(home, self.double, **settings)
+        self._held: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.runs = Runs()
         self.platform: PatientPlatform
         self.region_id = self.provider_id = ""
@@ -109,11 +121,17 @@ class CloudRoom:
         with self.cloud.lock:
             return list(self.cloud.machines.vms.values())
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What the database answers, read beside everybody else."""
-        path = f"file:{self.stack.home}/baseload.db?mode=ro"
-        with closing(sqlite3.connect(path, uri=True, timeout=60)) as database:
-            return database.execute(query).fetchall()
+    def rows(self, query: str) -> Rows:
+        """What the database answers."""
+        return self.database.rows(query)
+
+    @asynccontextmanager
+    async def held(self, names: Iterable[str]) -> AsyncIterator[None]:
+        """Nobody else does anything to these programs meanwhile."""
+        async with AsyncExitStack() as stack:
+            for name in sorted(names):
+                await stack.enter_async_context(self._held[name])
+            yield
 
     async def end_region(self) -> list[str]:
         """Remove it; what is left at the provider, and the leases that live, afterwards."""
@@ -137,4 +155,5 @@ class CloudRoom:
         finally:
             self.runs.close()
             self.double.close()
+            self.database.close()
             shutil.rmtree(self.folder, ignore_errors=True)

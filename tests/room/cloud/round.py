@@ -12,11 +12,9 @@ from tests.doubles.gcp.meter import Charge
 from tests.e2e.platform import ENDED, Resource
 from tests.room.cloud.points import LIVES, Life
 from tests.room.cloud.room import GPUS, CloudRoom
-from tests.room.leftovers import rows_left
+from tests.room.leftovers import rows_left_of
 from tests.room.room import aside, eventually
 
-AT_ONCE = 6
-"""Jobs on their way at a time, so that each point of their lives is seen for a while."""
 LOOK_S = 0.015
 SUBMIT_LIMIT_S = 400.0
 _ENDED = ", ".join(f"'{status}'" for status in ENDED)
@@ -46,10 +44,10 @@ class Seen:
 
 
 class Round:
-    """Jobs are submitted a few at a time; `life` shows where they are."""
+    """Jobs are submitted so many at a time; `life` shows where they are."""
 
-    def __init__(self, room: CloudRoom, job_count: int) -> None:
-        self.room, self.job_count = room, job_count
+    def __init__(self, room: CloudRoom, job_count: int, at_once: int) -> None:
+        self.room, self.job_count, self.at_once = room, job_count, at_once
         self.paths: list[str] = []
         self._jobs_before = self._count("jobs")
         self._leases_before = {row[0] for row in room.rows("SELECT id FROM leases")}
@@ -65,7 +63,7 @@ class Round:
             self.paths.append(await aside(self._submit_one))
 
     def _has_room(self) -> bool:
-        return self._unfinished() < AT_ONCE
+        return self._unfinished() < self.at_once
 
     def _submit_one(self) -> str:
         room = self.room
@@ -76,11 +74,15 @@ class Round:
         """Every machine for a job that is not over."""
         shown = {vm.name: str(vm.body["status"]) for vm in self.room.vms()}
         found = self.room.rows(LIVES)
-        return [Life(lease, node, job, shown.get(name)) for name, lease, node, job in found]
+        return [Life(lease, node, job, shown.get(name), name) for name, lease, node, job in found]
 
     def has_all(self) -> bool:
         """Whether every job was submitted and has ended."""
         return len(self.paths) == self.job_count and self._unfinished() == 0
+
+    def is_over(self) -> bool:
+        """Whether no machine for any job is left that anything could happen to."""
+        return self.has_all() and not self.life()
 
     def _unfinished(self) -> int:
         query = f"SELECT COUNT(*) FROM jobs WHERE status NOT IN ({_ENDED})"
@@ -137,7 +139,7 @@ class Round:
         left += [f"storage node's machine {name}: is gone" for name in room.storage - here]
         for what, query in _LEFT.items():
             left += [f"{what} {_told(row)}" for row in room.rows(query)]
-        return left + list(rows_left(room.stack.home))
+        return left + list(rows_left_of(room.rows))
 
 
 def _told(row: tuple[Any, ...]) -> str:

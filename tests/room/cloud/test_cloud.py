@@ -16,7 +16,7 @@ LIMIT_S = 400
 LEAST_FAULTS = 4
 """Two kills, the reply of the fourth creation, that of the third release; some come twice."""
 ORDERS = ("--faults", "1", "--jobs", "5", "--only", "kill-worker-and-api", "--storm",
-          "--at", "creating", "--at", "running")  # fmt: skip
+          "--at", "creating", "--at", "running", "--times", "1")  # fmt: skip
 
 
 @pytest.mark.timeout(LIMIT_S + 60)
