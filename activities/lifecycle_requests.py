@@ -141,6 +141,7 @@ def _start_of_job(row: tables.Job, *, removal: bool) -> WorkflowStart:
         unreachable_limit_s=chosen.job_unreachable_limit_s,
         billing_period_s=chosen.billing_period_s,
         max_restarts=spec.safety.max_restarts,
+        state_interval_s=chosen.state_interval_s,
         idle_timeout_s=spec.idle_timeout_s,
         removal=removal or row.status == JobStatus.REMOVING,
         sequence=row.sequence,

@@ -57,11 +57,17 @@ from activities.site.node import (
     reboot_node,
 )
 from activities.site.staging import stage_worker
+from activities.site.states import save_state
 from activities.site.stored import collect_log, store_output
 from activities.site.watch import watch_node
 from activities.sweep import deliver_requests, sweep_lost
 from activities.unknown_machines import end_unknown_machine
-from activities.work_orders import discard_work_orders, remove_stored, seal_work_orders
+from activities.work_orders import (
+    discard_state,
+    discard_work_orders,
+    remove_stored,
+    seal_work_orders,
+)
 
 __all__ = ["MAIN", "NEWS", "PLANNING", "SITE"]
 
@@ -94,6 +100,7 @@ MAIN: tuple[Activity, ...] = (
     tell_job_to_end,
     seal_work_orders,
     discard_work_orders,
+    discard_state,
     remove_stored,
     create_machine,
     look_at_machine,
@@ -130,5 +137,6 @@ SITE: tuple[Activity, ...] = (
     end_worker,
     collect_log,
     store_output,
+    save_state,
     clean_worker,
 )

@@ -88,6 +88,7 @@ def _job(session: Session, row: tables.Job, request: JobRequest) -> JobRequest:
         status=JobStatus(row.status),
         workers=_WORKERS.validate_python(row.workers),
         lost=_away(session, row.id),
+        has_copies=request.state_interval_s > 0,
     )
     rests = carried.status is JobStatus.STOPPED
     return request.model_copy(update={"carried": carried, "ending": None if rests else TERMINATED})

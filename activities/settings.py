@@ -67,6 +67,10 @@ class Settings(BaseSettings):
     announcements_per_minute: int = 60
     job_unreachable_limit_s: int = 3600
     job_end_grace_s: int = 10
+    state_interval_s: int = Field(default=300, ge=10)
+    """How often a job's resume state is copied off a machine that can be lost."""
+    state_max_bytes: int = 10 * 1024**3
+    """A resume state that is larger is not copied."""
     billing_period_s: int = 3600
     """Length of a billing period; an hour but in tests."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

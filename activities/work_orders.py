@@ -17,6 +17,7 @@ from activities.secrets import secret_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
+from activities.storage.names import states_of
 from activities.submissions import open_variables
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
@@ -24,6 +25,7 @@ from workflows.contracts.job import WorkerAssignment, run_id
 from workflows.contracts.states import JobStatus
 from workflows.contracts.submission import JobSubmission
 from workflows.effects.job import (
+    DiscardState,
     DiscardWorkOrders,
     RemoveStored,
     SealWorkOrders,
@@ -86,10 +88,18 @@ def discard_work_orders(command: DiscardWorkOrders) -> Done:
 
 
 @activity.defn
+def discard_state(command: DiscardState) -> Done:
+    """Remove all copies of a job's resume state; silent when there are none."""
+    blob_store(settings().storage).delete_folder(states_of(command.job_id))
+    return Done()
+
+
+@activity.defn
 def remove_stored(command: RemoveStored) -> Done:
-    """Remove log, output and orders of a job; silent when there are none."""
+    """Remove log, output, orders and state of a job; silent when there are none."""
     log_store(settings().storage).delete(command.job_id)
     store = blob_store(settings().storage)
+    store.delete_folder(states_of(command.job_id))
     for kind in ("outputs", "orders"):
         store.delete_folder(f"{kind}/{command.job_id}")
     return Done()

@@ -38,6 +38,7 @@ from workflows.effects.job import (
 from workflows.ending import CANCELED_OUTSIDE, Ending
 from workflows.idleness import end_of_idle
 from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal, cause_of
+from workflows.kept_state import DYING_COPY_LIMIT, KeptState
 from workflows.leaving import Leaving
 from workflows.losses import LostNodes
 from workflows.waiting import Interrupted, all_of, attended, undisturbed, unless, until
@@ -87,7 +88,8 @@ class JobLifecycle:
         self._remove_asked = False
         lost_since = carried.lost if carried else {}
         self._lost = LostNodes(request.unreachable_limit_s, lost_since, self.node_lost)
-        self._leaving = Leaving(request, self._ending, self._lost, self._note_leaving)
+        self._kept = KeptState(request, self._lost, self._write)
+        self._leaving = Leaving(request, self._ending, self._lost, self._kept, self._note_leaving)
 
     @workflow.run
     async def run(self, request: JobRequest) -> JobReport:
@@ -169,12 +171,16 @@ class JobLifecycle:
             Event(type="job.staging", message="code, packages, input go to the nodes")
         )
         staging = zip(self._workers, self._orders, strict=True)
+        restores = self._kept.has_copies
         await self._on_nodes(
             all_of(
-                self._lost.bear(worker, partial(worker.stage, order)) for worker, order in staging
+                self._lost.bear(worker, partial(worker.stage, order, restores_state=restores))
+                for worker, order in staging
             )
         )
         self._lost.clear()
+        if events := self._kept.found(self._workers):
+            await self._write(*events)
 
     async def _start(self) -> None:
         """Every command is started, or found started; billing begins."""
@@ -193,6 +199,7 @@ class JobLifecycle:
         if self._ending.is_asked:
             raise Interrupted
         while any(not worker.has_ended for worker in self._workers):
+            self._kept.begin(self._workers)
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
             if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
@@ -213,6 +220,7 @@ class JobLifecycle:
 
     async def _wind_down(self) -> None:
         """The straight line to the end: it is gone through whatever happened before."""
+        self._kept.leave()
         while self._lost.machine_lost and (told := self._inbox.pick(WorkerExit)) is not None:
             self._take_exit(told)  # the last that its machine has measured
         leaves = self._leaving.go(self._attempt, self._workers)
@@ -221,6 +229,7 @@ class JobLifecycle:
 
     async def _release(self) -> None:
         """Its places are free; its state is final."""
+        await self._kept.left()
         orders = DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
         try:
             await discard_work_orders(orders)
@@ -228,6 +237,8 @@ class JobLifecycle:
             workflow.logger.warning("its sealed orders are left: %s", failure)
         self._ending.reconsider()
         self._status = outcome = self._ending.outcome
+        if outcome.is_final:
+            await self._kept.discard()
         kind = "restarting" if self._ending.begins_again else outcome
         ended = Event(type=f"job.{kind}", message=self._ending.reason or f"{outcome}")
         await self._write(ended, release=True)
@@ -246,6 +257,7 @@ class JobLifecycle:
             self._start_again = False
             self._ending.note()
             self._status = self._ending.outcome
+            await self._kept.discard()
             await self._write(Event(type=f"job.{self._status}", message="ended while stopped"))
 
     async def _remove(self) -> JobReport:
@@ -312,7 +324,8 @@ class JobLifecycle:
 
     async def _suspect(self, workers: list[Worker]) -> None:
         """A command that was killed may be the first sign that its machine is taken back."""
-        if any(worker.may_be_taken for worker in workers):
+        if taken := [worker for worker in workers if worker.may_be_taken]:
+            await self._unless_ended(self._kept.copy_last(taken, DYING_COPY_LIMIT))
             await self._unless_ended(until(lambda: False, SUSPICION_LIMIT, "is its machine taken?"))
 
     # ── what is seen ────────────────────────────────────────────────────────────────────────
@@ -438,6 +451,7 @@ class JobLifecycle:
         self._ending.begin_again()
 
     async def _continue(self) -> None:
+        await self._kept.left()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if len(self._inbox) or self._ending.is_asked:
             return
@@ -448,6 +462,7 @@ class JobLifecycle:
             workers=carried(self._workers),
             lost=self._lost.carry(),
             restarts=self._ending.restarts,
+            has_copies=self._kept.has_copies,
         )
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 

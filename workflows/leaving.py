@@ -13,6 +13,7 @@ from workflows.contracts.job import JobRequest
 from workflows.contracts.states import JobStatus, WorkerStatus
 from workflows.ending import Ending, settle
 from workflows.journal import EFFECT_FAILED, cause_of
+from workflows.kept_state import LAST_COPY_LIMIT, KeptState
 from workflows.losses import LostNodes
 from workflows.waiting import Interrupted, all_of, each_of, unless
 from workflows.worker import Worker
@@ -28,11 +29,13 @@ class Leaving:
         request: JobRequest,
         ending: Ending,
         lost: LostNodes,
+        kept: KeptState,
         write: Callable[[Event, JobStatus | None], Coroutine[Any, Any, None]],
     ) -> None:
         self._request = request
         self._ending = ending
         self._lost = lost
+        self._kept = kept
         self._write = write
         self.output_bytes: int | None = None
 
@@ -41,6 +44,7 @@ class Leaving:
         await self._end(workers)
         await self._settle(attempt, workers)
         await self._upload(workers)
+        await self._keep_state(workers)
         await self._clean(workers)
 
     async def _end(self, workers: Sequence[Worker]) -> None:
@@ -96,6 +100,12 @@ class Leaving:
         stored = await self._lost.bear(worker, partial(worker.store, with_output=with_output))
         if with_output:
             self.output_bytes = (self.output_bytes or 0) + stored
+
+    async def _keep_state(self, workers: Sequence[Worker]) -> None:
+        """Where it goes on later, it does so with what its workers have kept to their end."""
+        goes_on = self._ending.begins_again or self._ending.outcome is JobStatus.STOPPED
+        if goes_on and self._kept.is_kept(workers):
+            await self._kept.copy_last(workers, LAST_COPY_LIMIT)
 
     async def _clean(self, workers: Sequence[Worker]) -> None:
         """Nothing of the job is left on a node that can be reached."""

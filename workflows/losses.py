@@ -72,6 +72,10 @@ class LostNodes:
         self.machine_lost = self._said(lost.node_id)
         return self.machine_lost
 
+    def is_away(self, worker: Worker) -> bool:
+        """Its node cannot be reached, for now or for good."""
+        return worker.node.node_id in self._since or self.is_gone(worker)
+
     def is_gone(self, worker: Worker) -> bool:
         """Its node does not come back."""
         return worker.node.node_id in self._gone

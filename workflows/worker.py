@@ -22,13 +22,17 @@ from workflows.effects.job import (
     CollectLog,
     EndWorker,
     LookAtRun,
+    SaveState,
     StageWorker,
     StartWorker,
+    StateSaved,
     StoreOutput,
+    WorkerStaged,
     clean_worker,
     collect_log,
     end_worker,
     look_at_run,
+    save_state,
     stage_worker,
     start_worker,
     store_output,
@@ -54,6 +58,7 @@ class Worker:
         """For how long it has done nothing, by the last look."""
         self.started_at = carried.started_at
         self.finished_at = carried.finished_at
+        self.staged = WorkerStaged()
 
     @classmethod
     def placed(cls, job_id: str, attempt: int, assignment: WorkerAssignment) -> "Worker":
@@ -70,12 +75,17 @@ class Worker:
 
     # ── what is asked of its node ───────────────────────────────────────────────────────────
 
-    async def stage(self, work_order: str) -> None:
-        """Bring code, packages, input and the sealed environment to its node."""
+    async def stage(self, work_order: str, *, restores_state: bool) -> None:
+        """Bring code, packages, input, sealed environment and resume state to its node."""
         command = StageWorker(
-            node=self.node, run_id=self.run, work_order=work_order, assignment=self.place
+            node=self.node,
+            run_id=self.run,
+            work_order=work_order,
+            assignment=self.place,
+            restores_state=restores_state,
         )
-        await stage_worker(command, summary=f"stage worker {self.index} on {self.node.node_id}")
+        summary = f"stage worker {self.index} on {self.node.node_id}"
+        self.staged = await stage_worker(command, summary=summary)
         self.status = WorkerStatus.STAGED
 
     async def start(self) -> None:
@@ -102,6 +112,11 @@ class Worker:
         if not with_output:
             return 0
         return (await store_output(StoreOutput(node=self.node, run_id=self.run))).stored_bytes
+
+    async def save_state(self) -> StateSaved:
+        """Copy its resume state off its node."""
+        command = SaveState(node=self.node, run_id=self.run, at=workflow.now())
+        return await save_state(command, summary=f"copy the state of worker {self.index}")
 
     async def clean(self) -> None:
         """Remove its folders from its node."""
@@ -178,6 +193,11 @@ class Worker:
         if self.exit is None or self.exit.succeeded:
             return None
         return f"worker {self.index}: {_said(self.exit)}"
+
+    @property
+    def can_be_lost(self) -> bool:
+        """Its machine is leased: what is there goes with it."""
+        return self.place.ephemeral or self.place.lease_id is not None
 
     @property
     def may_be_taken(self) -> bool:

@@ -23,6 +23,7 @@ ANSWERS = {
     "keep_code": "cache_code:keep_code",
     "fetch_code": "cache_code:fetch_code",
     "stage": "stage:stage",
+    "mark_state": "state:mark_state",
     "start": "start:start",
     "look": "look:look",
     "end": "end:end",
@@ -35,8 +36,9 @@ STREAMS = {
     "watch": "watch:watch",
     "read_log": "transfer:read_log",
     "pack_output": "transfer:pack_output",
-    "pack_state": "transfer:pack_state",
     "put_input": "transfer:put_input",
+    "pack_state": "state:pack_state",
+    "put_state": "state:put_state",
 }
 REFUSED = 3
 

@@ -50,7 +50,7 @@ WORK_REFUSALS = {
 }
 """The agent's refusals that only the job's owner can mend: what they mean, and how."""
 
-PASSING = frozenset({"tree-alive", "start-failed", "not-removed"})
+PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
 """The agent's refusals that may be over by the next time it is asked."""
 
 _open: dict[Path, NodeConnections] = {}

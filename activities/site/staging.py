@@ -17,13 +17,13 @@ from activities.settings import settings
 from activities.site.calls import ask
 from activities.site.connections import connections, endpoint, told
 from activities.site.region_cache import bring_out_of_cache
+from activities.site.states import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
 from workflows.contracts import errors
-from workflows.contracts.base import Done
 from workflows.contracts.job import WorkerAssignment
 from workflows.contracts.node import NodeAddress
-from workflows.effects.job import StageWorker
+from workflows.effects.job import StageWorker, WorkerStaged
 
 CALL_S = 30.0
 TRANSFER_S = 3000.0
@@ -33,8 +33,9 @@ _bringing: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDiction
 
 
 @activity.defn
-async def stage_worker(command: StageWorker) -> Done:
-    """Bring code, packages, input and environment to the node; what is there is not brought again.
+async def stage_worker(command: StageWorker) -> WorkerStaged:
+    """Bring code, packages, input, environment and resume state to the node; what is there is not
+    brought again.
 
     Raises: WORK_REFUSED with what its owner can do, and the losses.
     """
@@ -46,8 +47,11 @@ async def stage_worker(command: StageWorker) -> Done:
             await _bring_code(node, order.code_sha256, order.cache)
         if order.input_sha256 is not None and not await _is_staged(node, run_id):
             await _bring_input(node, run_id, order.input_sha256)
+        restored = WorkerStaged()
+        if command.restores_state:
+            restored = await bring_state(node, run_id, is_staged=await _is_staged(node, run_id))
         await ask(node, "stage", _request(command, order, runtime), limit_s=STAGE_S)
-    return Done()
+    return restored
 
 
 async def _open(command: StageWorker) -> WorkOrder:

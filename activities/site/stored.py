@@ -18,7 +18,13 @@ from activities.storage.names import output_name
 from workflows.contracts import errors
 from workflows.contracts.job import parse_run_id
 from workflows.contracts.node import NodeAddress
-from workflows.effects.job import CollectLog, LogCollected, OutputStored, StoreOutput
+from workflows.effects.job import (
+    CollectLog,
+    LogCollected,
+    OutputStored,
+    SaveState,
+    StoreOutput,
+)
 
 BATCH_BYTES = 4 << 20
 LOOK_S = 20.0
@@ -87,17 +93,20 @@ async def store_output(command: StoreOutput) -> OutputStored:
     async with beating():
         size = await asyncio.to_thread(store.size, name)
         if size is None:
-            size = await _pack_output(command.node, command.run_id, store, name)
+            size = await bring_packed(command, "pack_output", store, name)
     return OutputStored(stored_bytes=size)
 
 
-async def _pack_output(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> int:
+async def bring_packed(
+    command: StoreOutput | SaveState, verb: str, store: BlobStore, name: str
+) -> int:
+    """Store what a verb packs of the run, whole or not at all; its bytes."""
     size = 0
-    request = {"run_id": run_id}
-    with told(node):
+    request = {"run_id": command.run_id}
+    with told(command.node):
         async with (
             _writing(store, name) as file,
-            await connections().stream(endpoint(node), "pack_output", request) as stream,
+            await connections().stream(endpoint(command.node), verb, request) as stream,
         ):
             async for chunk in stream:
                 await asyncio.to_thread(file.write, chunk)

@@ -18,6 +18,11 @@ def output_name(job_id: str, worker: int, attempt: int) -> str:
     return f"outputs/{job_id}/{worker}-{attempt}.tar.gz"
 
 
+def states_of(job_id: str) -> str:
+    """The folder of all copies of a job's resume state, a folder in it for each worker."""
+    return f"states/{job_id}"
+
+
 def log_name(run_id: str) -> str:
     """The log of one run of one worker's command.
 

@@ -84,11 +84,11 @@ class LocalAgent:
         self.stage(run_id, command, **more)
         return self.call("start", run_id=run_id)
 
-    def put_input(self, run_id: str, content: bytes, **more: Any) -> None:
+    def put_input(self, run_id: str, content: bytes, verb: str = "put_input", **more: Any) -> None:
         """Send an archive to a run, as its staging does."""
         asked = json.dumps({"root": str(self.root), "run_id": run_id, **more}).encode() + b"\n"
         subprocess.run(
-            self.command("put_input"),
+            self.command(verb),
             input=asked + content,
             capture_output=True,
             check=True,

@@ -314,13 +314,12 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
-@pytest.mark.parametrize("into", ["input", "state"])
-def test_what_is_put_into_a_staged_run_stays_its_own(agent: LocalAgent, into: str) -> None:
+def test_what_is_put_into_a_staged_run_stays_its_own(agent: LocalAgent) -> None:
     agent.call("prepare", exclusive=False, authorized_key="", peers=[])
-    agent.stage(RUN, f"cat ../{into}/given", user="baseload-job")
-    before = agent.path(RUN, into).stat()
-    agent.put_input(RUN, packed(file("given", b"late")), into=into)
-    after = agent.path(RUN, into).stat()
+    agent.stage(RUN, "cat ../input/given", user="baseload-job")
+    before = agent.path(RUN, "input").stat()
+    agent.put_input(RUN, packed(file("given", b"late")))
+    after = agent.path(RUN, "input").stat()
     assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
     assert after.st_mode & 0o077 == 0
     agent.call("start", run_id=RUN)

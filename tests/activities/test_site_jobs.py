@@ -37,6 +37,7 @@ from workflows.effects.job import (
     StageWorker,
     StartWorker,
     StoreOutput,
+    WorkerStaged,
 )
 from workflows.effects.node import EndStrays
 
@@ -127,8 +128,11 @@ async def test_staging_twice_stages_once_and_brings_the_code_once(
     monkeypatch.setattr(NodeConnections, "put_file", counted)
     code = upload(site, tmp_path, file("a", b"a"))
     command = order(site, "true", code_sha256=code)
-    assert await asyncio.gather(*(site.do(stage_worker, command) for _ in range(3))) == [Done()] * 3
-    assert await site.do(stage_worker, command) == Done()
+    assert (
+        await asyncio.gather(*(site.do(stage_worker, command) for _ in range(3)))
+        == [WorkerStaged()] * 3
+    )
+    assert await site.do(stage_worker, command) == WorkerStaged()
     assert len(puts) == 1
     assert (await look(site)).state is RunState.STAGED
 

@@ -1,9 +1,8 @@
-"""Outputs and states brought from a node, inputs brought to it, as archives."""
+"""Outputs brought from a node, inputs brought to it, as archives."""
 
 import io
 import os
 import tarfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -102,32 +101,12 @@ async def test_an_input_is_there_before_the_command_and_replaced_by_the_next(
     assert (node.run / "log").read_text().split() == ["given", "y", "1000000"]
 
 
-async def test_a_state_goes_from_one_run_to_another(node: Node, tmp_path: Path) -> None:
-    await node.finish("echo epoch 3 > $BASELOAD_STATE/checkpoint")
-    packed = await node.pack("pack_state")
-
-    async def source() -> AsyncIterator[bytes]:
-        yield packed
-
-    request = {"run_id": "job-x-0-2", "into": "state"}
-    await node.connections.feed(node.endpoint, "put_input", request, source(), limit_s=120)
-    restored = node.run.parent / "job-x-0-2/state/checkpoint"
-    assert restored.read_text() == "epoch 3\n"
-
-
 async def test_a_hostile_input_is_refused_with_nothing_written(node: Node, tmp_path: Path) -> None:
     hostile, _ = archives.archive(tmp_path, file("x"), symlink("y", "../../.."))
     with pytest.raises(AgentRefused) as caught:
         await node.put(hostile)
     assert caught.value.code == "unsafe-archive"
     assert names_in(node.run) == []
-
-
-async def test_an_input_is_unpacked_into_no_other_folder(node: Node, tmp_path: Path) -> None:
-    path, _ = archives.archive(tmp_path, file("x"))
-    with pytest.raises(AgentRefused) as caught:
-        await node.put(path, into="work")
-    assert caught.value.code == "bad-folder"
 
 
 def names_in(folder: Path) -> list[str]:

@@ -163,7 +163,7 @@ class FaultedWorld(NodeLeases, World):
         """A command on the node that nobody here has started."""
         self.machines["nod-1"].runs[run_id] = self.ever[run_id] = run
 
-    def stage_worker(self, asked: job.StageWorker) -> Done:
+    def stage_worker(self, asked: job.StageWorker) -> job.WorkerStaged:
         answer = super().stage_worker(asked)
         self.ever.setdefault(asked.run_id, self.machine(asked.node).runs[asked.run_id])
         return answer

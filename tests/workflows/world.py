@@ -8,6 +8,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from temporalio import activity
@@ -19,7 +20,7 @@ from tests.workflows.rented import Cloud
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BillingRequest, UsagePosted
-from workflows.contracts.job import Exit, Placement, RunReport, WorkerAssignment
+from workflows.contracts.job import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
 from workflows.contracts.node import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.provider import Check
@@ -54,6 +55,8 @@ class Run:
     starts: int = 0
     elapsed_s: float = 0.0
     exit: Exit | None = None
+    kept: int = 0
+    """How far its command has come, as it says in its state folder."""
     idle_s: float = 0.0
 
     def report(self, run_id: str) -> RunReport:
@@ -64,6 +67,15 @@ class Run:
             idle_s=self.idle_s,
             exit=self.exit,
         )
+
+
+@dataclass(frozen=True)
+class StateCopy:
+    """What is stored of one worker's state."""
+
+    attempt: int
+    saved_at: datetime
+    kept: int
 
 
 @dataclass
@@ -98,6 +110,10 @@ class World(LeasedNodes, CloudProjects):
     orders: set[tuple[str, int]] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
+    states: dict[tuple[str, int], StateCopy] = field(default_factory=dict)
+    """The newest copy of each worker's state, by job and worker."""
+    state_limit: int = 1000
+    """The most that a command may have kept to be copied."""
     posted_s: dict[tuple[str, int, int], int] = field(default_factory=dict)
     billed_jobs: list[str] = field(default_factory=list)
     bills: dict[str, BillingRequest] = field(default_factory=dict)
@@ -127,13 +143,23 @@ class World(LeasedNodes, CloudProjects):
             )
         return machine
 
-    def place(self, job_id: str, attempt: int = 1, nodes: Sequence[str] = ("nod-1",)) -> Placement:
-        """Reserve, as the planner does."""
+    def place(
+        self,
+        job_id: str,
+        attempt: int = 1,
+        nodes: Sequence[str] = ("nod-1",),
+        leased: Sequence[str] = (),
+    ) -> Placement:
+        """Reserve, as the planner does. leased: those of the nodes whose machines can be lost."""
         placed = Placement(
             job_id=job_id,
             attempt=attempt,
             assignments=tuple(
-                WorkerAssignment(worker=index, node=node_address(name))
+                WorkerAssignment(
+                    worker=index,
+                    node=node_address(name),
+                    lease_id=f"lea-{name}" if name in leased else None,
+                )
                 for index, name in enumerate(nodes)
             ),
         )
@@ -299,11 +325,31 @@ class World(LeasedNodes, CloudProjects):
     def remove_stored(self, asked: job.RemoveStored) -> Done:
         self.logs = {run for run in self.logs if not run.startswith(asked.job_id)}
         self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
+        return self.discard_state(job.DiscardState(job_id=asked.job_id))
+
+    def save_state(self, asked: job.SaveState) -> job.StateSaved:
+        run = self.machine(asked.node).runs[asked.run_id]
+        job_id, worker, attempt = parse_run_id(asked.run_id)
+        before = self.states.get((job_id, worker))
+        if run.kept > self.state_limit:
+            return job.StateSaved(outcome=job.StateOutcome.TOO_LARGE, state_bytes=run.kept)
+        if not run.kept:
+            return job.StateSaved(outcome=job.StateOutcome.NOTHING)
+        if before is not None and (before.attempt, before.kept) == (attempt, run.kept):
+            return job.StateSaved(outcome=job.StateOutcome.UNCHANGED)
+        if before is None or before.attempt <= attempt:
+            self.states[job_id, worker] = StateCopy(attempt, asked.at, run.kept)
+        return job.StateSaved(outcome=job.StateOutcome.SAVED)
+
+    def discard_state(self, asked: job.DiscardState) -> Done:
+        self.states = {key: copy for key, copy in self.states.items() if key[0] != asked.job_id}
         return Done()
 
-    def stage_worker(self, asked: job.StageWorker) -> Done:
-        self.machine(asked.node).runs.setdefault(asked.run_id, Run())
-        return Done()
+    def stage_worker(self, asked: job.StageWorker) -> job.WorkerStaged:
+        runs = self.machine(asked.node).runs
+        copy = self.states.get(parse_run_id(asked.run_id)[:2]) if asked.restores_state else None
+        runs.setdefault(asked.run_id, Run(kept=copy.kept if copy else 0))
+        return job.WorkerStaged(state_saved_at=copy.saved_at if copy else None)
 
     def start_worker(self, asked: job.StartWorker) -> RunReport:
         run = self.machine(asked.node).runs[asked.run_id]

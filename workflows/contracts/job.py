@@ -127,6 +127,8 @@ class JobRequest(Contract):
     billing_period_s: int = 3600
     max_restarts: int = 3
     """How often it begins again elsewhere when a machine of its is gone."""
+    state_interval_s: int = 0
+    """How often its resume state is copied off machines that can be lost; 0: never."""
     idle_timeout_s: int | None = None
     """It ends when all of its commands have done nothing for so long; None: never for that. Nodes
     look at it on machines that are rented alone."""
@@ -161,6 +163,8 @@ class JobCarry(Contract):
     """Nodes that cannot be reached, and since when."""
     restarts: int = 0
     """How often it has begun again since a person started it."""
+    has_copies: bool = False
+    """Copies of its resume state may lie in the store."""
 
 
 class JobReport(Contract):

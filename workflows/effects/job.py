@@ -1,5 +1,8 @@
 """Effects of a job: its sealed work orders, its runs on nodes, its log and output."""
 
+from datetime import datetime
+from enum import StrEnum
+
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.job import Placement, RunReport, WorkerAssignment
 from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
@@ -34,6 +37,15 @@ class StageWorker(SiteCommand):
     run_id: str
     work_order: str
     assignment: WorkerAssignment
+    restores_state: bool = False
+    """Copies of the worker's resume state may lie in the store, from attempts before."""
+
+
+class WorkerStaged(Contract):
+    state_saved_at: datetime | None = None
+    """When the resume state was copied that its command finds; None: it finds none."""
+    state_refused: str | None = None
+    """Why a copy that there is was not restored."""
 
 
 class StartWorker(SiteCommand):
@@ -69,6 +81,40 @@ class OutputStored(Contract):
     stored_bytes: int
 
 
+class SaveState(SiteCommand):
+    """Copy the run's resume state into the store, whole or not at all, unless it is there already.
+
+    at: when the workflow asked; of several copies the one that was asked for last is the newest.
+    """
+
+    run_id: str
+    at: datetime
+
+
+class StateOutcome(StrEnum):
+    SAVED = "saved"
+    UNCHANGED = "unchanged"
+    """Its last copy is as it is now."""
+    NOTHING = "nothing"
+    """The command has written none."""
+    TOO_LARGE = "too_large"
+
+
+class StateSaved(Contract):
+    outcome: StateOutcome
+    state_bytes: int = 0
+    """What lies in its folder, not what the copy takes."""
+    file_count: int = 0
+    limit: str = ""
+    """What is allowed, in words; where it is too large."""
+
+
+class DiscardState(Contract):
+    """Remove all copies of a job's resume state."""
+
+    job_id: str
+
+
 class CleanWorker(SiteCommand):
     run_id: str
 
@@ -79,7 +125,7 @@ class DiscardWorkOrders(Contract):
 
 
 class RemoveStored(Contract):
-    """Remove log and output of a job that is archived."""
+    """Remove log, output and whatever else is stored of a job that is archived."""
 
     job_id: str
 
@@ -88,12 +134,13 @@ find_placement = Effect("find_placement", FindPlacement, PlacementFound)
 seal_work_orders = Effect("seal_work_orders", SealWorkOrders, WorkOrdersSealed, is_waited_for=True)
 """Secrets lie in what it writes: it is never still writing when they are discarded."""
 discard_work_orders = Effect("discard_work_orders", DiscardWorkOrders, Done)
+discard_state = Effect("discard_state", DiscardState, Done, start_to_close_s=120)
 remove_stored = Effect("remove_stored", RemoveStored, Done, start_to_close_s=120)
 
 stage_worker = Effect(
     "stage_worker",
     StageWorker,
-    Done,
+    WorkerStaged,
     queue=None,
     start_to_close_s=3600,
     schedule_to_close_s=7200,
@@ -148,6 +195,18 @@ store_output = Effect(
     heartbeat_s=HEARTBEAT_S,
     retry_most_s=15,
 )
+save_state = Effect(
+    "save_state",
+    SaveState,
+    StateSaved,
+    queue=None,
+    start_to_close_s=3600,
+    schedule_to_close_s=3600,
+    heartbeat_s=HEARTBEAT_S,
+    attempts=1,
+    is_waited_for=True,
+)
+"""Tried once: the next interval tries again. It is never still writing when copies are removed."""
 clean_worker = Effect(
     "clean_worker",
     CleanWorker,

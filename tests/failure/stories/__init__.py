@@ -3,7 +3,12 @@
 from tests.failure.pairs import Pair
 from tests.failure.stories.bill import BillStory
 from tests.failure.stories.cloud_region import CloudRegionStory
-from tests.failure.stories.job import NotebookStory, PreemptedStory, TrainingStory
+from tests.failure.stories.job import (
+    KeptStateStory,
+    NotebookStory,
+    PreemptedStory,
+    TrainingStory,
+)
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
     MachineSweepStory,
@@ -21,6 +26,7 @@ STORIES: tuple[type[Story], ...] = (
     TrainingStory,
     NotebookStory,
     PreemptedStory,
+    KeptStateStory,
     BillStory,
     NodeStory,
     LossStory,

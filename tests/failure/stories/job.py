@@ -23,6 +23,7 @@ CANCEL = EndRequest(reason="a person wants it no more")
 TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
 RAN_S = 7.0
 PATIENCE_S = 0.3
+STEP = 5
 
 
 class JobStory(Story):
@@ -31,6 +32,8 @@ class JobStory(Story):
     lifecycle = "JobLifecycle"
     type: ClassVar[JobType]
     period_s: ClassVar[int] = 3600
+    leased: ClassVar[tuple[str, ...]] = ()
+    """Nodes whose machines can be lost."""
     silent: ClassVar[dict[str, str]] = {
         "clean_worker": "its folder is left to its node's sweep",
     }
@@ -80,7 +83,7 @@ class JobStory(Story):
             return await self._after_its_end()
         if self.status == JobStatus.WAITING_FOR_RESOURCES and self.attempt not in self.placed:
             self.placed.add(self.attempt)
-            self.world.place(self.job_id, self.attempt)
+            self.world.place(self.job_id, self.attempt, leased=self.leased)
         elif self.status == JobStatus.RUNNING:
             await self._while_running()
         elif self.status == JobStatus.UNREACHABLE:
@@ -208,6 +211,47 @@ class PreemptedStory(JobStory):
         if self.mode in HARMLESS:
             self.expect(self.attempt == 2, f"it ended with attempt {self.attempt}")
             self.expect("job.restarting" in self.world.events[self.job_id], "nobody was told")
+
+
+class KeptStateStory(PreemptedStory):
+    """As preempted, on leased machines: what it has kept is copied, found, and removed."""
+
+    only = frozenset({"save_state", "discard_state"})
+    leased = ("nod-1",)
+
+    @property
+    def request(self) -> JobRequest:
+        return super().request.model_copy(update={"state_interval_s": 1})
+
+    async def begin(self) -> None:
+        self.learnt: set[int] = set()
+        await super().begin()
+
+    async def _command_ends(self) -> None:
+        run = self.world.ever.get(run_id(self.job_id, 0, self.attempt))
+        if run is not None and self.attempt not in self.learnt:
+            self.learnt.add(self.attempt)
+            run.kept += STEP
+        if self._has_answered(self.attempt):
+            await super()._command_ends()
+
+    def _has_answered(self, copies: int) -> bool:
+        """So often a copy was asked for, and made or told to be amiss."""
+        world = self.world
+        asked = sum(n for pair, n in world.calls.items() if pair.stub == "save_state")
+        done = sum(n for pair, n in world.done.items() if pair.stub == "save_state")
+        amiss = "job.state-not-saved" in world.events[self.job_id]
+        return asked >= copies and (done >= copies or amiss)
+
+    def _look_at_its_end(self) -> None:
+        super()._look_at_its_end()
+        self.expect(not self.world.states, "copies of its state are left")
+        if self.mode in HARMLESS:
+            told = "job.state-restored" in self.world.events[self.job_id]
+            self.expect(told, "nobody is told where it went on")
+        if self.mode is Mode.AS_PLANNED:
+            kept = self.world.ever[run_id(self.job_id, 0, 2)].kept
+            self.expect(kept == 2 * STEP, f"it has come to {kept}: it began anew")
 
 
 class NotebookStory(JobStory):
