@@ -42,12 +42,20 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def leased(
-    stage: Stage, kind: NodeType = NodeType.PERMANENT, machine: MachineWish = WISH
+    stage: Stage,
+    kind: NodeType = NodeType.PERMANENT,
+    machine: MachineWish = WISH,
+    service: str = "compute",
 ) -> Handle:
     """A node that waits for its machine, as what was made for it is: nobody has activated it."""
     stage.world.machines["nod-1"].hardware = Hardware(cpu_count=4, memory_bytes=2**33)
     return await stage.node(
-        type=kind, machine=machine, host=None, minion_id="", relaxed_requirements=()
+        type=kind,
+        machine=machine,
+        services=(service,),
+        host=None,
+        minion_id="",
+        relaxed_requirements=(),
     )
 
 
@@ -76,6 +84,16 @@ async def test_a_leased_node_is_active_by_itself_and_its_removal_leaves_no_machi
     assert stage.world.cloud.machines == {}
     (lease_id,) = stage.world.leases
     assert stage.world.rows[lease_id].status == "released"
+
+
+@pytest.mark.parametrize("service", ["storage", "compute"])
+async def test_the_storage_node_of_a_region_in_a_cloud_serves_its_cache_and_no_other_does(
+    stage: Stage, service: str
+) -> None:
+    await leased(stage, service=service)
+    await reaches(stage, NodeStatus.ACTIVE)
+    told = stage.world.told["nod-1"]["node.prepared"]
+    assert ("serves the cache of its region at 10.0.0.1:8710" in told) == (service == "storage")
 
 
 async def test_a_node_whose_machine_is_refused_says_why_and_costs_nothing(stage: Stage) -> None:

@@ -276,7 +276,11 @@ class World(LeasedNodes, CloudProjects):
     def prepare_node(self, asked: node.PrepareNode) -> node.NodePrepared:
         closed = asked.exclusive and self.machine(asked.node).hardware.is_root
         return node.NodePrepared(
-            preparation=Preparation(job_user="baseload-job", closed_logins=closed)
+            preparation=Preparation(
+                job_user="baseload-job",
+                closed_logins=closed,
+                cache="10.0.0.1:8710" if asked.serves_cache else None,
+            )
         )
 
     def reboot_node(self, asked: node.RebootNode) -> Done:
