@@ -50,8 +50,8 @@ class Settings(BaseSettings):
 
     region_cache_port: int = 8710
     """Where the storage node of a region in a cloud serves its cache to the region's machines."""
-    region_cache_max_bytes: int = 100 * 1024**3
-    """How much it keeps at most, and never more than four fifths of its disk."""
+    region_cache_max_bytes: int | None = None
+    """How much it keeps at most; None: four fifths of its disk, more than which it never keeps."""
     package_index_url: str | None = None
     """The index of Python packages behind it, such as `https://pypi.org/simple`; None: the one that
     the storage node itself is told of in its pip configuration."""

@@ -26,6 +26,8 @@ from .runtimes import archive
 
 USER = "baseload-cache"
 INDEX_URL = "https://pypi.org/simple"
+UNLIMITED_BYTES = 1 << 60
+"""The disk is smaller, see `cache_store.DISK_SHARE`."""
 BEGINS_S = 10.0
 POLL_S = 0.02
 LOG = "cache.log"
@@ -35,7 +37,8 @@ ERROR_CHARACTERS = 300
 def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
     """Have it served; `address` is where, None with a `reason` where that cannot be.
 
-    asked: port (0: any), max_bytes, index_url (empty: the one that this machine is told of).
+    asked: port (0: any), max_bytes (empty: as its disk allows), index_url (empty: the one that this
+    machine is told of).
     A machine without it is a storage node all the same.
     """
     try:
@@ -44,7 +47,7 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
         wish = {
             "host": host,
             "port": int(asked["port"]),
-            "max_bytes": int(asked["max_bytes"]),
+            "max_bytes": int(asked.get("max_bytes") or UNLIMITED_BYTES),
             "index_url": asked.get("index_url") or index_of_machine(),
             "user": user,
         }

@@ -44,7 +44,9 @@ def make_ssh_firewall(session: GoogleSession, provider_id: str) -> str:
 
 
 def make_inner_firewall(session: GoogleSession, provider_id: str) -> str:
-    """Everything between our machines: workers of one job find each other, and the storage node."""
+    """Everything between our machines: workers of one job find each other, and their region's cache
+    on its storage node, which nobody reaches from outside: no other rule lets anything in but SSH.
+    """
     rule = {"source_tags": [NODE_TAG]}
     allowed: list[tuple[str, list[str]]] = [("tcp", []), ("udp", []), ("icmp", [])]
     return _make_firewall(session, provider_id, "inner", rule, allowed)
