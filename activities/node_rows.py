@@ -145,7 +145,12 @@ def _message(command: TellJobs) -> tuple[str, Contract]:
     if command.what == "lost":
         return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
     if command.what == "ended":
-        lost = NodeLost(node_id=command.node_id, reason=command.reason, for_good=True)
+        lost = NodeLost(
+            node_id=command.node_id,
+            reason=command.reason,
+            for_good=True,
+            ended_at=command.ended_at,
+        )
         return "node_lost", lost
     if command.what == "back":
         return "node_back", NodeBack(node_id=command.node_id, node=_where(command.node_id))

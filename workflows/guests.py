@@ -1,7 +1,7 @@
 """The jobs on a node: who holds a place on it, telling them, ending what none of them claims."""
 
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -45,9 +45,10 @@ class Guests:
         """What live jobs hold here."""
         return await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
 
-    async def tell(self, what: str, reason: str = "") -> None:
+    async def tell(self, what: str, reason: str = "", *, ended_at: datetime | None = None) -> None:
         """A job that cannot be told looks by itself: the others do not wait for it."""
-        command = TellJobs(node_id=self._request.node_id, what=what, reason=reason)
+        node_id = self._request.node_id
+        command = TellJobs(node_id=node_id, what=what, reason=reason, ended_at=ended_at)
         try:
             await tell_jobs(command)
         except EFFECT_FAILED as failure:

@@ -1,7 +1,7 @@
 """The machine of a node that has none of its own: leased, waited for, lost, given back."""
 
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,8 @@ class LeasedMachine:
         self._told_of = ""
         """The lease that people were told of."""
         self._lost: str | None = None
+        self.ended_at: datetime | None = None
+        """When the one that it has lost has ended, where its provider says so."""
         self.is_killed = False
         """A person has ended it: what ran there is not begun again elsewhere."""
         self._tries_left = TRIES if request.carried else 0
@@ -92,7 +94,7 @@ class LeasedMachine:
         """It answers, and the node is where it is. Raises: ApplicationError, when there is none."""
         if self._wish is None:
             return
-        self._lost = None
+        self._lost = self.ended_at = None
         self.lease_id = self.lease_id or timed_id("lea", workflow.now(), workflow.uuid4())
         deadline, pause = workflow.now() + READY_LIMIT, FIRST_LOOK
         while (ready := await self._ready(self._wish)) is None:
@@ -146,7 +148,7 @@ class LeasedMachine:
     def concerns(self, lost: MachineLost) -> bool:
         """Whether that was its machine; it is remembered."""
         if lost.lease_id == self.lease_id:
-            self._lost = lost.reason
+            self._lost, self.ended_at = lost.reason, lost.ended_at
             self._tries_left = 0 if lost.by_person else self._tries_left
             self.is_killed = lost.by_person
         return self._lost is not None

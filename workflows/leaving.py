@@ -65,6 +65,9 @@ class Leaving:
 
     async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
         """Post what has been measured and is not posted yet, then end the billing workflow."""
+        for worker in workers:
+            if (ended_at := self._lost.ended_at(worker)) is not None:
+                worker.ran_until(ended_at, workflow.now())
         for refusal in await settle(self._request.job_id, attempt, workers):
             message = f"its bill could not be settled: {refusal}"
             await self._write(Event(type="job.unbilled", message=message), None)

@@ -18,7 +18,8 @@ from workflows.worker import Worker
 
 LOOK_INTERVAL = timedelta(hours=1)
 EPHEMERAL_LOOK_INTERVAL = timedelta(minutes=10)
-"""What was last seen is what is billed of a machine that its cloud takes back."""
+"""What was last seen is what is billed of a machine that is taken back by a cloud which does not
+say when it was."""
 LOST_LOOK_INTERVAL = timedelta(minutes=5)
 DISOWNED_INTERVAL = timedelta(seconds=30)
 
@@ -39,6 +40,8 @@ class LostNodes:
         self._since = dict(since)
         self._gone: dict[str, str] = {}
         """Nodes of which nothing is asked any more, and why."""
+        self._ended_at: dict[str, datetime] = {}
+        """When their machines have ended, where the provider says so."""
         self.machine_lost: str | None = None
         """Why a machine of the job's is no more."""
 
@@ -60,7 +63,7 @@ class LostNodes:
 
     def forget(self) -> None:
         """Another attempt: on other machines, or on those that are there again."""
-        self._since, self._gone, self.machine_lost = {}, {}, None
+        self._since, self._gone, self._ended_at, self.machine_lost = {}, {}, {}, None
 
     def give_up(self, node_id: str) -> None:
         """It is removed although it cannot be reached: nothing is asked of it any more."""
@@ -69,12 +72,18 @@ class LostNodes:
     def lose_machine(self, lost: NodeLost) -> str:
         """It never comes back, and what ran there has ended with it: in words."""
         self._gone[lost.node_id] = f"its machine is no more: {lost.reason}"
+        if lost.ended_at is not None:
+            self._ended_at.setdefault(lost.node_id, lost.ended_at)
         self.machine_lost = self._said(lost.node_id)
         return self.machine_lost
 
     def is_away(self, worker: Worker) -> bool:
         """Its node cannot be reached, for now or for good."""
         return worker.node.node_id in self._since or self.is_gone(worker)
+
+    def ended_at(self, worker: Worker) -> datetime | None:
+        """When its machine has ended, and what ran there with it; None: nobody knows."""
+        return self._ended_at.get(worker.node.node_id)
 
     def is_gone(self, worker: Worker) -> bool:
         """Its node does not come back."""

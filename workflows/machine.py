@@ -375,7 +375,15 @@ class MachineLifecycle:
                 lease_id=self._request.lease_id,
                 reason=reason,
                 capacity_exhausted=kind == CAPACITY_EXHAUSTED,
+                ended_at=self._told_end(),
             )
+
+    def _told_end(self) -> datetime | None:
+        """The earliest that its provider has told; None: it has not told when."""
+        told = [self._news.at] if self._news else []
+        if self._seen is not None and self._seen.ended_at is not None:
+            told.append(self._seen.ended_at)
+        return min(told, default=None)
 
     def _canceled_outside(self) -> None:
         self._given_back = self._given_back or CANCELED_OUTSIDE

@@ -422,7 +422,8 @@ class NodeLifecycle:
             kind = "node.failed" if pause is None else "node.machine-lost"
             await self._write(Event(type=kind, message=reason), reason=reason)
         await self._machine.withdraw_places(reason)
-        await self._guests.tell("gone" if self._machine.is_killed else "ended", reason)
+        what = "gone" if self._machine.is_killed else "ended"
+        await self._guests.tell(what, reason, ended_at=self._machine.ended_at)
         if self._removal is not None:
             await self._guests.wait_for_their_end()
             return

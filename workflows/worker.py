@@ -1,7 +1,7 @@
 """One worker of a job: its place, its run, its exit, and what is asked of its node."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -180,6 +180,18 @@ class Worker:
         self.exit = ended
         self.elapsed_s = max(self.elapsed_s, ended.elapsed_s)
         self.finished_at = workflow.now()
+
+    def ran_until(self, ended_at: datetime, now: datetime) -> None:
+        """Its machine has ended then, by its provider's clock, and its command with it, unless
+        that was seen to end before.
+
+        However wrong either clock is, it has not run for longer than we know of its start.
+        """
+        if self.started_at is None or self.finished_at is not None:
+            return
+        ran_s = (min(ended_at, now) - self.started_at).total_seconds()
+        self.elapsed_s = max(self.elapsed_s, ran_s)
+        self.finished_at = self.started_at + timedelta(seconds=self.elapsed_s)
 
     @property
     def failure(self) -> str | None:

@@ -22,7 +22,7 @@ from activities.region_rows import find_dependents, tell_dependents
 from activities.temporal import set_client
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.activities.test_requests import signals_of
-from workflows.contracts.job import EndRequest
+from workflows.contracts.job import EndRequest, NodeLost
 from workflows.contracts.node import RunSeen
 from workflows.contracts.provider import Removal
 from workflows.effects.node import (
@@ -186,6 +186,20 @@ async def test_a_job_is_told_which_node_was_removed_unreached(
     assert told.signal_name == "stop"
     (request,) = await temporal_server.data_converter.decode(told.input.payloads, [EndRequest])
     assert (request.code, request.gone_node_id) == ("node-removed", world.node.id)
+
+
+async def test_a_job_is_told_when_its_machine_has_ended(
+    world: World, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    workflow_id = f"job/{world.job.id}"
+    await start_idle(temporal_server, workflow_id)
+    ended = TellJobs(node_id=world.node.id, what="ended", reason="preempted", ended_at=NOW)
+    await tell_jobs(ended)
+    history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
+    told = history.events[-1].workflow_execution_signaled_event_attributes
+    (lost,) = await temporal_server.data_converter.decode(told.input.payloads, [NodeLost])
+    assert lost == NodeLost(node_id=world.node.id, reason="preempted", for_good=True, ended_at=NOW)
 
 
 async def test_jobs_are_told_once_however_often_it_is_tried(

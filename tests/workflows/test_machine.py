@@ -24,7 +24,7 @@ from workflows.contracts.machine import (
     MachineSpec,
 )
 from workflows.contracts.record import LeaseChanges
-from workflows.contracts.states import LeaseStatus, ProviderKind
+from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.machine import CreateMachine
 from workflows.machine import MachineLifecycle
 
@@ -210,6 +210,23 @@ async def test_who_holds_a_machine_is_told_what_its_provider_told_of_its_end(
     assert [lost.reason for lost in stage.world.cloud.lost] == [
         "it was preempted at 2026-11-21 10:42:31 UTC"
     ]
+    assert [lost.ended_at for lost in stage.world.cloud.lost] == [at]
+
+
+async def test_of_two_ends_that_its_provider_tells_a_machine_has_had_the_earlier(
+    stage: Stage,
+) -> None:
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    at = datetime.now(UTC)
+    stopped = {"state": MachineState.STOPPED, "ended_at": at}
+    key = (NAME, "zone-a")
+    found = stage.world.cloud.machines[key].model_copy(update=stopped)
+    stage.world.cloud.machines[key] = found
+    news = MachineNews(what="it was preempted", at=at + timedelta(seconds=9))
+    await handle.signal(MachineLifecycle.news, news)
+    await handle.result()
+    assert [lost.ended_at for lost in stage.world.cloud.lost] == [at]
 
 
 async def test_news_of_a_machine_that_is_there_ends_nothing(stage: Stage) -> None:

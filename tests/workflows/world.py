@@ -254,7 +254,12 @@ class World(LeasedNodes, CloudProjects):
             if asked.what == "lost":
                 await handle.signal("node_lost", NodeLost(node_id=asked.node_id, reason="lost"))
             elif asked.what == "ended":
-                lost = NodeLost(node_id=asked.node_id, reason=asked.reason, for_good=True)
+                lost = NodeLost(
+                    node_id=asked.node_id,
+                    reason=asked.reason,
+                    for_good=True,
+                    ended_at=asked.ended_at,
+                )
                 await handle.signal("node_lost", lost)
             elif asked.what == "back":
                 where = node_address(asked.node_id).model_copy(

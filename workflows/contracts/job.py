@@ -86,6 +86,8 @@ class NodeLost(Contract):
     reason: str
     for_good: bool = False
     """Its machine is no more, and what ran there has ended with it: it never comes back."""
+    ended_at: datetime | None = None
+    """When that was, by the clock of the machine's provider; None: nobody has said when."""
 
 
 class NodeBack(Contract):

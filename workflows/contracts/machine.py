@@ -168,6 +168,8 @@ class MachineLost(Contract):
     capacity_exhausted: bool = False
     by_person: bool = False
     """A person has ended it: another is not leased in its place before somebody asks for it."""
+    ended_at: datetime | None = None
+    """By its provider's clock; None: the provider has not said when."""
 
 
 class MachineCarry(Contract):

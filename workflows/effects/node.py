@@ -1,5 +1,7 @@
 """Effects on a node, and on the rows of a node."""
 
+from datetime import datetime
+
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.node import (
@@ -120,6 +122,8 @@ class TellJobs(Contract):
     what: str
     """`lost`, `back`, `ended`, `removed` or `gone`."""
     reason: str = ""
+    ended_at: datetime | None = None
+    """Of a machine that is no more, by its provider's clock."""
 
 
 class JobsTold(Contract):
