@@ -88,7 +88,9 @@ async def stop_races_start(scene: Scene) -> None:
             await asyncio.gather(*(aside(ask_quietly, platform.post, path) for path in paths))
             await asyncio.sleep(scene.dice.uniform(0.0, 2.0))
         await aside(ask_quietly, platform.post, f"{job.path}/cancel")
-        await scene.until(lambda: job.has_ended, "it has ended", 300)
+        await scene.until(
+            lambda: job.has_ended and job.status != "stopped", "it has ended for good", 300
+        )
         job.attempts = int(job.row["attempt"])
 
 
