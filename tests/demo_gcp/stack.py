@@ -22,6 +22,8 @@ from workers.runner.story import Story
 HOME_NAME = "demo-gcp"
 CLOUD = "google-double"
 TIMES_FASTER = 10
+STATE_INTERVAL_S = 10
+"""As often as it may be; a job's state is copied off its machine every five minutes otherwise."""
 SSH_PROGRAM = "sshd"
 
 
@@ -75,6 +77,7 @@ def plan(settings: RunnerSettings, ports: tuple[int, int]) -> Stack:
     environment = {
         "BASELOAD_GCP_ENDPOINT": f"http://{LOOPBACK}:{http}",
         "PUBSUB_EMULATOR_HOST": f"{LOOPBACK}:{pubsub}",
+        "BASELOAD_STATE_INTERVAL_S": str(STATE_INTERVAL_S),
         "NO_PROXY": own,
         "no_proxy": own,
     }

@@ -21,7 +21,7 @@ CLOUD_REGION, BURST_REGION = "us-central1", "burst"
 JOBS = CHECKOUT / "tests" / "demo_gcp" / "training"
 LONG_JOB, JOB = "long-training", "training"
 EPOCHS_BEFORE = 4
-"""After how many the cloud takes the machine back."""
+"""How many are seen before the cloud takes the machine back."""
 LASTING_NODES = [f"{BURST_REGION}-storage", OWN_NODE]
 _EPOCH = re.compile(r"^epoch ", re.MULTILINE)
 WENT_ON = "goes on after epoch"
@@ -113,10 +113,12 @@ def burst(telling: Telling) -> Resource:
 
 
 def lose_the_machine(telling: Telling, job: Resource) -> None:
-    """Nobody has to do anything: it waits again, and another machine is made."""
+    """Nobody has to do anything: it waits again, and goes on where it was on another machine."""
     path = f"/v1/jobs/{job['id']}"
     name = telling.cloud.spot_machine()
     telling.expect("its machine is a spot one, which Google may take back", name)
+    copied = "what it keeps in $BASELOAD_STATE is copied off that machine"
+    telling.until(copied, lambda: "job.state-saved" in _events(telling, job))
     telling.cloud.preempt(str(name))
     telling.tell(f"the simulated cloud has preempted {name}")
     telling.until("the job has left it", lambda: telling.api.get(path)["attempt"] == 2)
@@ -127,15 +129,13 @@ def lose_the_machine(telling: Telling, job: Resource) -> None:
 
 
 def finish(telling: Telling, job: Resource) -> None:
-    """Its own machine goes with it."""
+    """With what it had kept; its own machine goes with it."""
     path = f"/v1/jobs/{job['id']}"
     telling.path_reached(path, "finished")
     telling.baseload("logs", JOB)
-    if WENT_ON in telling.api.text(_log_of(job)):
-        telling.tell("It went on from the state that it had kept.")
-    else:
-        telling.tell("It began at the beginning again: what it had kept went with its machine.")
     telling.baseload("events", JOB)
+    went_on = WENT_ON in telling.api.text(_log_of(job))
+    telling.expect("it went on from the state that it had kept", went_on)
     telling.until("its machine is gone", lambda: len(telling.cloud.machines()) == 1)
     telling.until("its node is gone", lambda: len(_nodes(telling)) == len(LASTING_NODES))
     telling.expect(f"only {' and '.join(LASTING_NODES)} are left", _nodes(telling) == LASTING_NODES)
@@ -192,6 +192,12 @@ def _nodes(telling: Telling) -> list[str]:
 
 def _epochs(telling: Telling, job: Resource) -> int:
     return len(_EPOCH.findall(telling.api.text(_log_of(job))))
+
+
+def _events(telling: Telling, job: Resource) -> set[str]:
+    """What kinds of events there were of it."""
+    found = telling.api.get(f"/v1/jobs/{job['id']}/events?limit=100")["items"]
+    return {str(event["type"]) for event in found}
 
 
 def _log_of(job: Resource) -> str:

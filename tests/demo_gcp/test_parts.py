@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from activities.settings import Settings
 from tests.demo_gcp import __main__ as demo
 from tests.demo_gcp.bill import disagreements, table
 from tests.demo_gcp.cloud import Charge, SimulatedCloud
@@ -92,6 +94,17 @@ def test_everything_of_ours_reaches_the_simulated_cloud_which_is_there_before_it
     for program in others:
         assert program.environment["BASELOAD_GCP_ENDPOINT"] == "http://127.0.0.1:8901"
         assert program.environment["PUBSUB_EMULATOR_HOST"] == "127.0.0.1:8902"
+
+
+def test_the_training_lasts_long_enough_for_its_state_to_be_copied(tmp_path: Path) -> None:
+    settings = RunnerSettings(home=tmp_path, api="127.0.0.1:8701", temporal_port=7301)
+    programs = plan(settings, (8901, 8902)).programs
+    told = {each.environment.get("BASELOAD_STATE_INTERVAL_S") for each in programs[1:]}
+    (interval_s,) = [float(value) for value in told if value is not None]
+    assert Settings(state_interval_s=int(interval_s)).state_interval_s == interval_s
+    job = yaml.safe_load((JOBS / "job.yaml").read_text())
+    lasts_s = float(job["environment"]["variables"]["EPOCHS"])  # a second each
+    assert lasts_s >= 2 * interval_s
 
 
 def test_the_database_of_a_stack_of_the_users_is_left_alone() -> None:

@@ -1,6 +1,6 @@
 """Fit a line to noisy points by gradient descent, an epoch at a time, with nothing but Python.
 
-Reads EPOCHS (12) and EPOCH_S (1), the seconds of one. Keeps where it is in $BASELOAD_STATE and
+Reads EPOCHS (30) and EPOCH_S (1), the seconds of one. Keeps where it is in $BASELOAD_STATE and
 goes on from there; leaves `line.json` in $BASELOAD_OUTPUT.
 """
 # ruff: noqa: T201 - a job reports by printing
@@ -18,7 +18,7 @@ RATE = 0.2
 
 
 def main() -> None:
-    epochs = int(os.environ.get("EPOCHS", "12"))
+    epochs = int(os.environ.get("EPOCHS", "30"))
     state = Path(os.environ.get("BASELOAD_STATE", ".")) / "line.json"
     output = Path(os.environ.get("BASELOAD_OUTPUT", "."))
     print(f"on {os.uname().nodename}: {gpus()}", flush=True)
