@@ -84,6 +84,8 @@ class CacheStore:
                 raise RefusedError("too-large", words)
             digest.update(chunk)
             file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())  # After a power cut a name would else stand for half of it.
         return digest.hexdigest(), size
 
     def size(self) -> int:

@@ -29,6 +29,8 @@ PROGRESS_S = 5.0
 PIP_S = 3600.0
 PIP_READ_S = "90"
 """For how long pip waits for a byte: the cache fetches and checks a file before it gives it."""
+PIP_TRIES_AGAIN = "2"
+"""A cache that has vanished holds a job up for less than five minutes."""
 ERROR_CHARACTERS = 2000
 
 
@@ -149,6 +151,7 @@ def _install_through(cache: str, words: str, command: list[str], options: dict[s
         PIP_INDEX_URL="http://%s/simple/" % cache,
         PIP_TRUSTED_HOST=host,
         PIP_TIMEOUT=PIP_READ_S,
+        PIP_RETRIES=PIP_TRIES_AGAIN,
         NO_PROXY=",".join(filter(None, (variables.get("NO_PROXY"), host))),
         no_proxy=",".join(filter(None, (variables.get("no_proxy"), host))),
     )
