@@ -4,26 +4,24 @@ A handful of queries whatever the number of jobs, offers and zones. Offers chang
 provider and a price; each process remembers those of every region as it last stood.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlmodel import Session, col, select
 
+from activities.cloud_prices import CATALOGUES, Version, known_prices
 from activities.db.tables import Lease, Node, Provider, Region, ShortageRow
-from activities.providers.gcp.catalogue import gcp_catalogue
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.machine import MachineOffer, MachineWish, Shortage
 from workflows.contracts.placement import CloudOffer
-from workflows.contracts.states import NodeType, ProviderKind, ProviderStatus, RegionStatus
+from workflows.contracts.states import NodeType, ProviderStatus, RegionStatus
 from workflows.rules.burst import CloudOffers, Market
 from workflows.rules.cloud_catalogue import CloudCatalogue, CloudRegion, MachineType
 from workflows.rules.metering import cumulative_microcredits
 from workflows.rules.pricing import usage_rates
 
-CATALOGUES: dict[str, Callable[[], CloudCatalogue]] = {ProviderKind.GCP: gcp_catalogue}
-"""What each kind of cloud sells. A new one is a line here."""
 AVOIDED_FOR = timedelta(minutes=10)
 GIB = 1024**3
 
@@ -41,6 +39,16 @@ class _Standing:
     is_waived: bool
     fees: tuple[UsageRates, ...]
     """Of a worker of each machine type of the catalogue, in its order."""
+    prices: Version
+    """Which prices its cloud has told at last."""
+
+
+class _Seller(NamedTuple):
+    """A kind of cloud: our fees for its machine types, and what it sells at which prices."""
+
+    fees: tuple[UsageRates, ...]
+    prices: Version
+    catalogue: CloudCatalogue
 
 
 class _Kept(NamedTuple):
@@ -63,11 +71,18 @@ def market(session: Session, at: datetime) -> Market:
     if not regions:
         return Market(CloudOffers(()))
     preferred = _preferred(session, regions, at)
-    fees = {kind: _fees(kind, at) for kind in {row.provider_kind for row in regions}}
-    standings = tuple(_standing(row, fees, preferred) for row in regions)
+    sellers = {
+        kind: _Seller(_fees(kind, at), *known_prices(session, kind))
+        for kind in {row.provider_kind for row in regions}
+    }
+    standings = tuple(_standing(row, sellers[row.provider_kind], preferred) for row in regions)
     before, made = _all
     if standings != before:
-        made = CloudOffers(offer for standing in standings for offer in _sold(standing))
+        made = CloudOffers(
+            offer
+            for standing in standings
+            for offer in _sold(standing, sellers[standing.provider_kind].catalogue)
+        )
         _all = (standings, made)
     return Market(made, _shortages(session, regions, at), preferred)
 
@@ -160,9 +175,7 @@ def _fees(kind: str, at: datetime) -> tuple[UsageRates, ...]:
     )
 
 
-def _standing(
-    row: Any, fees: Mapping[str, tuple[UsageRates, ...]], preferred: frozenset[str]
-) -> _Standing:
+def _standing(row: Any, seller: _Seller, preferred: frozenset[str]) -> _Standing:
     """Its fee is waived, where an administrator has said so, while its credits last."""
     return _Standing(
         region_id=row.id,
@@ -172,16 +185,16 @@ def _standing(
         provider_id=row.provider_id,
         provider_kind=row.provider_kind,
         is_waived=row.fee_waived and row.provider_id in preferred,
-        fees=fees[row.provider_kind],
+        fees=seller.fees,
+        prices=seller.prices,
     )
 
 
-def _sold(standing: _Standing) -> tuple[CloudOffer, ...]:
+def _sold(standing: _Standing, catalogue: CloudCatalogue) -> tuple[CloudOffer, ...]:
     """What the catalogue says of the region; what has no zone or no price there is not sold."""
     remembered = _offers.get(standing.region_id)
     if remembered is not None and remembered[0] == standing:
         return remembered[1]
-    catalogue = CATALOGUES[standing.provider_kind]()
     place = catalogue.region(standing.cloud_region)
     made = () if place is None else tuple(_offers_of(standing, catalogue, place))
     _offers[standing.region_id] = (standing, made)

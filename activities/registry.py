@@ -30,6 +30,7 @@ from activities.node_rows import (
 )
 from activities.placement import announce_placements, find_placement
 from activities.planning import PLANNING
+from activities.price_refresh import refresh_prices
 from activities.providers.projects import (
     forget_provider_key,
     make_provider_part,
@@ -78,6 +79,7 @@ MAIN: tuple[Activity, ...] = (
     deliver_requests,
     sweep_lost,
     sweep_machines,
+    refresh_prices,
     end_unknown_machine,
     follow_news,
     tell_news_state,

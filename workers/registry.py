@@ -1,8 +1,9 @@
 """Which queue is served by what: workflows and activities of each kind of worker."""
 
 from temporalio.worker import WorkflowRunner
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
+from workers.sandbox import QuietSandbox
 from workflows.billing import JobBilling
 from workflows.job import JobLifecycle
 from workflows.machine import MachineLifecycle
@@ -11,7 +12,7 @@ from workflows.node import NodeLifecycle
 from workflows.placement import PlacementLoop
 from workflows.provider import ProviderLifecycle
 from workflows.region import RegionLifecycle
-from workflows.sweep import MachineSweep, Starts, Sweep
+from workflows.sweep import MachineSweep, PriceRefresh, Starts, Sweep
 
 WORKFLOWS = (
     ProviderLifecycle,
@@ -25,10 +26,11 @@ WORKFLOWS = (
     Starts,
     Sweep,
     MachineSweep,
+    PriceRefresh,
 )
 
 
 def workflow_runner() -> WorkflowRunner:
     """The sandbox, with our own pure package passed through once instead of per run."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules("workflows")
-    return SandboxedWorkflowRunner(restrictions=restrictions)
+    return QuietSandbox(restrictions=restrictions)

@@ -42,6 +42,7 @@ STICKY_FOR = timedelta(seconds=3)
 """How long workflows wait for a worker that was killed before another takes them up."""
 
 SWEEP_INTERVAL = timedelta(minutes=5)
+PRICES_INTERVAL = timedelta(days=1)
 
 log = structlog.get_logger("worker")
 
@@ -125,7 +126,7 @@ async def _beside(client: Client, stop: asyncio.Event) -> None:
 
 
 async def start_singletons(client: Client) -> None:
-    """Placement, starts and the sweeps' schedules; all of them found when they are there."""
+    """Placement, starts, and what comes by a schedule; all of them found when they are there."""
     loops: tuple[tuple[str, Contract, str], ...] = (
         ("Placement", PlacementRequest(), "placement"),
         ("Starts", SweepRequest(), "starts"),
@@ -139,15 +140,20 @@ async def start_singletons(client: Client) -> None:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=f"the one {name} loop",
         )
-    for sweep, name in (("Sweep", "sweep"), ("MachineSweep", "machine-sweep")):
+    schedules = (
+        ("Sweep", "sweep", SWEEP_INTERVAL),
+        ("MachineSweep", "machine-sweep", SWEEP_INTERVAL),
+        ("PriceRefresh", "prices", PRICES_INTERVAL),
+    )
+    for again, name, every in schedules:
         with contextlib.suppress(ScheduleAlreadyRunningError):
             await client.create_schedule(
                 name,
                 Schedule(
                     action=ScheduleActionStartWorkflow(
-                        sweep, SweepRequest(), id=name, task_queue=queues.MAIN
+                        again, SweepRequest(), id=name, task_queue=queues.MAIN
                     ),
-                    spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=SWEEP_INTERVAL)]),
+                    spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
                     policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),
                 ),
             )

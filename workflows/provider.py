@@ -13,6 +13,7 @@ from workflows.contracts.provider import (
     CloudPart,
     Look,
     NewsState,
+    PricesState,
     ProviderReport,
     ProviderRequest,
     Removal,
@@ -68,6 +69,7 @@ class ProviderLifecycle:
         self._strays = Strays(request, self._mention)
         self._deaf = request.deaf
         """Why its cloud's news does not come to us, as it was told."""
+        self._price_trouble = request.price_trouble
 
     @workflow.run
     async def run(self, request: ProviderRequest) -> ProviderReport:
@@ -128,6 +130,18 @@ class ProviderLifecycle:
             message = "what happens to its machines is heard again"
             await self._mention(Event(type="provider.news-heard", message=message))
 
+    async def _hear_of_prices(self, prices: PricesState) -> None:
+        """People are told when it changes; what is known of prices is used whatever it is."""
+        if prices.trouble == self._price_trouble:
+            return
+        self._price_trouble = prices.trouble
+        if prices.trouble:
+            message = f"prices stay as they were known, all or some of them: {prices.trouble}"
+            await self._mention(Event(type="provider.prices-stale", message=message))
+        else:
+            message = "all prices that are used of its cloud were read again"
+            await self._mention(Event(type="provider.prices-read", message=message))
+
     async def _check(self) -> ProviderChecked:
         command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
         if self._is_cloud:
@@ -163,6 +177,8 @@ class ProviderLifecycle:
             await self._strays.end([message, *self._others(EndUnknown)])
         elif isinstance(message, NewsState):
             await self._hear(message)
+        elif isinstance(message, PricesState):
+            await self._hear_of_prices(message)
         elif self._is_cloud and self._status is ProviderStatus.READY:
             await self._look()
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
@@ -268,6 +284,10 @@ class ProviderLifecycle:
     def news_state(self, news: NewsState) -> None:
         self._inbox.put(news)
 
+    @workflow.signal(description="How its cloud's prices were read with its key.")
+    def prices_state(self, prices: PricesState) -> None:
+        self._inbox.put(prices)
+
     @workflow.signal(description="Remove the provider; with regions only when forced.")
     def remove(self, removal: Removal) -> None:
         self._inbox.put(removal)
@@ -283,6 +303,7 @@ class ProviderLifecycle:
             "carried_reason": self._journal.reason,
             "known_strays": tuple(self._strays.known),
             "deaf": self._deaf,
+            "price_trouble": self._price_trouble,
         }
         workflow.continue_as_new(self._request.model_copy(update=update))
 

@@ -1,4 +1,5 @@
-"""What keeps promises that a crash has broken off: lost starts, signals and workflows."""
+"""What keeps promises that a crash has broken off: lost starts, signals and workflows; and what is
+looked at again from time to time, as prices are."""
 
 from datetime import timedelta
 
@@ -9,9 +10,12 @@ from workflows.effects.lifecycle import (
     DeliverRequests,
     LostSwept,
     MachinesSwept,
+    PricesRefreshed,
+    RefreshPrices,
     SweepLost,
     SweepMachines,
     deliver_requests,
+    refresh_prices,
     sweep_lost,
     sweep_machines,
 )
@@ -54,3 +58,12 @@ class MachineSweep:
     @workflow.run
     async def run(self, _request: SweepRequest) -> MachinesSwept:
         return await sweep_machines(SweepMachines())
+
+
+@workflow.defn(name="PriceRefresh")
+class PriceRefresh:
+    """Prices as clouds tell them; where they do not, those that are known stay."""
+
+    @workflow.run
+    async def run(self, _request: SweepRequest) -> PricesRefreshed:
+        return await refresh_prices(RefreshPrices())

@@ -3,7 +3,7 @@
 Money is integer microcredits, instants are aware UTC, ids are prefixed and time-ordered.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -11,15 +11,14 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    DateTime,
     Index,
     Integer,
     Text,
     text,
 )
-from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
+
+from activities.db.instant import Instant
 
 SQLModel.metadata.naming_convention = {
     "pk": "pk_%(table_name)s",
@@ -27,33 +26,6 @@ SQLModel.metadata.naming_convention = {
     "uq": "uq_%(table_name)s_%(column_0_name)s",
     "ix": "ix_%(table_name)s_%(column_0_name)s",
 }
-
-
-class Instant(TypeDecorator[datetime]):
-    """An aware UTC instant, in SQLite too, which forgets time zones."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(
-        self,
-        value: datetime | None,
-        dialect: Dialect,  # noqa: ARG002 - SQLAlchemy names it
-    ) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"instant {value} has no time zone")
-        return value.astimezone(UTC)
-
-    def process_result_value(
-        self,
-        value: datetime | None,
-        dialect: Dialect,  # noqa: ARG002 - SQLAlchemy names it
-    ) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def _json(*, nullable: bool = False) -> Any:
@@ -268,6 +240,24 @@ class ShortageRow(SQLModel, table=True):
     scope: str = Field(primary_key=True)
     reason: str = Field(sa_type=Text)
     until: datetime = Field(sa_type=Instant)
+
+
+class CloudPriceRow(SQLModel, table=True):
+    """What a cloud has told of a price at last, as far as it could be.
+
+    counted: `series` (a CPU for an hour), `gpu` (an hour), `disk` (a GB for a month); source: where
+    it was read.
+    """
+
+    __tablename__ = "cloud_prices"
+    provider_kind: str = Field(primary_key=True)
+    counted: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    cloud_region: str = Field(primary_key=True)
+    on_demand_nanodollars: int = Field(sa_type=BigInteger)
+    spot_nanodollars: int = Field(sa_type=BigInteger)
+    source: str = Field(sa_type=Text)
+    read_at: datetime = Field(sa_type=Instant)
 
 
 class NodeAnnouncement(SQLModel, table=True):

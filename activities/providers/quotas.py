@@ -1,5 +1,6 @@
 """What a cloud allows an account in one of its regions now: asked of the cloud at each call."""
 
+from activities.cloud_prices import priced_catalogue
 from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
 from activities.providers.gcp.provider import answered
 from activities.providers.gcp.quotas import read_quotas
@@ -10,15 +11,15 @@ from workflows.rules.cloud_catalogue import CloudCatalogue
 from workflows.rules.cloud_machines import StorageClasses
 from workflows.rules.quotas import runnable_jobs
 
-CATALOGUES = {ProviderKind.GCP: gcp_catalogue}
-"""What is known of each cloud before asking it."""
 STORAGE = {ProviderKind.GCP: gcp_storage}
 
 
 def catalogue_of(kind: str) -> CloudCatalogue | None:
-    """None for kinds that have no regions of a cloud."""
-    found = CATALOGUES.get(ProviderKind(kind))
-    return found() if found else None
+    """What is known of a cloud before asking it, with the prices that it has told at last.
+
+    None for kinds that have no regions of a cloud.
+    """
+    return priced_catalogue(kind)
 
 
 def storage_of(kind: str) -> StorageClasses | None:

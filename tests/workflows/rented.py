@@ -11,7 +11,7 @@ from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.machine import MachineLost, MachineReady, MachineSeen, Shortage
 from workflows.contracts.states import MachineState
-from workflows.effects import machine
+from workflows.effects import lifecycle, machine
 
 PRICE_MICROCREDITS = 1_000_000
 HOST_KEY = "SHA256:key"
@@ -40,6 +40,9 @@ class Cloud:
     stray: set[str] = field(default_factory=set)
     """Machines that no lease holds, by name."""
     swept: Counter[str] = field(default_factory=Counter)
+    untold_prices: set[str] = field(default_factory=set)
+    """What the cloud charges otherwise than is known."""
+    known_prices: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     """Machines with a provider's mark that no lease names, by name."""
     followed: Counter[str] = field(default_factory=Counter)
@@ -64,6 +67,12 @@ class RentedMachines:
     """The effects of machines, on the cloud of a world."""
 
     cloud: Cloud
+
+    def refresh_prices(self, _: lifecycle.RefreshPrices) -> lifecycle.PricesRefreshed:
+        kept = len(self.cloud.untold_prices)
+        self.cloud.known_prices |= self.cloud.untold_prices
+        self.cloud.untold_prices = set()
+        return lifecycle.PricesRefreshed(kept=kept)
 
     def create_machine(self, asked: machine.CreateMachine) -> MachineSeen:
         key = (asked.machine_name, asked.offer.place)

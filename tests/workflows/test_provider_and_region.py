@@ -14,6 +14,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.provider import (
     PARTS,
     Check,
+    PricesState,
     ProviderReport,
     ProviderRequest,
     RegionRequest,
@@ -97,6 +98,21 @@ async def enabled(stage: Stage) -> WorkflowHandle[ProviderLifecycle, ProviderRep
     return await stage.client.start_workflow(
         ProviderLifecycle.run, CLOUD, id=f"provider/{uuid.uuid4().hex}", task_queue=queues.MAIN
     )
+
+
+async def test_people_are_told_once_that_prices_stay_and_once_that_they_do_not(
+    stage: Stage,
+) -> None:
+    handle = await enabled(stage)
+    await reaches(stage, CLOUD.provider_id, "ready")
+    told = stage.world.events[CLOUD.provider_id]
+    for trouble in ("", "the API is off", "the API is off", "", "", "it is off again"):
+        await handle.signal(ProviderLifecycle.prices_state, PricesState(trouble=trouble))
+    stale, read = "provider.prices-stale", "provider.prices-read"
+    await eventually(lambda: told.count(stale) == 2, "all of it is heard")
+    assert [event for event in told if event in (stale, read)] == [stale, read, stale]
+    assert "it is off again" in stage.world.told[CLOUD.provider_id][stale]
+    assert stage.world.statuses[CLOUD.provider_id][-1] == "ready"
 
 
 def refuses(part: str) -> Callable[[Contract], Awaitable[None]]:

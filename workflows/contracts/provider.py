@@ -57,6 +57,8 @@ class ProviderRequest(Contract):
     """Machines that no lease names, and of which people were told."""
     deaf: str = ""
     """Why nothing is heard of its machines, as people were told."""
+    price_trouble: str = ""
+    """What was wrong with its prices, as it was told."""
 
 
 class NewsRequest(Contract):
@@ -78,6 +80,13 @@ class NewsState(Contract):
 
     deaf: str = ""
     """Why it does not; empty: it does."""
+
+
+class PricesState(Contract):
+    """Signal `prices_state` to a provider: how its cloud's prices were read with its key."""
+
+    trouble: str = ""
+    """Why those that are known stay, all or some of them; empty: all were read."""
 
 
 class ProviderReport(Contract):

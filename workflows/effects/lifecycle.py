@@ -47,6 +47,26 @@ class MachinesSwept(Contract):
         )
 
 
+class RefreshPrices(Contract):
+    """Ask every cloud that tells its prices for them."""
+
+
+class PricesRefreshed(Contract):
+    kept: int = 0
+    """Prices that were told, could be, and are used from now on."""
+    rejected: tuple[str, ...] = ()
+    """The first of those that could not be, and why: the last that could stay."""
+    refused: tuple[str, ...] = ()
+    """Providers whose key is not allowed to read them, and why."""
+
+    def plus(self, other: "PricesRefreshed") -> "PricesRefreshed":
+        return PricesRefreshed(
+            kept=self.kept + other.kept,
+            rejected=(*self.rejected, *other.rejected),
+            refused=(*self.refused, *other.refused),
+        )
+
+
 record = Effect("record", Record, Recorded, start_to_close_s=10)
 """Status, event and changes of one step, in one transaction; wakes placement when it matters."""
 
@@ -60,3 +80,14 @@ sweep_machines = Effect(
     "sweep_machines", SweepMachines, MachinesSwept, start_to_close_s=240, heartbeat_s=60
 )
 """What carries our mark at a provider and no lease holds is ended."""
+
+refresh_prices = Effect(
+    "refresh_prices",
+    RefreshPrices,
+    PricesRefreshed,
+    start_to_close_s=540,
+    heartbeat_s=60,
+    retry_first_s=10,
+    retry_most_s=600,
+)
+"""What clouds tell of their prices is kept, as far as it can be."""

@@ -6,12 +6,13 @@ from alembic import context
 from sqlmodel import SQLModel
 from sqlmodel.sql.sqltypes import AutoString
 
-from activities.db import tables
+import activities.db.tables  # noqa: F401 - what the metadata is of
+from activities.db.instant import Instant
 
 
 def render(kind: str, found: Any, autogenerate_context: Any) -> Any:
     """A migration names SQLAlchemy's types only, so that it stays what it was."""
-    if kind == "type" and isinstance(found, tables.Instant):
+    if kind == "type" and isinstance(found, Instant):
         return "sa.DateTime(timezone=True)"
     if kind == "type" and isinstance(found, AutoString):
         return "sa.String()"

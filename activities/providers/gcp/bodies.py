@@ -13,7 +13,7 @@ from activities.settings import settings
 from workflows.contracts.billing import disk_microcredits_per_hour
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
 from workflows.contracts.states import MachineState
-from workflows.rules.cloud_catalogue import MachineType
+from workflows.rules.cloud_catalogue import CloudCatalogue, MachineType
 
 USER = "root"
 _NOT_IN_A_LABEL = re.compile(r"[^a-z0-9_-]")
@@ -177,8 +177,11 @@ def _labels(spec: MachineSpec) -> dict[str, str]:
     }
 
 
-def shown(instance: Any, zone: str) -> MachineSeen:
-    """An instance as Google tells of it; its host key is asked for by itself."""
+def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineSeen:
+    """An instance as Google tells of it; its host key is asked for by itself.
+
+    catalogue: whose prices it is shown with.
+    """
     address = None
     for interface in instance.network_interfaces:
         outer = [access.nat_i_p for access in interface.access_configs if access.nat_i_p]
@@ -191,7 +194,7 @@ def shown(instance: Any, zone: str) -> MachineSeen:
         provider_machine_id=str(instance.id),
         host=address,
         user=USER,
-        microcredits_per_hour=_price(instance, zone),
+        microcredits_per_hour=_price(instance, zone, catalogue),
         began_at=_instant(instance.last_start_timestamp),
         ended_at=_instant(instance.last_stop_timestamp) if state is MachineState.STOPPED else None,
         offer_mark=instance.labels.get(OFFER_LABEL, ""),
@@ -204,7 +207,7 @@ def _instant(told: str) -> datetime | None:
     return datetime.fromisoformat(told) if told else None
 
 
-def _price(instance: Any, zone: str) -> int | None:
+def _price(instance: Any, zone: str, catalogue: CloudCatalogue) -> int | None:
     """By the catalogue, for the machine that was really made, with the disk that it starts from;
     None where it does not say."""
     name = instance.machine_type.rpartition("/")[2]
@@ -212,7 +215,7 @@ def _price(instance: Any, zone: str) -> int | None:
         each.accelerator_type.rpartition("/")[2]: each.accelerator_count
         for each in instance.guest_accelerators
     }
-    catalogue, region = gcp_catalogue(), zone.rpartition("-")[0]
+    region = zone.rpartition("-")[0]
     machine = next((one for one in catalogue.machines if _is_it(one, name, attached)), None)
     price = None if machine is None else catalogue.price(machine, region)
     if price is None:

@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from activities.cloud_prices import priced_catalogue
 from activities.credentials import CredentialsError
 from activities.platform_key import fingerprint_of, platform_public_key
 from activities.providers.base import CapacityExhausted, NotYet, RequestRefused, Unavailable
 from activities.providers.gcp.bodies import instance_body, shown
+from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.errors import (
     GoogleRefusedError,
     GoogleUnavailableError,
@@ -22,7 +24,8 @@ from activities.providers.gcp.names import LABEL
 from activities.providers.gcp.operations import awaited, lasted, operations_of
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
 from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
-from workflows.contracts.states import MachineState
+from workflows.contracts.states import MachineState, ProviderKind
+from workflows.rules.cloud_catalogue import CloudCatalogue
 
 SHORT = (
     "ZONE_RESOURCE_POOL_EXHAUSTED",
@@ -45,6 +48,7 @@ class OwnedInstance:
 
     instance: Any
     place: str
+    catalogue: CloudCatalogue
 
     @property
     def machine_name(self) -> str:
@@ -52,15 +56,21 @@ class OwnedInstance:
 
     @property
     def seen(self) -> MachineSeen:
-        return shown(self.instance, self.place)
+        return shown(self.instance, self.place, self.catalogue)
 
 
 class GoogleMachines:
-    """See `activities/providers/base.py: Driver`. A place is a zone."""
+    """See `activities/providers/base.py: Driver`. A place is a zone.
 
-    def __init__(self, session: GoogleSession, provider_id: str) -> None:
+    catalogue: whose prices machines are shown with; None: those of the files.
+    """
+
+    def __init__(
+        self, session: GoogleSession, provider_id: str, catalogue: CloudCatalogue | None = None
+    ) -> None:
         self._session = session
         self._provider_id = provider_id
+        self._catalogue = catalogue or gcp_catalogue()
 
     def find(self, name: str, place: str) -> MachineSeen | None:
         with _answers():
@@ -68,7 +78,7 @@ class GoogleMachines:
             if instance is None:
                 return None
             self._must_be_ours(instance)
-            seen = shown(instance, place)
+            seen = shown(instance, place, self._catalogue)
             if seen.state is MachineState.RUNNING and seen.host is not None:
                 return seen.model_copy(update=self._proof(name, place))
             return seen
@@ -99,7 +109,7 @@ class GoogleMachines:
             if instance is None:
                 return
             self._must_be_ours(instance)
-            if shown(instance, place).state is MachineState.ENDING:
+            if shown(instance, place, self._catalogue).state is MachineState.ENDING:
                 return  # A second deletion would be told that it is not ready for one.
             try:
                 # By its number: done late, it ends no machine that has got the name since.
@@ -134,7 +144,7 @@ class GoogleMachines:
             )
             for scope, found in pages:
                 zone = scope.rpartition("/")[2]
-                owned += [OwnedInstance(each, zone) for each in found.instances]
+                owned += [OwnedInstance(each, zone, self._catalogue) for each in found.instances]
         return owned
 
     # ── what it is made of ──────────────────────────────────────────────────────────────────
@@ -211,12 +221,14 @@ class GoogleMachines:
 
 
 def google_machines(provider_id: str) -> GoogleMachines:
-    """The driver of a provider's machines, with the key that its row refers to now.
+    """The driver of a provider's machines, with the key that its row refers to now, and the prices
+    that are known now.
 
     Raises: RequestRefused, when there is no key, or it is none.
     """
     try:
-        return GoogleMachines(google_session(provider_id), provider_id)
+        session = google_session(provider_id)
+        return GoogleMachines(session, provider_id, priced_catalogue(ProviderKind.GCP))
     except (CredentialsError, KeyMistakeError) as error:
         raise RequestRefused(f"key of {provider_id}: {error}") from error
 

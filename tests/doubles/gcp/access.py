@@ -64,9 +64,13 @@ _OTHERS = {
 }
 
 
+_FOR_ALL = ("cloudbilling.services.skus.list",)
+"""What is public, where the API is on: the project that asks is that of the key."""
+
+
 def permission_of(method: str) -> str | None:
     """The permission that a method needs; None: it may be called by anyone."""
-    if method.endswith("testIamPermissions"):
+    if method.endswith("testIamPermissions") or method in _FOR_ALL:
         return None
     if method in _OTHERS:
         return _OTHERS[method]

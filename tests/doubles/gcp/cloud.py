@@ -22,6 +22,7 @@ from tests.doubles.gcp.project import Project
 from tests.doubles.gcp.pubsub import PubSub
 from tests.doubles.gcp.quota import Uses
 from tests.doubles.gcp.resources import Resources
+from tests.doubles.gcp.skus import usual_skus
 from tests.doubles.gcp.stock import Stock
 
 IMAGE_FAMILIES = {
@@ -87,6 +88,8 @@ class Cloud:
         """Log entries that a sink could not deliver: its name, why, and the entry."""
         self.stock = Stock()
         self.meter = Meter()
+        self.skus = usual_skus()
+        """What the Cloud Billing Catalog has of Compute Engine."""
         self.machines = Machines(self, boot or NoBoot())
         self._ids = itertools.count(secrets.randbits(62) | 1 << 62)
 

@@ -14,6 +14,7 @@ from tests.failure.stories.loops import (
     MachineSweepStory,
     NewsStory,
     PlacementStory,
+    PriceRefreshStory,
     StartsStory,
     SweepStory,
 )
@@ -40,6 +41,7 @@ STORIES: tuple[type[Story], ...] = (
     SweepStory,
     MachineStory,
     MachineSweepStory,
+    PriceRefreshStory,
     NewsStory,
 )
 

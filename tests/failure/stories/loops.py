@@ -11,7 +11,7 @@ from workflows.contracts.record import JobChanges, Record
 from workflows.contracts.states import JobStatus, ProviderKind
 from workflows.news import ProviderNews
 from workflows.placement import PlacementLoop, PlacementRequest
-from workflows.sweep import MachineSweep, Starts, Sweep, SweepRequest
+from workflows.sweep import MachineSweep, PriceRefresh, Starts, Sweep, SweepRequest
 
 
 class LoopStory(Story):
@@ -190,4 +190,23 @@ class MachineSweepStory(LoopStory):
 
     def look(self) -> None:
         self.expect(not self.world.cloud.stray, "what nobody holds was left")
+        self.look_at_the_cause()
+
+
+class PriceRefreshStory(LoopStory):
+    """Prices change before the fault, and after it."""
+
+    lifecycle = "PriceRefresh"
+
+    async def start_it(self) -> None:
+        await self.start(PriceRefresh, SweepRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.cloud.untold_prices.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.cloud.known_prices
+
+    def look(self) -> None:
+        self.expect(not self.world.cloud.untold_prices, "prices that were told are not known")
         self.look_at_the_cause()
