@@ -82,15 +82,17 @@ def _place(status: str, argument: Contract) -> Contract:
 
 
 def _job(session: Session, row: tables.Job, request: JobRequest) -> JobRequest:
+    workers = _WORKERS.validate_python(row.workers)
+    rests = row.status == JobStatus.STOPPED
+    leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
     carried = JobCarry(
         sequence=row.sequence,
         attempt=row.attempt,
         status=JobStatus(row.status),
-        workers=_WORKERS.validate_python(row.workers),
+        workers=workers,
         lost=_away(session, row.id),
-        has_copies=request.state_interval_s > 0,
+        has_copies=leased or not rests,  # An earlier attempt may have left some, to be removed.
     )
-    rests = carried.status is JobStatus.STOPPED
     return request.model_copy(update={"carried": carried, "ending": None if rests else TERMINATED})
 
 

@@ -42,14 +42,14 @@ class KeptState:
 
     def is_kept(self, workers: Sequence[Worker]) -> bool:
         """Some machine of this attempt can be lost, and then all of its workers begin again."""
-        return self._interval > timedelta(0) and any(worker.can_be_lost for worker in workers)
+        return self._interval > timedelta(0) and any(worker.place.can_be_lost for worker in workers)
 
     # ── while it runs ───────────────────────────────────────────────────────────────────────
 
     def begin(self, workers: Sequence[Worker]) -> None:
         """Copy at the interval from now on, beside whatever else is done; once is enough."""
         if self._copying is None and self.is_kept(workers):
-            leased = [worker for worker in workers if worker.can_be_lost]
+            leased = [worker for worker in workers if worker.place.can_be_lost]
             self._copying = asyncio.create_task(each_of(self._keep(worker) for worker in leased))
 
     def leave(self) -> None:

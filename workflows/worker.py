@@ -207,11 +207,6 @@ class Worker:
         return f"worker {self.index}: {_said(self.exit)}"
 
     @property
-    def can_be_lost(self) -> bool:
-        """Its machine is leased: what is there goes with it."""
-        return self.place.ephemeral or self.place.lease_id is not None
-
-    @property
     def may_be_taken(self) -> bool:
         """Its command was killed, on a machine that may be on its way back to its cloud."""
         ended = self.exit

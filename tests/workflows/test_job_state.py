@@ -1,6 +1,7 @@
 """The resume state of a job: copied off machines that can be lost, found where it goes on."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -11,10 +12,18 @@ from tests.workflows.test_job import CANCEL, Handle, assert_nothing_left, job_id
 from tests.workflows.test_job_races import STOP, latest
 from tests.workflows.test_job_restarts import takes, waits_again
 from tests.workflows.world import Machine, Run
-from workflows.contracts import errors
+from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.job import Exit, NodeLost, WorkerExit, run_id
-from workflows.contracts.states import JobStatus, JobType
+from workflows.contracts.job import (
+    Exit,
+    JobCarry,
+    JobRequest,
+    NodeLost,
+    WorkerCarry,
+    WorkerExit,
+    run_id,
+)
+from workflows.contracts.states import JobStatus, JobType, RunState, WorkerStatus
 from workflows.job import JobLifecycle
 
 
@@ -173,6 +182,33 @@ async def test_what_a_dying_machine_still_holds_is_copied_before_it_is_gone(stag
     await eventually(lambda: stored(stage, handle) == 8, "it is stored in time")
     await is_taken(stage, handle)
     assert stored(stage, handle) == 8
+
+
+async def test_a_job_that_has_continued_as_new_copies_on_and_removes_what_was_copied_before(
+    stage: Stage,
+) -> None:
+    job_id = "job-continued-state"
+    name = run_id(job_id, 0, 1)
+    stage.world.machines["nod-1"].runs[name] = Run(RunState.RUNNING, 1, 300, kept=3)
+    worker = WorkerCarry(
+        index=0,
+        status=WorkerStatus.RUNNING,
+        assignment=stage.world.place(job_id, leased=("nod-1",)).assignments[0],
+        run_id=name,
+        started_at=datetime.now(UTC),
+    )
+    status = JobStatus.RUNNING
+    carry = JobCarry(sequence=9, attempt=1, status=status, workers=(worker,), has_copies=True)
+    request = JobRequest(
+        job_id=job_id, account_id="acc-1", project_id="prj-1", name="n", type=JobType.TRAINING,
+        state_interval_s=1, carried=carry,
+    )  # fmt: skip
+    handle = await stage.client.start_workflow(
+        JobLifecycle.run, request, id=f"job/{job_id}", task_queue=queues.MAIN
+    )
+    await eventually(lambda: stored(stage, handle) == 3, "it is copied")
+    assert await ends(stage, handle, 1) is JobStatus.FINISHED
+    assert stage.world.states == {}
 
 
 async def test_a_job_on_machines_of_ones_own_is_never_copied(stage: Stage) -> None:

@@ -26,6 +26,11 @@ class WorkerAssignment(Contract):
     lease_id: str | None = None
     """Of the machine of a node that has none of its own."""
 
+    @property
+    def can_be_lost(self) -> bool:
+        """Its machine is leased: what is there goes with it."""
+        return self.ephemeral or self.lease_id is not None
+
 
 class Placement(Contract):
     """Signal `placed`: all workers of one attempt of a job, reserved in one transaction."""
