@@ -161,6 +161,21 @@ async def test_a_node_waits_for_the_drivers_of_its_gpus(
     await reaches(stage, NodeStatus.ACTIVE)
 
 
+async def test_a_node_that_is_to_run_containers_waits_for_podman(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.inspection.FIRST_DRIVERS_LOOK", timedelta(milliseconds=50))
+    spec = WISH.spec.model_copy(update={"containers": True})
+    await leased(stage, machine=WISH.model_copy(update={"spec": spec}))
+    await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
+    assert stage.world.told["nod-1"]["node.incomplete"].startswith("was to have podman, shows")
+    assert statuses(stage)[-1] == "inspecting"
+    machine = stage.world.machines["nod-1"]
+    runtimes = (*machine.hardware.runtimes, "podman")
+    machine.hardware = machine.hardware.model_copy(update={"runtimes": runtimes})
+    await reaches(stage, NodeStatus.ACTIVE)
+
+
 async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
