@@ -24,6 +24,7 @@ STEPS = {
     "rules": "the pure rules of placement, beside bare loops",
     "state": "writing steps and reservations, beside bare inserts",
     "leases": "the sweep over 5,000 machines, beside one bare question",
+    "burst": "20 jobs until each has a machine in a cloud, and the calls that it takes",
     "engine": "starts and signals, beside the shortest calls to Temporal",
 }
 """Modules beside this one, each with `rows()`, in the order of the table."""
