@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from sqlmodel import Session, col, select
 
 from activities.cloud_prices import CATALOGUES, Version, known_prices
-from activities.db.tables import Lease, Node, Provider, Region, ShortageRow
+from activities.db.tables import Node, Provider, Region, ShortageRow
+from activities.spending import spent_microcredits
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.machine import MachineOffer, MachineWish, Shortage
 from workflows.contracts.placement import CloudOffer
 from workflows.contracts.states import NodeType, ProviderStatus, RegionStatus
 from workflows.rules.burst import CloudOffers, Market
 from workflows.rules.cloud_catalogue import CloudCatalogue, CloudRegion, MachineType
-from workflows.rules.metering import cumulative_microcredits
 from workflows.rules.pricing import usage_rates
 
 AVOIDED_FOR = timedelta(minutes=10)
@@ -117,20 +117,8 @@ def _preferred(session: Session, regions: list[Any], at: datetime) -> frozenset[
     asked = {provider_id for provider_id, amount in given.items() if amount > 0}
     if not asked:
         return frozenset()
-    spent = dict.fromkeys(asked, 0)
-    leases = session.exec(select(Lease).where(col(Lease.provider_id).in_(asked)))
-    for lease in leases:
-        spent[lease.provider_id] += _cost(lease, at)
-    return frozenset(name for name in asked if spent[name] < given[name])
-
-
-def _cost(lease: Lease, at: datetime) -> int:
-    """Microcredits that it has cost until then, with the machines that were not kept."""
-    if lease.began_at is None:
-        return lease.earlier_microcredits
-    price = lease.microcredits_per_hour or (lease.offer or {}).get("microcredits_per_hour") or 0
-    seconds = max(0, int(((lease.ended_at or at) - lease.began_at).total_seconds()))
-    return lease.earlier_microcredits + cumulative_microcredits(price, seconds)
+    spent = spent_microcredits(session, asked, at)
+    return frozenset(name for name in asked if spent.get(name, 0) < given[name])
 
 
 def _shortages(

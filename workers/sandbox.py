@@ -10,7 +10,7 @@ from typing import Any
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.converter import StorageDriverStoreContext
+from temporalio.converter import SerializationContext, StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import Info
@@ -27,7 +27,10 @@ class QuietInstance(WorkflowInstance):
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         return self._inner.activate(act)
 
-    def get_serialization_context(self, command_info: Any) -> None:  # noqa: ARG002 - of the library
+    def get_serialization_context(
+        self,
+        command_info: Any,  # noqa: ARG002 - the library names it
+    ) -> SerializationContext | None:
         return None
 
     def get_external_store_context(

@@ -1,0 +1,43 @@
+"""Whole seconds between two instants, counted by the database."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, FunctionElement, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+
+from activities.db.instant import Instant
+
+
+class _ElapsedSeconds(FunctionElement[int]):
+    name = "elapsed_seconds"
+    type = BigInteger()
+    inherit_cache = True
+
+
+def elapsed_s(began_at: Any, ended_at: Any) -> ColumnElement[int]:
+    """0 where the end is before the beginning; NULL where there was none.
+
+    On SQLite, which counts milliseconds, what lacks less than half of one is a whole second.
+    """
+    instants = (_instant(began_at), _instant(ended_at))
+    return _ElapsedSeconds(*instants)
+
+
+def _instant(given: Any) -> Any:
+    return literal(given, Instant) if isinstance(given, datetime) else given
+
+
+@compiles(_ElapsedSeconds, "sqlite")
+def _on_sqlite(element: _ElapsedSeconds, compiler: SQLCompiler, **asked: Any) -> str:
+    began, ended = (compiler.process(clause, **asked) for clause in element.clauses)
+    days = f"julianday({ended}) - julianday({began})"
+    return f"max(0, cast(({days}) * 86400.0 + 0.0005 AS INTEGER))"
+
+
+@compiles(_ElapsedSeconds, "postgresql")
+def _on_postgresql(element: _ElapsedSeconds, compiler: SQLCompiler, **asked: Any) -> str:
+    began, ended = (compiler.process(clause, **asked) for clause in element.clauses)
+    seconds = f"floor(extract(epoch FROM {ended} - {began}))"
+    return f"greatest(0, cast({seconds} AS BIGINT))"
