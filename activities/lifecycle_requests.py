@@ -142,6 +142,7 @@ def _start_of_job(row: tables.Job, *, removal: bool) -> WorkflowStart:
         billing_period_s=chosen.billing_period_s,
         max_restarts=spec.safety.max_restarts,
         state_interval_s=chosen.state_interval_s,
+        auto_terminate=spec.safety.auto_terminate,
         idle_timeout_s=spec.idle_timeout_s,
         removal=removal or row.status == JobStatus.REMOVING,
         sequence=row.sequence,

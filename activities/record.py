@@ -8,7 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.db.ids import new_id
-from activities.db.release import release_job
+from activities.db.release import release_job, stay
 from activities.db.session import database, take_turn
 from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provider, Region
 from activities.handover import hand_over_soon
@@ -68,6 +68,7 @@ def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
         return False, []
     asked: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
+        stay(session, step.changes.staying_nodes)
         asked = release_job(session, step.resource_id, step.at)
     _append_events(session, step)
     return True, asked
@@ -77,7 +78,7 @@ def _values(step: Record) -> dict[str, Any]:
     """The columns that the changes of a step set beside its status."""
     changes = step.changes
     values = changes.model_dump(
-        mode="json", exclude={"noun", "release", "is_another"}, exclude_none=True
+        mode="json", exclude={"noun", "release", "staying_nodes", "is_another"}, exclude_none=True
     )
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities.db.beginnings import ask
+from activities.db.release import stays
 from activities.db.session import database
 from activities.db.tables import Allocation, Lease, Node, Region
 from activities.handover import hand_over_soon
@@ -70,20 +71,21 @@ def own_dependents_of(session: Session, resource_id: str) -> set[str]:
     if prefix_of(resource_id) != "reg":
         return set()
     nodes = {node.id for node in _storage_of(session, resource_id)}
-    nodes |= set(session.exec(_leaving_from(resource_id)).all())
+    leaving = session.exec(_leaving_from(resource_id)).all()
+    nodes |= {node.id for node in leaving if not stays(node.machine)}
     held = select(Lease.id).where(col(Lease.holder_id).in_(nodes))
     return nodes | set(session.exec(held).all())
 
 
-def _leaving_from(region_id: str) -> SelectOfScalar[str]:
-    """Ids of nodes that no job holds, and that none will."""
+def _leaving_from(region_id: str) -> SelectOfScalar[Node]:
+    """Nodes that no job holds, and that none will; the machines of some of them stay."""
     has_job = (
         select(Allocation.id)
         .where(col(Allocation.node_id) == Node.id, col(Allocation.released_at).is_(None))
         .exists()
     )
     leaves = (col(Node.status) == NodeStatus.REMOVING) | (col(Node.type) == NodeType.EPHEMERAL)
-    return select(Node.id).where(
+    return select(Node).where(
         col(Node.region_id) == region_id, col(Node.status) != NodeStatus.ARCHIVED, leaves, ~has_job
     )
 

@@ -41,6 +41,7 @@ from workflows.journal import EFFECT_FAILED, NODE_ID, REGION_ID, Inbox, Journal,
 from workflows.kept_state import DYING_COPY_LIMIT, KeptState
 from workflows.leaving import Leaving
 from workflows.losses import LostNodes
+from workflows.staying import staying, told_to_stay
 from workflows.waiting import Interrupted, all_of, attended, undisturbed, unless, until
 from workflows.worker import Worker, billing_of, carried, failures_of
 
@@ -241,7 +242,8 @@ class JobLifecycle:
             await self._kept.discard()
         kind = "restarting" if self._ending.begins_again else outcome
         ended = Event(type=f"job.{kind}", message=self._ending.reason or f"{outcome}")
-        await self._write(ended, release=True)
+        stay = staying(self._request, self._ending, self._workers)
+        await self._write(ended, *told_to_stay(stay), release=True)
 
     async def _rest(self) -> None:
         """Stopped: until someone starts it again, cancels or removes it."""
@@ -469,13 +471,14 @@ class JobLifecycle:
     async def _write(
         self, *events: Event, reason: str | None = None, release: bool = False
     ) -> None:
+        ending = self._ending
         changes = JobChanges(
             attempt=self._attempt,
             workers=carried(self._workers),
             output_bytes=self._leaving.output_bytes,
             release=release,
+            staying_nodes=staying(self._request, ending, self._workers) if release else (),
         )
-        ending = self._ending
         shown = reason or (ending.reason if self._status is ending.outcome else None)
         await self._journal.write(self._status, changes, *events, reason=shown)
 

@@ -1,8 +1,9 @@
 """Giving back what a job holds on nodes, inside the transaction that says so."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -45,8 +46,31 @@ def release_job(session: Session, job_id: str, at: datetime) -> list[str]:
     return dismiss_ephemeral(session, (allocation.node_id for allocation in live), at)
 
 
+def stay(session: Session, node_ids: Iterable[str]) -> None:
+    """What was made for a job does not leave with it: people end it, or its lease's deadline."""
+    wanted = sorted(set(node_ids))
+    if not wanted:
+        return
+    query = select(Node).where(
+        col(Node.id).in_(wanted),
+        Node.type == NodeType.EPHEMERAL,
+        col(Node.status).not_in(LEAVING),
+    )
+    for node in session.exec(query.order_by(col(Node.id)).with_for_update()):
+        if node.machine is not None:
+            node.machine = {**node.machine, "stays": True}
+            session.add(node)
+    session.flush()
+
+
+def stays(machine: Mapping[str, Any] | None) -> bool:
+    """Whether a node's machine, a `MachineWish`, has outlived the job that it was made for."""
+    return machine is not None and bool(machine.get("stays"))
+
+
 def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -> list[str]:
-    """Ask those of the nodes to be removed that were made for one job and hold none any more.
+    """Ask those of the nodes to be removed that were made for one job and hold none any more,
+    but for those that stay.
 
     Answers the requests that are to be handed over after the commit. One that is leaving already
     is not asked again; asked twice, it leaves once.
@@ -60,7 +84,7 @@ def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -
         .exists()
     )
     unused = session.exec(
-        select(Node.id)
+        select(Node.id, Node.machine)
         .where(
             col(Node.id).in_(wanted),
             Node.type == NodeType.EPHEMERAL,
@@ -70,7 +94,8 @@ def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -
         .order_by(col(Node.id))
     ).all()
     removal = Removal(force=True, requested_by="the end of its job")
-    return [ask(session, node_id, "remove", removal, at) for node_id in unused]
+    leaving = [node_id for node_id, machine in unused if not stays(machine)]
+    return [ask(session, node_id, "remove", removal, at) for node_id in leaving]
 
 
 def give_back(session: Session, released: Sequence[Allocation]) -> None:

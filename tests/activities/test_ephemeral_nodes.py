@@ -8,11 +8,13 @@ from activities.db.release import dismiss_ephemeral, release_job
 from activities.db.session import Database
 from activities.leased_nodes import withdraw_places
 from activities.placement import _mark_announced, _unannounced, find_placement
+from activities.record import record
 from activities.sweep import _dismiss_idle
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate
-from workflows.contracts.states import NodeType
+from workflows.contracts.record import JobChanges, Record
+from workflows.contracts.states import JobStatus, NodeType
 from workflows.effects.job import FindPlacement
 from workflows.effects.leased import WithdrawPlaces
 
@@ -131,3 +133,27 @@ def test_a_job_that_keeps_its_machine_hears_of_no_loss(migrated: Database) -> No
         made_for_a_job(session, "one")
     assert _mark_announced(_unannounced(10), []) == []
     assert _unannounced(10) == []
+
+
+def test_a_machine_that_stays_is_dismissed_neither_with_its_job_nor_by_the_sweep(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        job, (one, two) = made_for_a_job(session, "one", "two")
+        one.machine = {"spec": {"lifetime_s": 60}}
+        session.flush()
+        step = Record(
+            resource_id=job.id,
+            account_id=job.account_id,
+            sequence=1,
+            at=NOW,
+            status=JobStatus.FINISHED,
+            changes=JobChanges(release=True, staying_nodes=(one.id,)),
+        )
+    record(step)
+    _dismiss_idle()
+    with migrated.read() as session:
+        assert set(removals_asked(session)) == {two.id}
+        assert_books_agree(session)
+        machine = session.get_one(tables.Node, one.id).machine
+    assert machine == {"spec": {"lifetime_s": 60}, "stays": True}

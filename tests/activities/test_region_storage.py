@@ -117,11 +117,12 @@ def test_a_regions_own_storage_and_its_machine_are_told_apart_from_what_others_h
     [
         ({"type": "ephemeral"}, True),
         ({"status": "removing"}, True),
+        ({"type": "ephemeral", "machine": {"stays": True}}, False),
         ({"status": "active"}, False),
     ],
 )
 def test_a_node_that_leaves_keeps_nobody_from_removing_its_region_once_its_job_has_ended(
-    place: Place, changes: dict[str, str], goes_with_it: bool
+    place: Place, changes: dict[str, Any], goes_with_it: bool
 ) -> None:
     question = FindDependents(resource_id=place.region.id)
     with place.database.write() as session:

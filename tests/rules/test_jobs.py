@@ -53,7 +53,7 @@ def test_the_documented_job_is_sound() -> None:
         "placement": {"region_id": None, "providers": None, "only_owned": None},
         "safety": {
             "price_cap_microcredits_per_hour": None,
-            "auto_terminate": True,
+            "auto_terminate": False,
             "idle_timeout_s": 600,
         },
         "port": None,
@@ -127,7 +127,6 @@ def test_the_documented_job_is_sound() -> None:
         ({"placement": {"providers": []}}, "placement.providers"),
         ({"safety": {"idle_timeout_s": 1}}, "safety.idle_timeout_s"),
         ({"safety": {"idle_timeout_s": 2592001}}, "safety.idle_timeout_s"),
-        ({"safety": {"auto_terminate": False}}, "safety.auto_terminate"),
         ({"safety": {"max_restarts": 101}}, "safety.max_restarts"),
         ({"placement": {"spot": "perhaps"}}, "placement.spot"),
         ({"surprise": 1}, "surprise"),

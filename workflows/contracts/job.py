@@ -136,6 +136,8 @@ class JobRequest(Contract):
     """How often it begins again elsewhere when a machine of its is gone."""
     state_interval_s: int = 0
     """How often its resume state is copied off machines that can be lost; 0: never."""
+    auto_terminate: bool = True
+    """False: what was made for it stays when it has finished or failed by itself."""
     idle_timeout_s: int | None = None
     """It ends when all of its commands have done nothing for so long; None: never for that. Nodes
     look at it on machines that are rented alone."""

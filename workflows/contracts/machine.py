@@ -64,6 +64,8 @@ class MachineWish(Contract):
     """In the order in which they are tried."""
     spec: MachineSpec
     price_cap_microcredits_per_hour: int | None = None
+    stays: bool = False
+    """The job that it was made for has ended: it is there until people, or its deadline, end it."""
 
 
 class MachineSeen(Contract):

@@ -47,6 +47,8 @@ class JobChanges(Contract):
     output_bytes: int | None = None
     release: bool = False
     """End the job's live allocations in the same transaction."""
+    staying_nodes: tuple[str, ...] = ()
+    """Of those that were made for it: they are not asked to leave with that."""
 
 
 class LeaseChanges(Contract):

@@ -99,6 +99,8 @@ class SubmittedSafety(Submitted):
     price_cap_microcredits_per_hour: int | None = None
     """What all workers together may cost at most."""
     auto_terminate: bool = True
+    """False: a machine that was made for it stays when it has finished or failed by itself, and
+    costs until a person ends it, or its lease's deadline."""
     idle_timeout_s: int = 1800
     """After so long without output, and with idle GPUs, a training or an inference is ended that is
     on machines which are rented."""

@@ -11,14 +11,13 @@ from pydantic import JsonValue, ValidationError
 
 from workflows.contracts.base import Contract
 from workflows.contracts.states import JobType, ProviderKind
-from workflows.contracts.submission import JobSubmission, Mistake, SubmittedSafety
+from workflows.contracts.submission import JobSubmission, Mistake
 from workflows.rules import job_formats as formats
 from workflows.rules.job_resources import Mistakes, amounts, gpu_names, gpus_asked, mistake
 
 MAX_WORKERS = 256
 MAX_PRICE = 10**12
 MAX_RESTARTS = 100
-STANDARD = SubmittedSafety()
 
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
 """For required fields that could not be read, so that the rest can be looked at as well."""
@@ -229,8 +228,6 @@ def _safety(job: JobSubmission) -> Mistakes:
     if not 0 <= job.safety.max_restarts <= MAX_RESTARTS:
         rule = f"is 0 to {MAX_RESTARTS}"
         yield mistake("safety.max_restarts", rule, job.safety.max_restarts)
-    if not job.safety.auto_terminate:
-        yield mistake("safety.auto_terminate", "is true; false is not available yet", False)
 
 
 _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
