@@ -29,7 +29,8 @@ READY_LIMIT = timedelta(hours=6)
 FIRST_LOOK = timedelta(seconds=30)
 LAST_LOOK = timedelta(minutes=10)
 """Between two looks at the row of a lease, of which signals tell: at first, and in the end."""
-FIRST_RETURN = timedelta(seconds=5)
+FIRST_RETURN = timedelta(seconds=1)
+"""A cloud that ends a machine in a moment is not waited for longer than that."""
 IDLE_INTERVAL = timedelta(days=30)
 PATIENCE = timedelta(hours=1)
 """After which people are told that a machine is still not gone."""

@@ -33,5 +33,6 @@ plan_placements = Effect(
     start_to_close_s=60,
 )
 announce_placements = Effect(
-    "announce_placements", AnnouncePlacements, PlacementsAnnounced, start_to_close_s=60
+    "announce_placements", AnnouncePlacements, PlacementsAnnounced, start_to_close_s=20
 )
+"""Some hundred signals; a worker that is killed meanwhile holds up every job so long."""
