@@ -76,7 +76,7 @@ def asked_for(arguments: list[str]) -> list[Orders]:
     accepts.add_argument("--faults", type=int, default=1000, help="how many to inject")
     accepts.add_argument("--minutes", type=float, default=50, help="begin no round after these")
     accepts.add_argument("--jobs", type=int, default=20, help="of each round")
-    accepts.add_argument("--at-once", type=int, default=20, help="jobs that are under way at once")
+    accepts.add_argument("--at-once", type=int, default=8, help="jobs that are under way at once")
     accepts.add_argument("--at", action="append", choices=list(POINTS), help="at these points only")
     accepts.add_argument("--times", type=int, default=2, help="at each point, in each round")
     accepts.add_argument("--storm", action="store_true", help="lose replies too, from the first on")

@@ -34,7 +34,7 @@ class Orders:
     minutes: float = 50.0
     rounds: int | None = None
     jobs: int = 20
-    at_once: int = 20
+    at_once: int = 8
     points: tuple[str, ...] = tuple(POINTS)
     times: int = 2
     storm: bool = False
