@@ -88,13 +88,16 @@ async def test_a_stray_that_cannot_be_ended_does_not_take_the_node_from_the_othe
     assert last(stage) == "active", reason
 
 
-async def test_a_node_that_is_lost_while_it_is_looked_over_goes_offline(stage: Stage) -> None:
+@pytest.mark.parametrize("effect", ["list_runs", "end_strays"])
+async def test_a_node_that_is_lost_while_it_is_looked_over_goes_offline(
+    stage: Stage, effect: str
+) -> None:
     machine = stage.world.machines["nod-1"]
 
     async def lose(_: Contract) -> None:
         machine.reachable = False
 
-    stage.world.faults["list_runs"].append(lose)
+    stage.world.faults[effect].append(lose)
     await stage.node()
     await reaches(stage, "offline")
     machine.reachable = True

@@ -253,6 +253,7 @@ end_strays = Effect(
     start_to_close_s=120,
     schedule_to_close_s=600,
     heartbeat_s=HEARTBEAT_S,
+    attempts=3,
 )
 watch_node = Effect(
     "watch_node",
