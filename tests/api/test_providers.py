@@ -247,7 +247,7 @@ async def test_quotas_are_live_with_use_and_jobs_by_gpu_type(
     t4 = runnable["T4", False]
     assert (t4["jobs"], t4["limiting"]) == (2, "CPUS")
     assert "raise CPUS in us-central1 to 24" in t4["advice"]
-    assert t4["microcredits_per_hour"] == 730_000
+    assert t4["microcredits_per_hour"] == 771_096  # with its local SSD of 375 GB
     assert runnable["H100", False]["jobs"] == 0
     assert runnable["H100", True]["microcredits_per_hour"] > 0
     metrics = {each["metric"]: each for each in found["quotas"]}

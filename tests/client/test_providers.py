@@ -150,7 +150,7 @@ def test_quotas_are_a_table_of_jobs_by_gpu_type(desk: Desk, provider: str, gcp: 
     assert ended.code == 0
     lines = [line.split() for line in ended.out.splitlines()]
     t4 = next(line for line in lines if line[:3] == ["T4", "on", "demand"])
-    assert t4[3:6] == ["3", "0.73", "NVIDIA_T4_GPUS"]
+    assert t4[3:6] == ["3", "0.771096", "NVIDIA_T4_GPUS"]
     assert ["NVIDIA_T4_GPUS", "us-central1", "3", "0", "3"] in lines
     assert f"quotas?project={gcp.project.id}" in ended.err
 
