@@ -70,6 +70,9 @@ class PubSubServer:
         with self._pubsub.changed:
             self._pubsub.changed.notify_all()
         self._server.stop(0).wait(5)
+        # It and its handlers hold each other: what it runs when it goes would be run by whatever
+        # thread is at work then, also by one that is just being cancelled.
+        del self._server
 
     def _handlers(self) -> list[Any]:
         empty, policy = empty_pb2.Empty, policy_pb2.Policy
