@@ -29,6 +29,10 @@ from workflows.effects.node import WatchNode
 RUN = "job-w-0-1"
 NUMBERS = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done"
 SLOWLY = "i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.05; done"
+HALVES = (
+    "i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); "
+    "while [ $i -eq 30 ] && [ ! -e more ]; do sleep 0.05; done; done"
+)
 ECHO = 'mkfifo in; exec 3<>in; while read line <&3; do echo "$line"; done'
 
 
@@ -258,10 +262,11 @@ async def test_a_log_that_the_store_has_lost_is_brought_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "STORE_PAUSE_S", 0.01)
-    site.agent.run(RUN, SLOWLY)
+    site.agent.run(RUN, HALVES)
     async with watched(site):
-        await wait_until(lambda: site.logs.length(RUN) > 100, "some lines")
+        await wait_until(lambda: site.logs.length(RUN) == len(lines(30)), "half of the lines")
         site.logs.delete("job-w")
+        site.agent.path(RUN, "work/more").touch()
         await wait_until(lambda: site.jobs.signals, "a signal")
         await wait_until(lambda: site.logs.length(RUN) == len(lines(60)), "the whole log")
     assert stored(site) == lines(60)
