@@ -29,7 +29,7 @@ setup-tests: setup  ## Install what the tests need: Debian packages, the time-sk
 	@.venv/bin/python deploy/setup/tests.py
 
 test: setup-tests check  ## Run every check and every test
-	.venv/bin/pytest -n 5 --no-loadscope-reorder --ignore tests/architecture
+	.venv/bin/pytest -n 4 --no-loadscope-reorder --ignore tests/architecture
 
 check: setup  ## ruff, mypy --strict, the import ladder
 	.venv/bin/ruff check .

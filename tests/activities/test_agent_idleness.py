@@ -102,7 +102,7 @@ def test_no_run_with_gpus_is_idle_where_their_driver_does_not_answer(
 def test_the_next_watcher_goes_on_where_the_last_one_was_and_forgets_what_nobody_saw(
     agent: LocalAgent,
 ) -> None:
-    limited(agent, "job-quiet-0-1", QUIET, limit_s=2.0)
+    limited(agent, "job-quiet-0-1", QUIET, limit_s=5.0)
     idle_path = agent.path("job-quiet-0-1", "idle.json")
     with watched(agent) as idle:
         wait_for(lambda: agent.look("job-quiet-0-1")["idle_s"] >= 0.5, "some idleness")
