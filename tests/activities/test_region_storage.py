@@ -145,10 +145,10 @@ def test_a_node_that_leaves_keeps_nobody_from_removing_its_region_once_its_job_h
 async def test_leases_are_told_to_end_when_nobody_else_is_left(
     place: Place, temporal_server: Client
 ) -> None:
-    set_client(temporal_server)
     node_id = new_id("nod")
     place.add(node_id)
-    place.lease(node_id)
+    place.lease(node_id)  # Before there is a client: its own workflow is not begun.
+    set_client(temporal_server)
     node, machine = f"node/{node_id}", f"machine/lea-of-{node_id}"
     await start_idle(temporal_server, node)
     await start_idle(temporal_server, machine)
