@@ -45,11 +45,13 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         runtime = _runtime(command.assignment, order)
         if order.code_sha256 is not None:
             await _bring_code(node, order.code_sha256, order.cache)
-        if order.input_sha256 is not None and not await _is_staged(node, run_id):
+        brings = order.input_sha256 is not None or command.restores_state
+        is_staged = brings and await _is_staged(node, run_id)
+        if order.input_sha256 is not None and not is_staged:
             await _bring_input(node, run_id, order.input_sha256)
         restored = WorkerStaged()
         if command.restores_state:
-            restored = await bring_state(node, run_id, is_staged=await _is_staged(node, run_id))
+            restored = await bring_state(node, run_id, is_staged=is_staged)
         await ask(node, "stage", _request(command, order, runtime), limit_s=STAGE_S)
     return restored
 
@@ -179,5 +181,4 @@ def _idle_timeout_s(assignment: WorkerAssignment, order: WorkOrder) -> int | Non
     So may one of whose GPUs some have no name: nobody could tell whether they work.
     """
     are_named = len(assignment.gpu_uuids) == len(assignment.gpu_indices)
-    is_rented = assignment.ephemeral or assignment.lease_id is not None
-    return order.idle_timeout_s if is_rented and are_named else None
+    return order.idle_timeout_s if assignment.can_be_lost and are_named else None

@@ -75,22 +75,31 @@ class PubSubServer:
         del self._server
 
     def _handlers(self) -> list[Any]:
-        empty, policy = empty_pb2.Empty, policy_pb2.Policy
-        publisher = {
+        generic = grpc.method_handlers_generic_handler
+        return [
+            generic("google.pubsub.v1.Publisher", self._publisher()),
+            generic("google.pubsub.v1.Subscriber", self._subscriber()),
+            generic("google.iam.v1.IAMPolicy", self._iam()),
+        ]
+
+    def _publisher(self) -> dict[str, Any]:
+        return {
             "CreateTopic": self._call("CreateTopic", self._create_topic, types.Topic, types.Topic),
             "GetTopic": self._call("GetTopic", self._get_topic, types.GetTopicRequest, types.Topic),
             "ListTopics": self._call(
                 "ListTopics", self._list_topics, types.ListTopicsRequest, types.ListTopicsResponse
             ),
             "DeleteTopic": self._call(
-                "DeleteTopic", self._delete_topic, types.DeleteTopicRequest, empty
+                "DeleteTopic", self._delete_topic, types.DeleteTopicRequest, empty_pb2.Empty
             ),
             "Publish": self._call(
                 "Publish", self._publish, types.PublishRequest, types.PublishResponse
             ),
         }
-        asked = types.Subscription
-        subscriber = {
+
+    def _subscriber(self) -> dict[str, Any]:
+        asked, empty = types.Subscription, empty_pb2.Empty
+        return {
             "CreateSubscription": self._call(
                 "CreateSubscription", self._create_subscription, asked, asked
             ),
@@ -118,7 +127,10 @@ class PubSubServer:
                 types.StreamingPullResponse.serialize,
             ),
         }  # fmt: skip
-        iam = {
+
+    def _iam(self) -> dict[str, Any]:
+        policy = policy_pb2.Policy
+        return {
             "GetIamPolicy": self._call(
                 "GetIamPolicy", self._get_policy, iam_policy_pb2.GetIamPolicyRequest, policy
             ),
@@ -130,12 +142,6 @@ class PubSubServer:
                 iam_policy_pb2.TestIamPermissionsRequest, iam_policy_pb2.TestIamPermissionsResponse,
             ),
         }  # fmt: skip
-        generic = grpc.method_handlers_generic_handler
-        return [
-            generic("google.pubsub.v1.Publisher", publisher),
-            generic("google.pubsub.v1.Subscriber", subscriber),
-            generic("google.iam.v1.IAMPolicy", iam),
-        ]
 
     def _call(self, name: str, do: Callable[[Any], Any], asked: Any, answered: Any) -> Any:
         """One method: its faults, its errors, and the types on the wire."""
