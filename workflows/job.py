@@ -238,12 +238,12 @@ class JobLifecycle:
             workflow.logger.warning("its sealed orders are left: %s", failure)
         self._ending.reconsider()
         self._status = outcome = self._ending.outcome
-        if outcome.is_final:
-            await self._kept.discard()
         kind = "restarting" if self._ending.begins_again else outcome
         ended = Event(type=f"job.{kind}", message=self._ending.reason or f"{outcome}")
         stay = staying(self._request, self._ending, self._workers)
         await self._write(ended, *told_to_stay(stay), release=True)
+        if outcome.is_final:  # last: its machines do not wait, and cost, while a store is away
+            await self._kept.discard()
 
     async def _rest(self) -> None:
         """Stopped: until someone starts it again, cancels or removes it."""
@@ -259,8 +259,8 @@ class JobLifecycle:
             self._start_again = False
             self._ending.note()
             self._status = self._ending.outcome
-            await self._kept.discard()
             await self._write(Event(type=f"job.{self._status}", message="ended while stopped"))
+            await self._kept.discard()
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING

@@ -1,5 +1,6 @@
 """The resume state of a job: copied off machines that can be lost, found where it goes on."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -96,6 +97,26 @@ async def test_a_job_goes_on_elsewhere_with_what_it_had_kept_and_leaves_no_copy(
     assert await ends(stage, handle, 2) is JobStatus.FINISHED
     assert stage.world.states == {}
     assert_nothing_left(stage, handle)
+
+
+async def test_a_job_that_has_ended_holds_no_machine_while_the_store_is_away(stage: Stage) -> None:
+    handle = await running(stage, "nod-1", leased=("nod-1",))
+    await keeps(stage, handle, 3)
+    is_back = asyncio.Event()
+
+    async def away(_: Contract) -> None:
+        if not is_back.is_set():
+            stage.world.faults["discard_state"].append(away)
+            raise ApplicationError("the store is away")
+
+    stage.world.faults["discard_state"].append(away)
+    ended = asyncio.create_task(ends(stage, handle, 1))
+    await eventually(lambda: latest(stage, handle) == JobStatus.FINISHED, "it is final")
+    assert_nothing_left(stage, handle)
+    assert stored(stage, handle) == 3
+    is_back.set()
+    assert await ended is JobStatus.FINISHED
+    assert stage.world.states == {}
 
 
 async def test_a_job_that_never_kept_anything_is_told_that_it_starts_from_the_beginning(
