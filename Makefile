@@ -1,6 +1,6 @@
 # baseload: `make help`
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo demo-gcp up down status test check faults faults-cloud bench tctl
+.PHONY: help setup setup-tests demo demo-gcp up down status test check style ladder compiled faults faults-cloud bench tctl
 SHELL := /bin/sh
 
 help:  ## Show this list
@@ -28,14 +28,24 @@ status:  ## Show what runs
 setup-tests: setup  ## Install what the tests need: Debian packages, the time-skipping server
 	@.venv/bin/python deploy/setup/tests.py
 
-test: setup-tests check  ## Run every check and every test
-	.venv/bin/pytest -n 4 --no-loadscope-reorder --ignore tests/architecture
+test: setup-tests  ## Run every check and every test
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder compiled
+	.venv/bin/pytest -n 5 --no-loadscope-reorder --ignore tests/architecture
 
 check: setup  ## ruff, mypy --strict, the import ladder
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder
+
+style:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+
+ladder:
 	.venv/bin/pytest -q tests/architecture
+
+# pytest compiles tests anew in each of its processes, unless one has kept what it compiled.
+compiled:
+	@told=$$(PYTHONDONTWRITEBYTECODE= .venv/bin/pytest --collect-only -q -p no:xdist) || { echo "$$told"; exit 1; }
 
 faults: setup-tests  ## Inject faults into whole processes and machines, and print one table
 	.venv/bin/python -m tests.room $(ARGS)

@@ -16,9 +16,9 @@ CPU_CORE_HOUR_MICROCREDITS = 3_600_000
 UNREACHABLE_LIMIT_S = 30
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(lab: Lab) -> Iterator[RunningStack]:
-    """One stack for the session; its home lies in the lab's folder, and is swept with it."""
+    """One stack while these tests run; its home lies in the lab's folder, and is swept with it."""
     running = RunningStack(
         lab.folder / "home",
         lab.network.host_address,
@@ -34,7 +34,7 @@ def stack(lab: Lab) -> Iterator[RunningStack]:
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def platform(stack: RunningStack) -> Iterator[Platform]:
     """The administrator's view, the account in credit."""
     found = Platform(stack.url, stack.administrator_key)
@@ -56,7 +56,7 @@ def check_ledger(platform: Platform) -> None:
     assert sum(leg["amount_microcredits"] for leg in legs) == account["balance_microcredits"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def provider(platform: Platform) -> str:
     made = platform.post("/v1/providers", {"kind": "physical"})
     return str(platform.until_status(f"/v1/providers/{made['id']}", "ready")["id"])
@@ -65,7 +65,7 @@ def provider(platform: Platform) -> str:
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def make_site(platform: Platform, provider: str) -> Callable[..., Site]:
     """A factory of healthy regions; everything is relaxed unless it is said otherwise."""
 

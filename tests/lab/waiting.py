@@ -10,7 +10,9 @@ Found = TypeVar("Found")
 
 
 def wait_until(look: Callable[[], Found], what: str, limit_s: float = 60.0) -> Found:
-    """The first true answer of `look`, asked every 10 ms, then ever more rarely up to 100 ms.
+    """The first true answer of `look`, asked every 10 ms, then ever more rarely up to 250 ms.
+
+    More often, what waits takes a tenth of the machine that it waits for.
 
     Raises: TimeoutError naming `what` when `limit_s` seconds have passed.
     """
@@ -23,4 +25,4 @@ def wait_until(look: Callable[[], Found], what: str, limit_s: float = 60.0) -> F
         if time.monotonic() >= deadline:
             raise TimeoutError(f"{what}: not within {limit_s} s")
         time.sleep(pause_s)
-        pause_s = min(0.1, pause_s * 1.3)
+        pause_s = min(0.25, pause_s * 1.3)
