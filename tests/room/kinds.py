@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from tests.room.job import RoomJob
+from tests.room.job import RoomJob, Script
 from tests.room.room import Place, Room, eventually
 
 Lane = Literal["ours", "machine", "small", "poor", "people"]
@@ -42,6 +42,14 @@ class Scene:
         self.inject(jobs)
         with self.room.holding(list(jobs)):
             yield
+
+    async def submit(self, script: Script, **changes: Any) -> RoomJob:
+        """A job of its own; handed in when nobody keeps jobs away from the place.
+
+        Whoever does and counts the jobs there would not know of one that is on its way.
+        """
+        async with self.place.filling:
+            return await self.room.submit(self.place, script, **changes)
 
     async def a_job(self, limit_s: float, *statuses: str) -> RoomJob:
         """A job of the place in one of these states. Raises: Missed."""

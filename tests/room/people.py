@@ -33,11 +33,12 @@ async def submitted_fifty_times_at_once(scene: Scene) -> None:
         "workers": [{"command": script.command}],
         "placement": {"region_id": place.site.region_id},
     }
-    answers = await asyncio.gather(
-        *(aside(submitted, room.platform.post, body, key) for _ in range(AT_ONCE))
-    )
-    made = sorted({answer["id"] for answer in answers})
-    jobs = [room.follow_job(name, place, script) for name in made]
+    async with place.filling:  # as in `Scene.submit`
+        answers = await asyncio.gather(
+            *(aside(submitted, room.platform.post, body, key) for _ in range(AT_ONCE))
+        )
+        made = sorted({answer["id"] for answer in answers})
+        jobs = [room.follow_job(name, place, script) for name in made]
     with scene.touching(jobs):
         if len(made) != 1:
             room.tally.wrong(scene.kind.name, "doubled", f"one submission made {made}")
@@ -57,7 +58,7 @@ def submitted(post: Callable[..., Resource], body: dict[str, Any], key: str) -> 
 @kind("people", 5)
 async def cancel_races_finish(scene: Scene) -> None:
     """Canceled about when it ends by itself: it is one of the two, and wholly."""
-    job = await scene.room.submit(scene.place, counting(5, 0.2))
+    job = await scene.submit(counting(5, 0.2))
     with scene.touching([job]):
         job.may("canceled")
         await scene.until(lambda: job.is_running or job.has_ended, "it runs", 300)
@@ -72,7 +73,7 @@ async def stop_races_start(scene: Scene) -> None:
     """A notebook is told to stop and to start again, all at once; then it is canceled."""
     platform = scene.room.platform
     service: dict[str, Any] = {"type": "notebook", "port": 8888}
-    job = await scene.room.submit(scene.place, counting(2000, 0.3), **service)
+    job = await scene.submit(counting(2000, 0.3), **service)
     with scene.touching([job]):
         job.allowed = {"canceled"}
         for _ in range(3):
