@@ -134,7 +134,8 @@ async def settle(job_id: str, attempt: int, workers: Sequence[Worker]) -> list[s
         return []
     done = BillingDone(job_id=job_id, attempt=attempt)
     refused = []
-    for step in (partial(post_usage, PostUsage(usages=usages)), partial(end_billing, done)):
+    post = partial(post_usage.at_once, PostUsage(usages=usages))
+    for step in (post, partial(end_billing.at_once, done)):
         try:
             await step()
         except EFFECT_FAILED as failure:

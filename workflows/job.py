@@ -233,7 +233,7 @@ class JobLifecycle:
         await self._kept.left()
         orders = DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
         try:
-            await discard_work_orders(orders)
+            await discard_work_orders.at_once(orders)
         except EFFECT_FAILED as failure:
             workflow.logger.warning("its sealed orders are left: %s", failure)
         self._ending.reconsider()
@@ -393,7 +393,7 @@ class JobLifecycle:
                 await self._look_at(worker)
 
     async def _bill(self) -> None:
-        await begin_billing(billing_of(self._request, self._attempt, self._workers))
+        await begin_billing.at_once(billing_of(self._request, self._attempt, self._workers))
 
     async def _note_reached(self, node_id: str) -> None:
         if not self._lost.remove(node_id) or self._lost:

@@ -152,7 +152,8 @@ class NodeLifecycle:
             await self._look_for_it()
         if self._removal is not None or not await self._online():
             return
-        self._watch = watch_node.begin(WatchNode(node=self._at.address()), summary="watch")
+        asked = WatchNode(node=self._at.address(), boot_mark=self._at.boot_mark)
+        self._watch = watch_node.begin(asked, summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
             if not await until(lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "news"):

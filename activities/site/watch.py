@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.heartbeats import beating
 from activities.platform_key import platform_key_fingerprint
@@ -26,7 +26,7 @@ from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, L
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors
 from workflows.contracts.job import parse_run_id
-from workflows.contracts.node import NodeAddress, WatchEnded
+from workflows.contracts.node import WatchEnded
 from workflows.effects.node import WatchNode
 
 RENEW_S = 23 * 3600.0
@@ -39,11 +39,12 @@ STORE_PAUSE_S = 2.0
 
 @activity.defn
 async def watch_node(command: WatchNode) -> WatchEnded:
-    """Until it is to be renewed, this worker stops, or the node is lost.
+    """Until it is to be renewed, or the node is lost.
 
-    Raises: NODE_UNREACHABLE when the connection goes, HOST_KEY_MISMATCH, LOGIN_REFUSED.
+    Raises: NODE_UNREACHABLE when the connection goes, HOST_KEY_MISMATCH, LOGIN_REFUSED;
+    OUTCOME_UNKNOWN when the machine has restarted; WORKER_STOPS, for the next worker to go on.
     """
-    watch = Watch(command.node, log_store(settings().storage))
+    watch = Watch(command, log_store(settings().storage))
     async with beating():
         try:
             async with asyncio.timeout(RENEW_S) as limit:
@@ -52,7 +53,11 @@ async def watch_node(command: WatchNode) -> WatchEnded:
             if not limit.expired():
                 raise
             return WatchEnded(reason="renewed")
-    return WatchEnded(reason="worker-stops")
+    raise ApplicationError(
+        f"{command.node.node_id}: the worker that watches it stops",
+        type=errors.WORKER_STOPS,
+        category=ApplicationErrorCategory.BENIGN,
+    )
 
 
 @dataclass
@@ -87,8 +92,9 @@ class Waiting:
 class Watch:
     """One watch of one node."""
 
-    def __init__(self, node: NodeAddress, logs: LogStore) -> None:
-        self._node = node
+    def __init__(self, command: WatchNode, logs: LogStore) -> None:
+        self._node = command.node
+        self._boot_mark = command.boot_mark
         self._logs = logs
         self._waiting = Waiting()
         self._arrived = asyncio.Event()
@@ -117,6 +123,10 @@ class Watch:
     async def _stored_lengths(self) -> dict[str, int]:
         """How much is stored of each run that is on the node."""
         answer = await ask(self._node, "look", {"run_ids": None}, limit_s=LOOK_S)
+        if self._boot_mark not in ("", answer["boot_mark"]):
+            raise ApplicationError(
+                f"{self._node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN
+            )
         runs = [run_id for run_id in answer["runs"] if is_ours(run_id)]
         lengths = await asyncio.to_thread(lambda: [self._logs.length(run_id) for run_id in runs])
         return dict(zip(runs, lengths, strict=True))

@@ -59,7 +59,7 @@ async def test_an_exit_reaches_the_workflow_of_its_job_and_cancelling_ends_the_w
         assert await holder.result() == WatchEnded(reason="cancelled")
 
 
-async def test_a_worker_that_stops_lets_go_of_its_watches(
+async def test_a_worker_that_stops_lets_go_of_its_watches_and_the_next_takes_them_up(
     site: Site, temporal_server: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
@@ -73,5 +73,9 @@ async def test_a_worker_that_stops_lets_go_of_its_watches(
         await wait_until(lambda: watchers(site), "the watcher")
         await asyncio.wait_for(stack.aclose(), 60)
     await wait_until(lambda: not watchers(site), "the end of the watcher")
+    before = (await holder.describe()).history_length
     async with serving(temporal_server, monkeypatch):
-        assert await asyncio.wait_for(holder.result(), 60) == WatchEnded(reason="worker-stops")
+        await wait_until(lambda: watchers(site), "the next watcher")
+        assert (await holder.describe()).history_length == before  # its workflow was not asked
+        await holder.signal(HoldWatch.let_go)
+        assert await holder.result() == WatchEnded(reason="cancelled")

@@ -15,15 +15,21 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.platform_key import platform_key_fingerprint
 from activities.site import signals, watch
+from activities.site.node import reach_node
 from activities.site.watch import watch_node
 from activities.storage.logs import LogStore
 from tests.activities.sites import Site
 from tests.activities.sshd import Sshd
 from tests.activities.waiting import wait_for, wait_until
-from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
+from workflows.contracts.errors import (
+    HOST_KEY_MISMATCH,
+    NODE_UNREACHABLE,
+    OUTCOME_UNKNOWN,
+    WORKER_STOPS,
+)
 from workflows.contracts.job import NodeBack, WorkerExit
 from workflows.contracts.node import WatchEnded
-from workflows.effects.node import WatchNode
+from workflows.effects.node import ReachNode, WatchNode
 
 RUN = "job-w-0-1"
 NUMBERS = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done"
@@ -195,13 +201,29 @@ async def test_a_watch_that_is_cancelled_leaves_no_watcher_on_the_node(site: Sit
     assert site.agent.look(RUN)["state"] == "running"
 
 
+async def test_a_machine_that_has_restarted_unseen_is_not_watched_but_looked_at(
+    site: Site,
+) -> None:
+    known = (await site.do(reach_node, ReachNode(node=site.node))).boot_mark
+    environment, task = site.begin(watch_node, WatchNode(node=site.node, boot_mark=known))
+    await wait_until(lambda: watchers(site), "the watcher")
+    environment.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ApplicationError, match="has restarted") as caught:
+        await site.do(watch_node, WatchNode(node=site.node, boot_mark=f"not {known}"))
+    assert caught.value.type == OUTCOME_UNKNOWN
+
+
 async def test_a_watch_ends_when_its_worker_stops_and_when_it_is_time(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment, task = site.begin(watch_node, WatchNode(node=site.node))
     await wait_until(lambda: watchers(site), "the watcher")
     environment.worker_shutdown()
-    assert await task == WatchEnded(reason="worker-stops")
+    with pytest.raises(ApplicationError) as stopped:
+        await task
+    assert stopped.value.type == WORKER_STOPS
     monkeypatch.setattr(watch, "RENEW_S", 0.5)
     assert await site.do(watch_node, WatchNode(node=site.node)) == WatchEnded(reason="renewed")
 

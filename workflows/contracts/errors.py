@@ -15,6 +15,7 @@ REQUEST_REFUSED = "RequestRefused"
 NOT_YET = "NotYet"
 PRICE_CAP = "PriceCap"
 OUT_OF_TIME = "OutOfTime"
+WORKER_STOPS = "WorkerStops"
 
 LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
 """Failures that say nothing about the machine's work: look again, never kill."""

@@ -2,8 +2,6 @@
 
 from datetime import datetime
 
-from pydantic import Field
-
 from workflows.contracts.base import Contract
 from workflows.contracts.machine import MachineWish
 from workflows.contracts.states import NodeStatus, NodeType
@@ -183,4 +181,4 @@ class RunSeen(Contract):
 class WatchEnded(Contract):
     """Why the watch of a node returned without an error: it is begun anew."""
 
-    reason: str = Field(default="renewed")
+    reason: str = "renewed"

@@ -98,6 +98,8 @@ class JobStory(Story):
             await self._node_answers()
         elif self._was_looked_at():
             await self._command_ends()
+        else:  # one that came while the commands were started told the job nothing new
+            await self._node_answers()
 
     def _was_looked_at(self) -> bool:
         looks = sum(n for pair, n in self.world.done.items() if pair.stub == "look_at_run")
