@@ -264,6 +264,7 @@ watch_node = Effect(
     WatchEnded,
     queue=None,
     start_to_close_s=24 * 3600,
+    schedule_to_close_s=7 * 24 * 3600,
     schedule_to_start_s=60,
     heartbeat_s=HEARTBEAT_S,
     never_retried=(*NEVER_RETRIED, *sorted(LOSSES), LOGIN_REFUSED),
