@@ -173,10 +173,7 @@ async def test_a_node_where_nothing_listens_is_unreachable(site: Site) -> None:
     assert (await failure(site)).type == NODE_UNREACHABLE
 
 
-async def test_a_watcher_that_falls_silent_is_a_loss(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "SILENCE_S", 3.0)
+async def test_a_watcher_that_falls_silent_is_a_loss(site: Site) -> None:
     _, task = site.begin(watch_node, WatchNode(node=site.node))
     [pid] = await wait_until(lambda: watchers(site), "the watcher")
     os.kill(pid, signal.SIGSTOP)
