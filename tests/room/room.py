@@ -27,7 +27,7 @@ from tests.room.leftovers import (
     rows_left,
     workflows_left,
 )
-from tests.room.stack import PatientPlatform, RoomStack, small_home
+from tests.room.stack import PatientPlatform, RoomStack, lose_patience, small_home
 from tests.room.tally import NO_FAULT, Tally
 from tests.room.verdicts import CPU_CORE_HOUR_MICROCREDITS, Seen, notes, verdicts
 
@@ -147,7 +147,7 @@ class Room:
 
     def close(self, evidence: Path | None = None) -> None:
         """evidence: where the stack's home is copied to if anything is wrong; it is small."""
-        PatientPlatform.patience_s = 0.0  # whoever still asks will not be answered
+        lose_patience(self)
         try:
             self.stack.close()
             if evidence is not None and not self.tally.is_clean:

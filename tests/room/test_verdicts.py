@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.room.job import RoomJob, counting, short_lines
 from tests.room.kinds import KINDS
 from tests.room.leftovers import beats, folders_left, job_of
+from tests.room.stack import PATIENCE_S, PatientPlatform, lose_patience
 from tests.room.tally import Tally
 from tests.room.verdicts import CPU_SECOND_MICROCREDITS, Seen, notes, verdicts
 
@@ -129,3 +131,11 @@ def test_every_kind_of_fault_comes_in_rounds_but_the_longest() -> None:
 
 def test_short_lines_are_what_seq_prints() -> None:
     assert short_lines(11).text == b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n"
+
+
+def test_a_room_that_closes_takes_no_other_room_its_patience() -> None:
+    url, key = "http://[::1]:9", "key"
+    closes = SimpleNamespace(platform=PatientPlatform(url, key))
+    goes_on = SimpleNamespace(platform=PatientPlatform(url, key))
+    lose_patience(closes)
+    assert (closes.platform.patience_s, goes_on.platform.patience_s) == (0.0, PATIENCE_S)

@@ -9,6 +9,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from tests.room.cloud.database import Name
 from tests.room.cloud.faults import KINDS, LOST, ROUND_LIMIT_S, Scene, storm
 from tests.room.cloud.points import POINTS
@@ -92,7 +94,7 @@ class Campaign:
         with storm(self.room, self.tally) if storms and not lost else nullcontext():
             try:
                 await self._inject(round_, names)
-            except (TimeoutError, RuntimeError, AssertionError) as wrong:
+            except (TimeoutError, RuntimeError, AssertionError, httpx.TransportError) as wrong:
                 self.tally.wrong(name, "lost", f"the round broke off: {wrong}")
                 self.room.tell(f"WRONG {self.tally.found[-1]}")
             await round_.settle(ROUND_LIMIT_S)

@@ -17,7 +17,7 @@ from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.room.cloud.database import Name, RestartedServer, RoomDatabase, Rows, SqliteFile
 from tests.room.cloud.runs import Runs
 from tests.room.room import aside
-from tests.room.stack import PatientPlatform, RoomStack
+from tests.room.stack import PatientPlatform, RoomStack, lose_patience
 from workers.runner.lifecycle import look
 from workers.runner.stack import Stack
 
@@ -147,7 +147,7 @@ class CloudRoom:
 
     def close(self, evidence: Path | None = None) -> None:
         """evidence: where the stack's home is copied to."""
-        PatientPlatform.patience_s = 0.0  # whoever still asks will not be answered
+        lose_patience(self)
         try:
             self.stack.close()
             if evidence is not None:
