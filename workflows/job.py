@@ -260,7 +260,7 @@ class JobLifecycle:
             self._ending.note()
             self._status = self._ending.outcome
             await self._write(Event(type=f"job.{self._status}", message="ended while stopped"))
-            await self._kept.discard()
+            await undisturbed(self._kept.discard(), self._canceled_outside)
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING

@@ -68,6 +68,22 @@ def test_a_python_that_is_too_old_is_passed_over_for_a_newer_one(person: Person)
     assert person.runs("python.sh").stdout.strip() == str(newer)
 
 
+def test_the_python_of_the_distribution_comes_before_another_on_path(person: Person) -> None:
+    person.has("python3", "exit 0")
+    path = f"{person.programs}:/usr/bin"
+    assert person.runs("python.sh", PATH=path).stdout.strip() == "/usr/bin/python3"
+
+
+def test_the_python_that_is_named_comes_first_and_is_refused_when_too_old(person: Person) -> None:
+    person.has("python3", "exit 0")
+    named = person.has("my-python", "exit 0")
+    assert person.runs("python.sh", BASELOAD_PYTHON=str(named)).stdout.strip() == str(named)
+    person.has("my-python", '[ "$1" = --version ] && echo Python 3.9.2 || exit 1')
+    done = person.runs("python.sh", BASELOAD_PYTHON=str(named))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "found: Python 3.9.2" in done.stderr
+
+
 def test_without_a_python_that_is_new_enough_one_line_says_so(person: Person) -> None:
     person.has("python3", '[ "$1" = --version ] && echo Python 3.9.2 || exit 1')
     done = person.runs("python.sh")

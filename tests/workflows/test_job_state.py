@@ -77,6 +77,24 @@ async def ends(stage: Stage, handle: Handle, attempt: int) -> JobStatus:
     return (await handle.result()).status
 
 
+def store_away(stage: Stage) -> asyncio.Event:
+    """From now on no copy can be removed, until what is returned is set."""
+    is_back = asyncio.Event()
+
+    async def away(_: Contract) -> None:
+        if not is_back.is_set():
+            stage.world.faults["discard_state"].append(away)
+            raise ApplicationError("the store is away")
+
+    stage.world.faults["discard_state"].append(away)
+    return is_back
+
+
+async def has_heard_its_cancel(handle: Handle) -> None:
+    """A query is answered after all that its workflow was told before."""
+    await handle.query("__stack_trace")
+
+
 def told(stage: Stage, handle: Handle, event: str) -> str:
     return stage.world.told[job_id_of(handle)].get(event, "")
 
@@ -102,20 +120,30 @@ async def test_a_job_goes_on_elsewhere_with_what_it_had_kept_and_leaves_no_copy(
 async def test_a_job_that_has_ended_holds_no_machine_while_the_store_is_away(stage: Stage) -> None:
     handle = await running(stage, "nod-1", leased=("nod-1",))
     await keeps(stage, handle, 3)
-    is_back = asyncio.Event()
-
-    async def away(_: Contract) -> None:
-        if not is_back.is_set():
-            stage.world.faults["discard_state"].append(away)
-            raise ApplicationError("the store is away")
-
-    stage.world.faults["discard_state"].append(away)
+    is_back = store_away(stage)
     ended = asyncio.create_task(ends(stage, handle, 1))
     await eventually(lambda: latest(stage, handle) == JobStatus.FINISHED, "it is final")
     assert_nothing_left(stage, handle)
     assert stored(stage, handle) == 3
     is_back.set()
     assert await ended is JobStatus.FINISHED
+    assert stage.world.states == {}
+
+
+async def test_a_stopped_job_that_is_ended_from_outside_while_the_store_is_away_leaves_no_copy(
+    stage: Stage,
+) -> None:
+    handle = await running(stage, "nod-1", leased=("nod-1",), job_type=JobType.NOTEBOOK)
+    await keeps(stage, handle, 3)
+    await handle.signal(JobLifecycle.stop, STOP)
+    await eventually(lambda: latest(stage, handle) == JobStatus.STOPPED, "it is stopped")
+    is_back = store_away(stage)
+    await handle.signal(JobLifecycle.cancel, CANCEL)
+    await eventually(lambda: latest(stage, handle) == JobStatus.CANCELED, "it is final")
+    await handle.cancel()
+    await has_heard_its_cancel(handle)
+    is_back.set()
+    assert (await handle.result()).status is JobStatus.CANCELED
     assert stage.world.states == {}
 
 
