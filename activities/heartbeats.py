@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
-from contextvars import ContextVar
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextvars import ContextVar, copy_context
 
 from temporalio import activity
 
@@ -36,3 +37,21 @@ async def _beat(said: list[str]) -> None:
     while True:
         activity.heartbeat(*said)
         await asyncio.sleep(BEAT_S)
+
+
+@contextlib.contextmanager
+def beating_aside() -> Generator[None]:
+    """As `beating`, for an activity that keeps its thread busy."""
+    is_over = threading.Event()
+    beat = threading.Thread(target=copy_context().run, args=(_beat_aside, is_over), daemon=True)
+    beat.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        beat.join()
+
+
+def _beat_aside(is_over: threading.Event) -> None:
+    while activity.in_activity() and not is_over.wait(BEAT_S):
+        activity.heartbeat()

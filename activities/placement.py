@@ -22,6 +22,7 @@ from activities.db.release import release_job
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, Node, RequestRow
 from activities.handover import hand_over_soon
+from activities.heartbeats import beating_aside
 from activities.inventory import SHOWN, held, node_offers
 from activities.lifecycle_requests import workflow_id_of
 from activities.market import market
@@ -73,11 +74,12 @@ def plan_placements(command: PlanPlacements) -> PlanningRound:
 
     Raises: ApplicationError, to be tried again, when every try met reservations of others.
     """
-    for number in range(1, TRIES + 1):
-        try:
-            return _one_round(command.limit, alone=number == TRIES)
-        except (ContendedError, IntegrityError, OperationalError) as cause:
-            met = cause
+    with beating_aside():
+        for number in range(1, TRIES + 1):
+            try:
+                return _one_round(command.limit, alone=number == TRIES)
+            except (ContendedError, IntegrityError, OperationalError) as cause:
+                met = cause
     raise ApplicationError(f"placement: {TRIES} rounds in a row met others' changes: {met}")
 
 

@@ -3,7 +3,7 @@
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlanningRound
-from workflows.effects.effect import Effect
+from workflows.effects.effect import HEARTBEAT_S, Effect
 
 
 class PlanPlacements(Contract):
@@ -31,7 +31,9 @@ plan_placements = Effect(
     PlanningRound,
     queue=queues.PLANNING,
     start_to_close_s=60,
+    heartbeat_s=HEARTBEAT_S,
 )
+"""A round of 500 jobs takes seconds; until a killed one is begun anew, no job is placed."""
 announce_placements = Effect(
     "announce_placements", AnnouncePlacements, PlacementsAnnounced, start_to_close_s=20
 )
