@@ -171,22 +171,28 @@ def _ready(row: Lease) -> MachineReady:
 async def return_machine(command: ReturnMachine) -> MachineReturned:
     """Tell every lease of the node that its machine is not needed; those that had one until then.
 
-    Each is told as often as this is asked, and hears the first.
+    Each is told as often as this is asked, and hears the first. An attempt that was held up until
+    another run of the node's life has gone on tells nobody: the next machine is not its own.
     """
-    left = await asyncio.to_thread(_open_leases, command.node_id)
+    left, is_stale = await asyncio.to_thread(_open_leases, command)
+    if is_stale:
+        return MachineReturned(left=left)
     asked = GiveBack(reason=command.reason, by_holder=True)
     for lease_id in left:
         if not await tell(workflow_id_of(lease_id), "give_back", asked):
             requests = await asyncio.to_thread(_ask_to_give_back, lease_id, asked, command.at)
             hand_over_soon(requests)
-    return MachineReturned(left=tuple(left))
+    return MachineReturned(left=left)
 
 
-def _open_leases(node_id: str) -> list[str]:
+def _open_leases(command: ReturnMachine) -> tuple[tuple[str, ...], bool]:
+    """Those of the node, and whether its row is further than who asks."""
     final = [status for status in LeaseStatus if status.is_final]
-    query = select(Lease.id).where(col(Lease.holder_id) == node_id, col(Lease.status).not_in(final))
+    of_it = (col(Lease.holder_id) == command.node_id, col(Lease.status).not_in(final))
     with database().read() as session:
-        return sorted(session.exec(query).all())
+        node = session.get(Node, command.node_id)
+        is_stale = node is not None and node.sequence > command.sequence
+        return tuple(sorted(session.exec(select(Lease.id).where(*of_it)).all())), is_stale
 
 
 def _ask_to_give_back(lease_id: str, asked: GiveBack, at: datetime) -> list[str]:

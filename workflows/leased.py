@@ -18,7 +18,7 @@ from workflows.effects.leased import (
     return_machine,
     withdraw_places,
 )
-from workflows.journal import Inbox
+from workflows.journal import Inbox, Journal
 from workflows.rules.ids import timed_id
 from workflows.rules.onboarding import lacking_of
 from workflows.waiting import until
@@ -55,10 +55,12 @@ class LeasedMachine:
         self,
         request: NodeRequest,
         at: Whereabouts,
+        journal: Journal,
         mention: Callable[[str, str], Coroutine[Any, Any, None]],
     ) -> None:
         self._request = request
         self._at = at
+        self._journal = journal
         self._mention = mention
         self._wish: MachineWish | None = request.machine
         self.lease_id = request.carried.lease_id if request.carried else ""
@@ -121,7 +123,7 @@ class LeasedMachine:
         return leased.ready
 
     async def _lease(self, wish: MachineWish) -> MachineLeased:
-        return await lease_machine(
+        return await lease_machine.at_once(
             LeaseMachine(
                 lease_id=self.lease_id,
                 node_id=self._request.node_id,
@@ -197,5 +199,7 @@ class LeasedMachine:
 
     async def _returned(self, reason: str) -> tuple[str, ...]:
         node_id = self._request.node_id
-        command = ReturnMachine(node_id=node_id, reason=reason, at=workflow.now())
+        command = ReturnMachine(
+            node_id=node_id, reason=reason, at=workflow.now(), sequence=self._journal.sequence
+        )
         return (await return_machine(command)).left

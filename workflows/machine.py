@@ -120,7 +120,7 @@ class MachineLifecycle:
     async def _acquire(self) -> None:
         """The first offer that can be had. Raises: ApplicationError with every refusal."""
         asked = FindShortages(provider_id=self._request.provider_id)
-        found = await self._unless_over(find_shortages(asked))
+        found = await self._unless_over(find_shortages.at_once(asked))
         shortages = {one.scope: one for one in found.shortages}
         refusals = []
         for offer in self._in_turn():

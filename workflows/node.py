@@ -69,7 +69,7 @@ class NodeLifecycle:
         self._contact = Contact(request, self._at, self._mention)
         self._inspection = Inspection(request, self._at, self._note)
         self._guests = Guests(request, self._at, self._mention)
-        self._machine = LeasedMachine(request, self._at, self._mention)
+        self._machine = LeasedMachine(request, self._at, self._journal, self._mention)
         self._inbox = Inbox()
         self._removal: Removal | None = None
         self._ended_by: str | None = None

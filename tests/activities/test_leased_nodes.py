@@ -131,7 +131,7 @@ async def test_a_lease_hears_that_it_is_given_back_even_if_it_has_not_begun(
     lease_id = new_id("lea")
     world.lease(lease_id)
     set_client(temporal_server)
-    asked = ReturnMachine(node_id="nod-1", reason="its node is removed", at=NOW)
+    asked = ReturnMachine(node_id="nod-1", reason="its node is removed", at=NOW, sequence=3)
     environment = ActivityEnvironment()
     assert (await environment.run(return_machine, asked)).left == (lease_id,)
     workflow_id = f"machine/{lease_id}"
@@ -145,6 +145,24 @@ async def test_a_lease_hears_that_it_is_given_back_even_if_it_has_not_begun(
     world.set(lease_id, status="released")
     assert (await environment.run(return_machine, asked)).left == ()
     assert await signals_of(temporal_server, workflow_id) == told
+
+
+async def test_a_return_that_comes_when_the_node_has_gone_on_leaves_its_next_machine(
+    world: World, temporal_server: Client
+) -> None:
+    lease_id = new_id("lea")
+    world.lease(lease_id)
+    set_client(temporal_server)
+    with world.database.write() as session:
+        session.get_one(tables.Node, "nod-1").sequence = 4
+    asked = ReturnMachine(node_id="nod-1", reason="it was preempted", at=NOW, sequence=3)
+    environment = ActivityEnvironment()
+    assert (await environment.run(return_machine, asked)).left == (lease_id,)
+    assert world.asked(lease_id, "give_back") == []
+    asked = asked.model_copy(update={"sequence": 4})
+    await environment.run(return_machine, asked)
+    workflow_id = f"machine/{lease_id}"
+    await eventually(lambda: is_told(temporal_server, workflow_id), "it is given back")
 
 
 async def is_told(client: Client, workflow_id: str) -> bool:

@@ -7,6 +7,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.contracts.base import Contract
 from workflows.contracts.machine import MachineLost, MachineOffer, MachineReady, MachineSeen
+from workflows.contracts.record import Record
 from workflows.contracts.states import LeaseStatus, MachineState
 from workflows.effects import leased
 
@@ -22,6 +23,8 @@ class NodeLeases:
     holder_workflow: str = NOBODY
     withdrawn: list[str] = field(default_factory=list)
     client: Client | None = None
+    rows: dict[str, Record] = field(default_factory=dict)
+    """What was written last of each resource."""
 
     @property
     def machines_there(self) -> list[str]:
@@ -40,9 +43,12 @@ class NodeLeases:
         ready = _ready(lease_id, asked.machine.offers[0]) if lease_id in there else None
         return leased.MachineLeased(lease_id=lease_id, status=status, ready=ready)
 
-    async def return_machine(self, _: leased.ReturnMachine) -> leased.MachineReturned:
-        """It ends after it was asked for, and not at once."""
+    async def return_machine(self, asked: leased.ReturnMachine) -> leased.MachineReturned:
+        """It ends after it was asked for, and not at once; a run that is over is not heard."""
         left = self.machines_there
+        row = self.rows.get(asked.node_id)
+        if row is not None and row.sequence > asked.sequence:
+            return leased.MachineReturned(left=tuple(left))
         self.machines_of |= dict.fromkeys(left, LeaseStatus.RELEASED)
         return leased.MachineReturned(left=tuple(left))
 

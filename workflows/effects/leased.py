@@ -35,6 +35,9 @@ class ReturnMachine(Contract):
     node_id: str
     reason: str
     at: datetime
+    sequence: int
+    """The last step that was written of the node. Where its row is further, another run of its life
+    has gone on, and this one is not heard any more."""
 
 
 class MachineReturned(Contract):
