@@ -174,9 +174,9 @@ async def return_machine(command: ReturnMachine) -> MachineReturned:
     Each is told as often as this is asked, and hears the first. An attempt that was held up until
     another run of the node's life has gone on tells nobody: the next machine is not its own.
     """
-    left, is_stale = await asyncio.to_thread(_open_leases, command)
-    if is_stale:
-        return MachineReturned(left=left)
+    left, sequence = await asyncio.to_thread(_open_leases, command.node_id)
+    if sequence > command.sequence:
+        return MachineReturned(left=left, sequence=sequence)
     asked = GiveBack(reason=command.reason, by_holder=True)
     for lease_id in left:
         if not await tell(workflow_id_of(lease_id), "give_back", asked):
@@ -185,14 +185,14 @@ async def return_machine(command: ReturnMachine) -> MachineReturned:
     return MachineReturned(left=left)
 
 
-def _open_leases(command: ReturnMachine) -> tuple[tuple[str, ...], bool]:
-    """Those of the node, and whether its row is further than who asks."""
+def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
+    """Those of the node, and the last step that its row has."""
     final = [status for status in LeaseStatus if status.is_final]
-    of_it = (col(Lease.holder_id) == command.node_id, col(Lease.status).not_in(final))
+    of_it = (col(Lease.holder_id) == node_id, col(Lease.status).not_in(final))
     with database().read() as session:
-        node = session.get(Node, command.node_id)
-        is_stale = node is not None and node.sequence > command.sequence
-        return tuple(sorted(session.exec(select(Lease.id).where(*of_it)).all())), is_stale
+        node = session.get(Node, node_id)
+        left = tuple(sorted(session.exec(select(Lease.id).where(*of_it)).all()))
+        return left, node.sequence if node else 0
 
 
 def _ask_to_give_back(lease_id: str, asked: GiveBack, at: datetime) -> list[str]:

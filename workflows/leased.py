@@ -202,4 +202,6 @@ class LeasedMachine:
         command = ReturnMachine(
             node_id=node_id, reason=reason, at=workflow.now(), sequence=self._journal.sequence
         )
-        return (await return_machine(command)).left
+        returned = await return_machine(command)
+        self._journal.sequence = max(self._journal.sequence, returned.sequence)
+        return returned.left

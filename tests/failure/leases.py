@@ -48,7 +48,7 @@ class NodeLeases:
         left = self.machines_there
         row = self.rows.get(asked.node_id)
         if row is not None and row.sequence > asked.sequence:
-            return leased.MachineReturned(left=tuple(left))
+            return leased.MachineReturned(left=tuple(left), sequence=row.sequence)
         self.machines_of |= dict.fromkeys(left, LeaseStatus.RELEASED)
         return leased.MachineReturned(left=tuple(left))
 

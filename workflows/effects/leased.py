@@ -43,6 +43,9 @@ class ReturnMachine(Contract):
 class MachineReturned(Contract):
     left: tuple[str, ...] = ()
     """Leases whose machines were not gone yet; empty: nothing of them is left at any provider."""
+    sequence: int = 0
+    """Of the node's row, where it is further than who asked: a run that was reset is heard when it
+    asks with it, one that is over never hears of it."""
 
 
 class WithdrawPlaces(Contract):
