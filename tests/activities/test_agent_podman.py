@@ -124,7 +124,7 @@ def test_ending_a_container_leaves_nothing_of_it(
     ended = podman_agent.call("end", run_id=RUN, grace_s=1)
     assert ended["exit"]["reason"] == "ended"
     assert containers(podman_environment) == ""
-    assert living("6200") == living("6201") == []
+    assert living("sleep 6200") == living("sleep 6201") == []
 
 
 def test_a_container_whose_supervisor_was_killed_can_be_ended(
@@ -137,7 +137,7 @@ def test_a_container_whose_supervisor_was_killed_can_be_ended(
     ended = podman_agent.call("end", run_id=RUN, grace_s=0)
     assert ended["exit"]["reason"] == "ended-after-supervisor-loss"
     assert containers(podman_environment) == ""
-    assert living("6202") == []
+    assert living("sleep 6202") == []
 
 
 def test_variables_of_a_container_are_on_no_command_line(podman_agent: LocalAgent) -> None:
@@ -206,8 +206,8 @@ def test_an_image_that_cannot_be_had_is_said(podman_agent: LocalAgent) -> None:
     assert caught.value.code == "image"
 
 
-def living(word: str) -> list[str]:
-    """The command lines of living processes that contain a word."""
+def living(part: str) -> list[str]:
+    """The command lines of living processes that contain this."""
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -216,6 +216,6 @@ def living(word: str) -> list[str]:
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if word in line:
+        if part in line:
             found.append(line)
     return found
