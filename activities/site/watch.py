@@ -198,7 +198,7 @@ class Watch:
             if piece.run_id in behind:
                 continue
             try:
-                self._logs.append(piece.run_id, piece.offset, bytes(piece.content))
+                self._logs.append(piece.run_id, piece.offset, piece.content)
             except LogGapError as gap:
                 behind[piece.run_id] = gap.length
             except OSError as error:

@@ -33,7 +33,7 @@ class LogStore:
         self._kept: _FileLogs | _ChunkLogs
         self._kept = _FileLogs(folder) if folder else _ChunkLogs(self._blobs)
 
-    def append(self, run_id: str, offset: int, content: bytes) -> int:
+    def append(self, run_id: str, offset: int, content: bytes | bytearray) -> int:
         """Store bytes of a run's log, `content` beginning at `offset`; the length stored then.
 
         What is stored already is dropped, so that doing it twice, or from two writers, is safe.
@@ -65,7 +65,7 @@ class _FileLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def append(self, run_id: str, offset: int, content: bytes) -> int:
+    def append(self, run_id: str, offset: int, content: bytes | bytearray) -> int:
         path = self._path(run_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
@@ -105,11 +105,11 @@ class _ChunkLogs:
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
 
-    def append(self, run_id: str, offset: int, content: bytes) -> int:
+    def append(self, run_id: str, offset: int, content: bytes | bytearray) -> int:
         length = self.length(run_id)
         if offset > length:
             raise LogGapError(run_id, offset, length)
-        fresh = content[length - offset :]
+        fresh = bytes(content[length - offset :])
         if not fresh:
             return length
         end = length + len(fresh)
