@@ -24,6 +24,8 @@ class Link:
     root: str
     archive: str
     """The agent's path on the node."""
+    python: str
+    """What runs it there."""
     channels: int = 0
     most: int = CHANNELS
     is_gone: bool = False

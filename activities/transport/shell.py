@@ -9,6 +9,8 @@ import shlex
 
 from activities.transport.endpoint import NodeEndpoint
 
+RECENT_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 8))"
+
 
 def new_mark() -> str:
     """A line that only this one command will print."""
@@ -16,7 +18,10 @@ def new_mark() -> str:
 
 
 def survey(endpoint: NodeEndpoint, mark: str, agent_name: str) -> str:
-    """Make the agent's folder; answers with two lines: the root, and the size of the agent."""
+    """Make the agent's folder; answers with three lines: the root, the Python that runs the agent,
+    and the size of the agent.
+    """
+    pythons = " ".join(shlex.quote(python) for python in endpoint.pythons)
     return _in_sh(
         f"R={shlex.quote(endpoint.root)}\n"
         'if [ -z "$R" ]; then\n'
@@ -24,7 +29,10 @@ def survey(endpoint: NodeEndpoint, mark: str, agent_name: str) -> str:
         "fi\n"
         'case "$R" in /*) ;; *) R=$HOME/$R ;; esac\n'
         'umask 022; mkdir -p "$R/agent" && chmod 711 "$R" "$R/agent" || exit 1\n'
-        f'printf "\\n{mark}\\n%s\\n" "$R"\n'
+        f"for P in {pythons}; do\n"
+        f'  "$P" -I -S -c "{RECENT_ENOUGH}" 2>/dev/null && break\n'
+        "done\n"
+        f'printf "\\n{mark}\\n%s\\n%s\\n" "$R" "$P"\n'
         f'wc -c 2>/dev/null < "$R/agent/{agent_name}" || echo 0\n'
     )
 

@@ -67,7 +67,7 @@ class NodeConnections:
 
         async def use(link: Link) -> dict[str, Any]:
             mark = shell.new_mark()
-            process = await _open(link, address, verb, mark)
+            process = await _open(link, verb, mark)
             async with contextlib.AsyncExitStack() as closing:
                 closing.callback(process.close)
                 with contextlib.suppress(BrokenPipeError):  # Then its end says why.
@@ -96,7 +96,7 @@ class NodeConnections:
 
         async def use(link: Link) -> NodeStream:
             mark = shell.new_mark()
-            process = await _open(link, address, verb, mark)
+            process = await _open(link, verb, mark)
             stream = NodeStream(process, mark, self._pool.hold(address, link), words)
             try:
                 await stream.send({"root": link.root, **request})
@@ -217,10 +217,11 @@ async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEn
     if done.exit_status is None:
         raise OutcomeUnknown(f"{words}: the connection was lost")
     lines = (shell.after_mark(output, mark) or b"").decode().splitlines()
-    if done.exit_status != 0 or len(lines) != 2:
+    if done.exit_status != 0 or len(lines) != 3:
         raise AgentBroke(f"{words}: {stderr.decode(errors='replace').strip()}")
-    link = Link(connection, lines[0], f"{lines[0]}/agent/{agent.name}")
-    if int(lines[1]) != len(agent.content):
+    root, python, size = lines
+    link = Link(connection, root, f"{root}/agent/{agent.name}", python)
+    if int(size) != len(agent.content):
         await _put_agent(link, words)
     return link
 
@@ -235,10 +236,8 @@ async def _put_agent(link: Link, words: str) -> None:
         raise OutcomeUnknown(f"{words}: {error}") from error
 
 
-async def _open(
-    link: Link, address: NodeEndpoint, verb: str, mark: str
-) -> asyncssh.SSHClientProcess[bytes]:
-    command = shell.verb(address.python, link.archive, verb, mark)
+async def _open(link: Link, verb: str, mark: str) -> asyncssh.SSHClientProcess[bytes]:
+    command = shell.verb(link.python, link.archive, verb, mark)
     return await link.connection.create_process(command, encoding=None, window=WINDOW_BYTES)
 
 

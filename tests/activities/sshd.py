@@ -11,11 +11,10 @@ import subprocess
 from base64 import b64decode, b64encode
 from pathlib import Path
 
-from activities.transport.endpoint import NodeEndpoint
+from activities.transport.endpoint import PYTHONS, NodeEndpoint
 from tests.activities.waiting import wait_for
 from workers.runner.probes import free_port
 
-PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
 """Not one behind a version manager, which takes as long to start as all the rest."""
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 CONFIG = """
@@ -52,10 +51,12 @@ class Sshd:
         self.more = ""
         self._process: subprocess.Popen[bytes] | None = None
 
-    def endpoint(self, root: Path, *, key: int = 0, python: str = PYTHON) -> NodeEndpoint:
+    def endpoint(
+        self, root: Path, *, key: int = 0, pythons: tuple[str, ...] = PYTHONS
+    ) -> NodeEndpoint:
         """This server as a node whose agent lives in `root`."""
         return NodeEndpoint(
-            "127.0.0.1", self.port, getpass.getuser(), self.fingerprint(key), str(root), python
+            "127.0.0.1", self.port, getpass.getuser(), self.fingerprint(key), str(root), pythons
         )
 
     def fingerprint(self, key: int = 0) -> str:

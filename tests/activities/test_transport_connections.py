@@ -258,9 +258,24 @@ async def test_the_agents_own_no_has_its_code(
 async def test_a_node_without_python_says_so(
     sshd: Sshd, node_root: Path, connections: NodeConnections
 ) -> None:
-    endpoint = sshd.endpoint(node_root, python="/nowhere/python3")
+    endpoint = sshd.endpoint(node_root, pythons=("/nowhere/python3",))
     with pytest.raises(AgentBroke, match=r"127.*nowhere"):
         await look(connections, endpoint)
+
+
+async def test_the_first_python_that_is_recent_enough_runs_the_agent(
+    sshd: Sshd, node_root: Path, connections: NodeConnections, tmp_path: Path
+) -> None:
+    old, recent, another = (tmp_path / name for name in ("old", "recent", "another"))
+    old.write_text("#!/bin/sh\nexit 1\n")
+    for python in (recent, another):
+        python.write_text(f'#!/bin/sh\necho >> {python}.ran\nexec python3 "$@"\n')
+    for python in (old, recent, another):
+        python.chmod(0o755)
+    pythons = ("/nowhere/python3", str(old), str(recent), str(another))
+    endpoint = sshd.endpoint(node_root, pythons=pythons)
+    assert (await look(connections, endpoint))["state"] == "unknown"
+    assert [name for name in names_in(tmp_path) if name.endswith(".ran")] == ["recent.ran"]
 
 
 async def test_a_damaged_agent_is_sent_again(

@@ -159,7 +159,7 @@ async def _serve(machine: Machine, process: Process) -> None:
     mark = (_MARK.search(script) or [""])[0]
     process.stdout.write(f"\n{mark}\n".encode())
     if "wc -c" in script:
-        process.stdout.write(f"/double\n{len(agent_archive().content)}\n".encode())
+        process.stdout.write(f"/double\npython3\n{len(agent_archive().content)}\n".encode())
         process.exit(0)
         return
     verb = shlex.split(script)[-1]
