@@ -221,7 +221,7 @@ async def test_events_of_a_resource_are_followed_from_the_first_and_resumed(
     async with following(server, ada, path) as reader:
         await eventually(lambda: len(reader.messages) == 1, "the first event")
         _event(site, ada, job_id, 1)
-        await eventually(lambda: len(reader.messages) == 2, "the second event", 1.0)
+        await eventually(lambda: len(reader.messages) == 2, "the second event")
         last_id = reader.last_id
     for sequence in (2, 3, 4):
         _event(site, ada, job_id, sequence)
