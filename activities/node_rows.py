@@ -154,8 +154,13 @@ def _message(command: TellJobs) -> tuple[str, Contract]:
         return "node_lost", lost
     if command.what == "back":
         return "node_back", NodeBack(node_id=command.node_id, node=_where(command.node_id))
-    gone = command.node_id if command.what == "gone" else None
-    return "stop", EndRequest(reason=command.reason, code="node-removed", gone_node_id=gone)
+    removed = EndRequest(
+        reason=command.reason,
+        code="node-removed",
+        node_id=command.node_id,
+        gone_node_id=command.node_id if command.what == "gone" else None,
+    )
+    return "stop", removed
 
 
 def _where(node_id: str) -> NodeAddress | None:

@@ -303,6 +303,8 @@ class JobLifecycle:
 
     @workflow.signal(description="End the command; notebooks and endpoints can start again.")
     def stop(self, request: EndRequest) -> None:
+        if request.node_id not in (None, *self._places()):
+            return  # it was told late; where its place is yet to be told, its node tells it again
         if request.gone_node_id is not None:
             self._lost.give_up(request.gone_node_id)
         if not self._concluded:

@@ -25,7 +25,9 @@ from workflows.contracts.job import EndRequest, JobReport, NodeBack
 from workflows.contracts.states import JobStatus, WorkerStatus
 from workflows.job import JobLifecycle
 
-GONE = EndRequest(reason="node n1 is being removed", code="node-removed", gone_node_id="nod-1")
+GONE = EndRequest(
+    reason="node n1 is being removed", code="node-removed", node_id="nod-1", gone_node_id="nod-1"
+)
 
 
 def run_of(handle: Handle) -> str:

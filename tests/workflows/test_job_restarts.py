@@ -24,6 +24,9 @@ from workflows.contracts.states import JobStatus, NodeType
 from workflows.job import JobLifecycle
 
 TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
+REMOVED = EndRequest(
+    reason="is removed", code="node-removed", node_id="nod-1", gone_node_id="nod-1"
+)
 SAYS_WHY = "node nod-1: its machine is no more: it was preempted"
 
 
@@ -143,10 +146,28 @@ async def test_a_job_whose_lost_machine_s_node_is_removed_begins_again_all_the_s
     gate = Gate(stage, "post_usage")
     await handle.signal(JobLifecycle.node_lost, TAKEN)
     await gate.entered()
-    removed = EndRequest(reason="is removed", code="node-removed", gone_node_id="nod-1")
-    await handle.signal(JobLifecycle.stop, removed)
+    await handle.signal(JobLifecycle.stop, REMOVED)
     gate.open()
     await waits_again(stage, handle, 2)
+
+
+async def test_the_removal_of_a_node_that_it_has_left_does_not_end_its_next_attempt(
+    stage: Stage,
+) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    takes(stage)
+    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await waits_again(stage, handle, 2)
+    await handle.signal(JobLifecycle.stop, REMOVED)
+    await placed_again(stage, handle, 2, "nod-2")
+    await handle.signal(JobLifecycle.stop, REMOVED)
+    await handle.signal(
+        JobLifecycle.worker_exited,
+        WorkerExit(worker=0, attempt=2, exit=Exit(exit_code=0, elapsed_s=1)),
+    )
+    assert (await handle.result()).status is JobStatus.FINISHED
+    assert_nothing_left(stage, handle)
 
 
 async def test_the_loss_of_a_machine_that_it_has_left_says_nothing_of_the_next(

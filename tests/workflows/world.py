@@ -267,8 +267,12 @@ class World(LeasedNodes, CloudProjects):
                 )
                 await handle.signal("node_back", NodeBack(node_id=asked.node_id, node=where))
             else:
-                gone = asked.node_id if asked.what == "gone" else None
-                ending = EndRequest(reason=asked.reason, code="node-removed", gone_node_id=gone)
+                ending = EndRequest(
+                    reason=asked.reason,
+                    code="node-removed",
+                    node_id=asked.node_id,
+                    gone_node_id=asked.node_id if asked.what == "gone" else None,
+                )
                 await handle.signal("stop", ending)
         return node.JobsTold(job_ids=jobs)
 

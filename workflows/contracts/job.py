@@ -110,8 +110,10 @@ class EndRequest(Contract):
     code: str = "requested"
     """`requested`, `insufficient-credits`, `node-removed`, `machine-lost`, `quota-exhausted`,
     `idle`, `terminated`."""
+    node_id: str | None = None
+    """The node that is removed: who has no place there any more goes on."""
     gone_node_id: str | None = None
-    """A node that is removed although it cannot be reached: nothing is asked of it any more."""
+    """The same, where it cannot be reached: nothing is asked of it any more."""
 
 
 class JobRequest(Contract):
