@@ -12,7 +12,7 @@ from tests.activities.agent_process import LocalAgent
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
-RUN, NEXT = "job-s-0-1", "job-s-0-2"
+RUN, NEXT = "job-st-0-1", "job-st-0-2"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from activities.site.staging import stage_worker
 from tests.activities.sites import Site
-from tests.activities.test_site_jobs import RUN, look, order, started
+from tests.activities.test_site_jobs import JOB, RUN, look, order, started
 from tests.activities.test_site_watch import watched
 from tests.activities.waiting import wait_until
 from workflows.contracts.job import WorkerIdle
@@ -44,7 +44,7 @@ async def test_a_command_that_does_nothing_is_told_to_its_job_which_sees_it_too(
     await started(site, "sleep 100")
     async with watched(site):
         [(job, name, told)] = await wait_until(lambda: site.jobs.signals, "the news")
-    assert (job, name) == ("job/job-j", "worker_idle")
+    assert (job, name) == (f"job/{JOB}", "worker_idle")
     assert isinstance(told, WorkerIdle)
     assert (told.worker, told.attempt) == (0, 1)
     assert told.idle_s >= 1

@@ -41,7 +41,9 @@ from workflows.effects.job import (
 )
 from workflows.effects.node import EndStrays
 
-JOB, RUN = "job-j", run_id("job-j", 0, 1)
+JOB = f"job-j{os.getpid()}"
+"""Its runs are told by their ids, and another module's of the same name may run beside it."""
+RUN = run_id(JOB, 0, 1)
 SECRET = "correct-horse-battery-staple"
 
 
@@ -402,7 +404,7 @@ async def test_an_output_is_stored_whole_and_stays_when_the_node_is_clean(site: 
     await exited(site)
     command = StoreOutput(node=site.node, run_id=RUN)
     first = await site.do(store_output, command)
-    content = site.blobs.get("outputs/job-j/0-1.tar.gz")
+    content = site.blobs.get(f"outputs/{JOB}/0-1.tar.gz")
     assert first.stored_bytes == len(content)
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         kept = tar.extractfile("deep/model")
@@ -420,13 +422,13 @@ async def test_an_output_whose_transfer_was_cut_is_not_there_at_all(site: Site) 
     outputs = site.blobs.folder
     assert outputs is not None
     await wait_until(
-        lambda: any(part.stat().st_size for part in outputs.glob("outputs/job-j/.part-*")), "bytes"
+        lambda: any(part.stat().st_size for part in outputs.glob(f"outputs/{JOB}/.part-*")), "bytes"
     )
     site.sshd.cut()
     with pytest.raises(ApplicationError) as caught:
         await task
     assert caught.value.type in errors.LOSSES
-    assert list(outputs.glob("outputs/job-j/*")) == []
+    assert list(outputs.glob(f"outputs/{JOB}/*")) == []
     assert (await site.do(store_output, command)).stored_bytes > 30_000_000
 
 

@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 
 from activities import temporal
 from tests.activities.sites import REGION, Site
-from tests.activities.test_site_watch import RUN, stored, watchers
+from tests.activities.test_site_watch import JOB, RUN, stored, watchers
 from tests.activities.waiting import wait_until
 from tests.activities.watch_workflow import AwaitExit, Holding, HoldWatch
 from workers.registry import workflow_runner
@@ -41,7 +41,7 @@ async def test_an_exit_reaches_the_workflow_of_its_job_and_cancelling_ends_the_w
 ) -> None:
     async with serving(temporal_server, monkeypatch):
         job = await temporal_server.start_workflow(
-            AwaitExit.run, id="job/job-w", task_queue="watch-tests"
+            AwaitExit.run, id=f"job/{JOB}", task_queue="watch-tests"
         )
         holder = await temporal_server.start_workflow(
             HoldWatch.run,

@@ -31,7 +31,7 @@ from workflows.effects.job import (
     WorkerStaged,
 )
 
-JOB = "job-s"
+JOB = "job-states"
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=UTC)
 GOES_ON = 'cat "$BASELOAD_STATE/line" 2>&1; echo ready; sleep 600'
 

@@ -31,7 +31,9 @@ from workflows.contracts.job import NodeBack, WorkerExit
 from workflows.contracts.node import WatchEnded
 from workflows.effects.node import ReachNode, WatchNode
 
-RUN = "job-w-0-1"
+JOB = f"job-w{os.getpid()}"
+"""Its runs are told by their ids, and another module's of the same name may run beside it."""
+RUN = f"{JOB}-0-1"
 NUMBERS = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done"
 HALVES = (
     "i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); "
@@ -106,7 +108,7 @@ async def test_the_exit_of_a_run_is_told_to_its_job_when_its_log_is_stored(site:
     async with watched(site):
         await wait_until(lambda: site.jobs.signals, "a signal")
         assert stored(site) == lines(3000)
-    [(name, argument)] = site.jobs.of("job/job-w")
+    [(name, argument)] = site.jobs.of(f"job/{JOB}")
     assert name == "worker_exited"
     assert isinstance(argument, WorkerExit)
     assert (argument.worker, argument.attempt, argument.exit.exit_code) == (0, 1, 7)
@@ -237,14 +239,14 @@ async def test_a_signal_that_is_lost_is_sent_again(
 
 
 async def test_the_exit_of_a_job_that_is_gone_disturbs_nobody(site: Site) -> None:
-    site.jobs.gone.add("job/job-gone")
-    site.agent.run("job-gone-0-1", "true")
-    site.agent.exit_of("job-gone-0-1")
+    site.jobs.gone.add("job/job-unknown")
+    site.agent.run("job-unknown-0-1", "true")
+    site.agent.exit_of("job-unknown-0-1")
     site.agent.run("not-a-run", "echo nobody asked for this")
     site.agent.exit_of("not-a-run")
     site.agent.run(RUN, NUMBERS)
     async with watched(site):
-        await wait_until(lambda: site.jobs.of("job/job-w"), "a signal")
+        await wait_until(lambda: site.jobs.of(f"job/{JOB}"), "a signal")
     assert stored(site) == lines(3000)
 
 
@@ -255,7 +257,7 @@ async def test_the_runs_of_another_control_plane_on_the_same_machine_are_left_al
     site.agent.exit_of("job-foreign-0-1")
     async with watched(site):
         site.agent.run(RUN, NUMBERS, owner=platform_key_fingerprint())
-        await wait_until(lambda: site.jobs.of("job/job-w"), "a signal")
+        await wait_until(lambda: site.jobs.of(f"job/{JOB}"), "a signal")
     assert site.jobs.of("job/job-foreign") == []
     assert stored(site, "job-foreign-0-1") == b""
     assert stored(site) == lines(3000)
@@ -266,7 +268,7 @@ async def test_a_run_whose_supervisor_is_gone_makes_its_job_look(site: Site) -> 
     async with watched(site):
         os.kill(site.agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
         await wait_until(lambda: site.jobs.signals, "a signal")
-    assert site.jobs.of("job/job-w")[0] == ("node_back", NodeBack(node_id="nod-1"))
+    assert site.jobs.of(f"job/{JOB}")[0] == ("node_back", NodeBack(node_id="nod-1"))
 
 
 async def test_a_log_that_the_store_has_lost_is_brought_again(
@@ -276,7 +278,7 @@ async def test_a_log_that_the_store_has_lost_is_brought_again(
     site.agent.run(RUN, HALVES)
     async with watched(site):
         await wait_until(lambda: site.logs.length(RUN) == len(lines(30)), "half of the lines")
-        site.logs.delete("job-w")
+        site.logs.delete(JOB)
         site.agent.path(RUN, "work/more").touch()
         await wait_until(lambda: site.jobs.signals, "a signal")
         await wait_until(lambda: site.logs.length(RUN) == len(lines(60)), "the whole log")

@@ -147,9 +147,9 @@ async def test_a_flood_does_not_starve_a_quiet_run(node: Node) -> None:
     async with node.watched():
         await node.run("job-flood-0-1", "while :; do head -c 1000000 /dev/zero; sleep 0.01; done")
         await wait_until(lambda: len(node.logs.get("job-flood-0-1", ())) > 1 << 20, "a flood")
-        await node.run("job-quiet-0-1", "until [ -e go ]; do sleep 0.01; done; echo spoken")
-        node.path("job-quiet-0-1", "work/go").touch()
-        await node.until_log("job-quiet-0-1", b"spoken\n")
+        await node.run("job-hushed-0-1", "until [ -e go ]; do sleep 0.01; done; echo spoken")
+        node.path("job-hushed-0-1", "work/go").touch()
+        await node.until_log("job-hushed-0-1", b"spoken\n")
         await node.end("job-flood-0-1")
 
 

@@ -311,10 +311,10 @@ def test_a_writer_that_stood_still_until_the_job_was_over_leaves_no_orders(
 def test_what_a_job_has_stored_is_removed_and_what_others_have_stays(home: Path) -> None:
     assert home.exists()
     logs = log_store(settings().storage)
-    for job in (JOB, "job-other"):
+    for job in (JOB, "job-second"):
         logs.append(f"{job}-0-1", 0, b"a line\n")
         store().put(f"outputs/{job}/0-1.tar.gz", b"an output")
     for _ in range(2):
         ActivityEnvironment().run(remove_stored, RemoveStored(job_id=JOB))
-    assert store().names("outputs") == ["outputs/job-other/0-1.tar.gz"]
-    assert (logs.length("job-o-0-1"), logs.length("job-other-0-1")) == (0, 7)
+    assert store().names("outputs") == ["outputs/job-second/0-1.tar.gz"]
+    assert (logs.length("job-o-0-1"), logs.length("job-second-0-1")) == (0, 7)
