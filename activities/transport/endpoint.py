@@ -6,7 +6,7 @@ from typing import Self
 from workflows.contracts.node import NodeAddress
 
 PYTHONS = ("/usr/bin/python3", "python3")
-"""The system's own first: what PATH has may be a version manager's script, seven times as slow."""
+"""The system's own first: what PATH has may be a version manager's script, ten times as slow."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _cut_header(buffer: bytearray) -> dict[str, Any] | None:
 
 
 def _cut(buffer: bytearray, length: int) -> bytes:
-    """What a slice would copy twice: here a job's log passes."""
+    """Take bytes from the front. A slice of them would be one more copy of every log."""
     with memoryview(buffer) as view:
         payload = bytes(view[:length])
     del buffer[:length]

@@ -1,5 +1,7 @@
 """A machine that is no more: its job begins again elsewhere, as often as it may."""
 
+from typing import Any
+
 import pytest
 
 from tests.waiting import eventually
@@ -151,36 +153,20 @@ async def test_a_job_whose_lost_machine_s_node_is_removed_begins_again_all_the_s
     await waits_again(stage, handle, 2)
 
 
-async def test_the_removal_of_a_node_that_it_has_left_does_not_end_its_next_attempt(
-    stage: Stage,
+@pytest.mark.parametrize(
+    ("signal", "told"), [(JobLifecycle.node_lost, TAKEN), (JobLifecycle.stop, REMOVED)]
+)
+async def test_what_is_told_late_of_a_node_that_it_has_left_says_nothing_of_the_next(
+    stage: Stage, signal: Any, told: NodeLost | EndRequest
 ) -> None:
     handle = await stage.job()
     await at_running(stage, handle)
     takes(stage)
     await handle.signal(JobLifecycle.node_lost, TAKEN)
     await waits_again(stage, handle, 2)
-    await handle.signal(JobLifecycle.stop, REMOVED)
+    await handle.signal(signal, told)
     await placed_again(stage, handle, 2, "nod-2")
-    await handle.signal(JobLifecycle.stop, REMOVED)
-    await handle.signal(
-        JobLifecycle.worker_exited,
-        WorkerExit(worker=0, attempt=2, exit=Exit(exit_code=0, elapsed_s=1)),
-    )
-    assert (await handle.result()).status is JobStatus.FINISHED
-    assert_nothing_left(stage, handle)
-
-
-async def test_the_loss_of_a_machine_that_it_has_left_says_nothing_of_the_next(
-    stage: Stage,
-) -> None:
-    handle = await stage.job()
-    await at_running(stage, handle)
-    takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
-    await waits_again(stage, handle, 2)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
-    await placed_again(stage, handle, 2, "nod-2")
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(signal, told)
     await handle.signal(
         JobLifecycle.worker_exited,
         WorkerExit(worker=0, attempt=2, exit=Exit(exit_code=0, elapsed_s=1)),
