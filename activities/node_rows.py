@@ -158,7 +158,7 @@ def _message(command: TellJobs) -> tuple[str, Contract]:
         reason=command.reason,
         code="node-removed",
         node_id=command.node_id,
-        gone_node_id=command.node_id if command.what == "gone" else None,
+        is_gone=command.what == "gone",
     )
     return "stop", removed
 

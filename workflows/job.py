@@ -303,10 +303,11 @@ class JobLifecycle:
 
     @workflow.signal(description="End the command; notebooks and endpoints can start again.")
     def stop(self, request: EndRequest) -> None:
-        if request.node_id not in (None, *self._places()):
-            return  # it was told late; where its place is yet to be told, its node tells it again
-        if request.gone_node_id is not None:
-            self._lost.give_up(request.gone_node_id)
+        if request.node_id is not None:
+            if request.node_id not in self._places():
+                return  # told late; who is yet to be told of its place is told this again as well
+            if request.is_gone:
+                self._lost.give_up(request.node_id)
         if not self._concluded:
             self._ending.stop(request, is_service=self._request.type.is_service)
 

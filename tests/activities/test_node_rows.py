@@ -185,8 +185,8 @@ async def test_a_job_is_told_which_node_was_removed_unreached(
     told = history.events[-1].workflow_execution_signaled_event_attributes
     assert told.signal_name == "stop"
     (request,) = await temporal_server.data_converter.decode(told.input.payloads, [EndRequest])
-    assert request.code == "node-removed"
-    assert request.node_id == request.gone_node_id == world.node.id
+    assert (request.code, request.is_gone) == ("node-removed", True)
+    assert request.node_id == world.node.id
 
 
 async def test_a_job_is_told_when_its_machine_has_ended(

@@ -26,7 +26,7 @@ from workflows.contracts.states import JobStatus, WorkerStatus
 from workflows.job import JobLifecycle
 
 GONE = EndRequest(
-    reason="node n1 is being removed", code="node-removed", node_id="nod-1", gone_node_id="nod-1"
+    reason="node n1 is being removed", code="node-removed", node_id="nod-1", is_gone=True
 )
 
 

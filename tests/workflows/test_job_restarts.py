@@ -26,9 +26,7 @@ from workflows.contracts.states import JobStatus, NodeType
 from workflows.job import JobLifecycle
 
 TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
-REMOVED = EndRequest(
-    reason="is removed", code="node-removed", node_id="nod-1", gone_node_id="nod-1"
-)
+REMOVED = EndRequest(reason="is removed", code="node-removed", node_id="nod-1", is_gone=True)
 SAYS_WHY = "node nod-1: its machine is no more: it was preempted"
 
 

@@ -271,7 +271,7 @@ class World(LeasedNodes, CloudProjects):
                     reason=asked.reason,
                     code="node-removed",
                     node_id=asked.node_id,
-                    gone_node_id=asked.node_id if asked.what == "gone" else None,
+                    is_gone=asked.what == "gone",
                 )
                 await handle.signal("stop", ending)
         return node.JobsTold(job_ids=jobs)

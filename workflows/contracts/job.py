@@ -112,8 +112,8 @@ class EndRequest(Contract):
     `idle`, `terminated`."""
     node_id: str | None = None
     """The node that is removed: who has no place there any more goes on."""
-    gone_node_id: str | None = None
-    """The same, where it cannot be reached: nothing is asked of it any more."""
+    is_gone: bool = False
+    """That node cannot be reached: nothing is asked of it any more."""
 
 
 class JobRequest(Contract):
