@@ -11,14 +11,14 @@ from activities.db.tables import Node, Region
 from activities.leased_nodes import LeasedNode, add_leased_node
 from activities.reservations import ContendedError, write_places
 from activities.settings import settings
-from workflows.contracts.job import run_id
-from workflows.contracts.machine import MachineWish
+from workflows.contracts.jobs import run_id
+from workflows.contracts.machines import MachineWish
 from workflows.contracts.placement import Burst, CloudOffer, PendingJob
-from workflows.contracts.states import NodeType, ProviderKind, RegionStatus
-from workflows.rules.burst import Market, spec_of
-from workflows.rules.burst_cost import machine_cap
-from workflows.rules.burst_words import being_made
-from workflows.rules.inventory import Demand
+from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
+from workflows.rules.placement.cloud_costs import machine_cap
+from workflows.rules.placement.cloud_market import Market, spec_of
+from workflows.rules.placement.cloud_refusals import being_made
+from workflows.rules.placement.inventory import Demand
 
 
 def make_nodes(

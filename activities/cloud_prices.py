@@ -11,10 +11,10 @@ from sqlmodel import Session, col, select
 from activities.db.session import database
 from activities.db.tables import CloudPriceRow
 from activities.providers.gcp.catalogue import gcp_catalogue
-from workflows.contracts.states import ProviderKind
-from workflows.rules.cloud_catalogue import CloudCatalogue
-from workflows.rules.cloud_prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice, Source
-from workflows.rules.price_lists import PriceLine, with_prices
+from workflows.contracts.statuses import ProviderKind
+from workflows.rules.catalogue.clouds import CloudCatalogue
+from workflows.rules.catalogue.price_lists import PriceLine, with_prices
+from workflows.rules.catalogue.prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice, Source
 
 CATALOGUES: dict[str, Callable[[], CloudCatalogue]] = {ProviderKind.GCP: gcp_catalogue}
 """What each kind of cloud sells, out of its files. A new one is a line here."""

@@ -28,7 +28,7 @@ from activities.lifecycle_requests import WorkflowStart, row_of, start_of, workf
 from activities.temporal import client as connected_client
 from activities.temporal import client_loop, signal_once
 from workflows.contracts import queues
-from workflows.contracts.states import JobStatus, LeaseStatus
+from workflows.contracts.statuses import JobStatus, LeaseStatus
 
 START = "start"
 CALL_LIMIT_S = 5.0

@@ -14,13 +14,13 @@ from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, GpuAllocation, Job, Node, Region
 from activities.settings import settings
-from workflows.contracts.node import Hardware, Preparation
+from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.placement import GpuSlot, NodeOffer
-from workflows.contracts.states import NodeStatus, NodeType, RegionStatus
-from workflows.rules.gpus import gpu_type_of_driver_name
-from workflows.rules.inventory import GB, Inventory
-from workflows.rules.placement import weight
-from workflows.rules.pricing import usage_rates
+from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
+from workflows.rules.billing.usage_fees import usage_rates
+from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
+from workflows.rules.placement.inventory import GB, Inventory
+from workflows.rules.placement.planner import weight
 
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
 """Nodes that a job may wait for. Others have not been inspected, or will not come back."""

@@ -19,29 +19,12 @@ from activities.market import avoid_for_a_while
 from activities.temporal import tell
 from activities.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND, REFUSED
-from workflows.contracts.machine import (
-    GiveBack,
-    MachineOffer,
-    MachineReady,
-    MachineSeen,
-    MachineWish,
-)
+from workflows.contracts.leases import GiveBack, MachineReady
+from workflows.contracts.machines import MachineOffer, MachineSeen, MachineWish
 from workflows.contracts.placement import Refusal
-from workflows.contracts.states import (
-    JobStatus,
-    LeaseStatus,
-    MachineState,
-    NodeStatus,
-    NodeType,
-)
-from workflows.effects.leased import (
-    LeaseMachine,
-    MachineLeased,
-    MachineReturned,
-    PlacesWithdrawn,
-    ReturnMachine,
-    WithdrawPlaces,
-)
+from workflows.contracts.statuses import JobStatus, LeaseStatus, MachineState, NodeStatus, NodeType
+from workflows.effects.leases import LeaseMachine, MachineLeased, MachineReturned, ReturnMachine
+from workflows.effects.placement import PlacesWithdrawn, WithdrawPlaces
 
 MACHINE_PREFIX = "baseload-"
 """Of the names of machines at their providers: by it the news of a cloud is told apart."""

@@ -9,13 +9,15 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from activities.db import tables
 from activities.settings import settings
 from workflows.contracts.base import Contract
-from workflows.contracts.job import JobRequest
-from workflows.contracts.machine import MachineOffer, MachineRequest, MachineSpec, MachineWish
-from workflows.contracts.node import NodeRequest
-from workflows.contracts.provider import ProviderRequest, RegionRequest
-from workflows.contracts.states import JobStatus, JobType, NodeType, ProviderKind
-from workflows.contracts.submission import JobSubmission
-from workflows.rules.job_resources import resources_of
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.jobs import JobRequest
+from workflows.contracts.leases import MachineRequest
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.providers import ProviderRequest
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import JobStatus, JobType, NodeType, ProviderKind
+from workflows.rules.jobs.resources import resources_of
 
 NOUNS = {"prv": "provider", "reg": "region", "nod": "node", "job": "job", "lea": "machine"}
 TABLES: dict[str, type[tables.LifecycleRow]] = {

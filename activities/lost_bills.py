@@ -14,9 +14,9 @@ from activities.db.session import database
 from activities.db.tables import Job
 from activities.lifecycle_requests import start_of, workflow_id_of
 from workflows.contracts.billing import BillingRequest
-from workflows.contracts.job import JobRequest, WorkerCarry
-from workflows.contracts.states import JobStatus
-from workflows.worker import Worker, billing_of
+from workflows.contracts.jobs import JobRequest, WorkerCarry
+from workflows.contracts.statuses import JobStatus
+from workflows.jobs.worker import Worker, billing_of
 
 _WORKERS = TypeAdapter(tuple[WorkerCarry, ...])
 _METERED = (JobStatus.RUNNING, JobStatus.UNREACHABLE)

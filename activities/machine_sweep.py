@@ -22,11 +22,11 @@ from activities.news import begin_listening
 from activities.providers.base import Driver, ProviderError
 from activities.providers.registry import DRIVERS, FEEDS, driver_of
 from activities.temporal import tell
-from workflows.contracts.machine import UnknownMachine, UnknownMachines
-from workflows.contracts.states import LeaseStatus, ProviderKind, ProviderStatus
-from workflows.effects.lifecycle import MachinesSwept, SweepMachines
-from workflows.effects.machine import FollowNews
-from workflows.rules.strays import Leased, judge
+from workflows.contracts.machines import UnknownMachine, UnknownMachines
+from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
+from workflows.effects.providers import FollowNews
+from workflows.effects.reconciliation import MachinesSwept, SweepMachines
+from workflows.rules.leases.reconciliation import Leased, judge
 
 Item = TypeVar("Item")
 Place = tuple[str, str]

@@ -20,19 +20,18 @@ from activities.providers.base import Driver, NotYet, ProviderError
 from activities.providers.registry import driver_of
 from activities.temporal import id_of_this_activity, tell
 from workflows.contracts.base import Done
-from workflows.contracts.machine import MachineSeen, Shortage
-from workflows.contracts.states import MachineState
-from workflows.effects.machine import (
+from workflows.contracts.machines import MachineSeen, Shortage
+from workflows.contracts.statuses import MachineState
+from workflows.effects.leases import HolderTold, TellHolder
+from workflows.effects.machines import (
     CreateMachine,
     EndUnknownMachine,
     FindShortages,
-    HolderTold,
     LookAtMachine,
     NamedMachine,
     ReleaseMachine,
     RememberShortage,
     ShortagesFound,
-    TellHolder,
 )
 
 SHORTAGE_KEPT = timedelta(minutes=10)

@@ -15,12 +15,12 @@ from activities.cloud_prices import CATALOGUES, Version, known_prices
 from activities.db.tables import Node, Provider, Region, ShortageRow
 from activities.spending import spent_microcredits
 from workflows.contracts.billing import UsageRates
-from workflows.contracts.machine import MachineOffer, MachineWish, Shortage
+from workflows.contracts.machines import MachineOffer, MachineWish, Shortage
 from workflows.contracts.placement import CloudOffer
-from workflows.contracts.states import NodeType, ProviderStatus, RegionStatus
-from workflows.rules.burst import CloudOffers, Market
-from workflows.rules.cloud_catalogue import CloudCatalogue, CloudRegion, MachineType
-from workflows.rules.pricing import usage_rates
+from workflows.contracts.statuses import NodeType, ProviderStatus, RegionStatus
+from workflows.rules.billing.usage_fees import usage_rates
+from workflows.rules.catalogue.clouds import CloudCatalogue, CloudRegion, MachineType
+from workflows.rules.placement.cloud_market import CloudOffers, Market
 
 AVOIDED_FOR = timedelta(minutes=10)
 GIB = 1024**3

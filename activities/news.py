@@ -18,9 +18,9 @@ from activities.providers.registry import FEEDS
 from activities.temporal import client, id_of_this_activity, limited, tell
 from workflows.contracts import queues
 from workflows.contracts.base import Done
-from workflows.contracts.provider import NewsRequest
-from workflows.contracts.states import LeaseStatus, ProviderStatus
-from workflows.effects.machine import FollowNews, ListenForNews, NewsHeard, TellNewsState
+from workflows.contracts.providers import NewsRequest
+from workflows.contracts.statuses import LeaseStatus, ProviderStatus
+from workflows.effects.providers import FollowNews, ListenForNews, NewsHeard, TellNewsState
 
 NEEDED_BY = (LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH, LeaseStatus.READY)
 """What a machine's provider tells is news to these: the others have none, or end theirs."""

@@ -14,10 +14,10 @@ from activities.temporal import id_of_this_activity, tell
 from activities.usage import post_worker_usage
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import WorkerUsage
-from workflows.contracts.job import EndRequest, NodeBack, NodeLost, run_id
-from workflows.contracts.node import Announcement, NodeAddress, RunSeen
-from workflows.contracts.states import NodeStatus
-from workflows.effects.node import (
+from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost, run_id
+from workflows.contracts.nodes import Announcement, NodeAddress, RunSeen
+from workflows.contracts.statuses import NodeStatus
+from workflows.effects.nodes import (
     AnnouncementFound,
     BillStrays,
     FindAnnouncement,

@@ -4,7 +4,7 @@ from sqlmodel import col, select
 
 from activities.db.session import database
 from activities.db.tables import Region
-from workflows.contracts.states import RegionStatus
+from workflows.contracts.statuses import RegionStatus
 
 
 def open_region_ids() -> frozenset[str]:

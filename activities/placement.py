@@ -1,4 +1,4 @@
-"""Placing jobs and telling them; the rules are in `workflows/rules/placement.py`.
+"""Placing jobs and telling them; the rules are in `workflows/rules/placement/planner.py`.
 
 A round reads, plans without any lock, then reserves in one transaction that fails as a whole where
 the rows have moved on meanwhile. Two rounds at once are safe and one of them is repeated, the last
@@ -38,16 +38,16 @@ from activities.reservations import (
 from activities.temporal import tell
 from activities.waiting_jobs import WaitingJob, waiting_jobs
 from activities.wake import wake_placement
-from workflows.contracts.job import EndRequest, NodeLost, Placement
+from workflows.contracts.jobs import EndRequest, NodeLost, Placement
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
-from workflows.effects.job import FindPlacement, PlacementFound
+from workflows.effects.jobs import FindPlacement, PlacementFound
 from workflows.effects.placement import (
     AnnouncePlacements,
     PlacementsAnnounced,
     PlanPlacements,
 )
-from workflows.rules.burst import Market
-from workflows.rules.placement import Situation, plan
+from workflows.rules.placement.cloud_market import Market
+from workflows.rules.placement.planner import Situation, plan
 
 TRIES = 5
 LOOK_AHEAD = 4

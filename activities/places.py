@@ -4,9 +4,9 @@ from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, Lease, Node, Region
 from activities.inventory import SHOWN, NodeFacts, facts_of
-from workflows.contracts.job import Placement, WorkerAssignment
-from workflows.contracts.node import NodeAddress
-from workflows.contracts.states import LeaseStatus, NodeType
+from workflows.contracts.jobs import Placement, WorkerAssignment
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import LeaseStatus, NodeType
 
 
 def is_there(node: Node) -> bool:

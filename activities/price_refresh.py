@@ -18,10 +18,10 @@ from activities.machines import provider_threads
 from activities.providers.base import RequestRefused, Unavailable
 from activities.providers.gcp.skus import google_prices
 from activities.temporal import tell
-from workflows.contracts.provider import PricesState
-from workflows.contracts.states import ProviderKind, ProviderStatus
-from workflows.effects.lifecycle import PricesRefreshed, RefreshPrices
-from workflows.rules.price_lists import PriceList
+from workflows.contracts.providers import PricesState
+from workflows.contracts.statuses import ProviderKind, ProviderStatus
+from workflows.effects.providers import PricesRefreshed, RefreshPrices
+from workflows.rules.catalogue.price_lists import PriceList
 
 PRICE_LISTS: dict[ProviderKind, Callable[[str], PriceList]] = {ProviderKind.GCP: google_prices}
 """What asks a cloud for its prices, with the key of one provider: a kind without one keeps those of

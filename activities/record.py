@@ -14,7 +14,7 @@ from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provi
 from activities.handover import hand_over_soon
 from activities.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND
-from workflows.contracts.node import Hardware
+from workflows.contracts.nodes import Hardware
 from workflows.contracts.record import (
     JobChanges,
     LeaseChanges,
@@ -22,8 +22,8 @@ from workflows.contracts.record import (
     Record,
     Recorded,
 )
-from workflows.contracts.states import JobStatus, NodeStatus
-from workflows.rules.gpus import gpu_type_of_driver_name
+from workflows.contracts.statuses import JobStatus, NodeStatus
+from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
 
 _TABLES: dict[str, type[LifecycleRow]] = {
     "provider": Provider,

@@ -6,8 +6,8 @@ from sqlmodel import Session, col, select
 
 from activities.db.tables import Node, Region
 from activities.sealed_orders import RegionCache
-from workflows.contracts.node import NodeAddress, Preparation
-from workflows.contracts.states import NodeStatus
+from workflows.contracts.nodes import NodeAddress, Preparation
+from workflows.contracts.statuses import NodeStatus
 
 
 def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCache]:

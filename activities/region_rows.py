@@ -18,17 +18,15 @@ from activities.lifecycle_requests import prefix_of, workflow_id_of
 from activities.temporal import tell
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import LeaseStatus, NodeStatus, NodeType, RegionStatus
-from workflows.effects.region import (
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, RegionStatus
+from workflows.effects.lifecycles import DependentsFound, FindDependents, TellDependents
+from workflows.effects.regions import (
     AddStorageNode,
-    DependentsFound,
     DismissNode,
-    FindDependents,
     FindStorage,
     StorageFound,
     StorageNode,
-    TellDependents,
 )
 
 

@@ -18,9 +18,9 @@ from activities.db.tables import Allocation, GpuAllocation, Job, Node
 from activities.settings import settings
 from activities.waiting_jobs import WaitingJob
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, Refusal, WorkerSlot
-from workflows.contracts.states import JobStatus, NodeStatus
-from workflows.rules.inventory import reserved_cpus
-from workflows.rules.pricing import usage_rates
+from workflows.contracts.statuses import JobStatus, NodeStatus
+from workflows.rules.billing.usage_fees import usage_rates
+from workflows.rules.placement.inventory import reserved_cpus
 
 
 class ContendedError(Exception):

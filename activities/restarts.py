@@ -13,17 +13,14 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.lifecycle_requests import WorkflowStart, start_of
 from workflows.contracts.base import Contract
-from workflows.contracts.job import EndRequest, JobCarry, JobRequest, WorkerCarry
-from workflows.contracts.machine import (
-    GiveBack,
-    MachineCarry,
-    MachineOffer,
-    MachineRequest,
-    MachineSeen,
-)
-from workflows.contracts.node import NodeCarry, NodeRequest
-from workflows.contracts.provider import ProviderRequest, RegionRequest, Removal
-from workflows.contracts.states import (
+from workflows.contracts.jobs import EndRequest, JobCarry, JobRequest, WorkerCarry
+from workflows.contracts.leases import GiveBack, MachineCarry, MachineRequest
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.machines import MachineOffer, MachineSeen
+from workflows.contracts.nodes import NodeCarry, NodeRequest
+from workflows.contracts.providers import ProviderRequest
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import (
     JobStatus,
     LeaseStatus,
     MachineState,

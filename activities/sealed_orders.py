@@ -11,7 +11,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import order_name
 from workflows.contracts.base import Contract
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.nodes import NodeAddress
 
 
 class RegionCache(Contract):

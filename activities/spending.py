@@ -8,7 +8,7 @@ from sqlmodel import Session, col, select
 
 from activities.db.elapsed import elapsed_s
 from activities.db.tables import Lease
-from workflows.rules.metering import HOUR_S
+from workflows.rules.billing.metering import HOUR_S
 
 
 def spent_microcredits(

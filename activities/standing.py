@@ -12,9 +12,9 @@ from activities.db.tables import Job, LedgerAccount, UsageMeter
 from activities.ledger import balance_of
 from activities.settings import settings
 from workflows.contracts.billing import UsagePosted
-from workflows.contracts.states import JobStatus
-from workflows.rules.metering import cumulative_microcredits
-from workflows.rules.ticks import scarcity
+from workflows.contracts.statuses import JobStatus
+from workflows.rules.billing.metering import cumulative_microcredits
+from workflows.rules.billing.wakeups import scarcity
 
 
 def standing_of(session: Session, meters: Sequence[UsageMeter], posted: int) -> UsagePosted:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from activities.secrets import secret_box
-from workflows.contracts.submission import JobSubmission
+from workflows.contracts.job_submission import JobSubmission
 
 
 def stored_spec(submission: JobSubmission) -> dict[str, Any]:

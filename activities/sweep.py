@@ -23,8 +23,13 @@ from activities.lost_bills import lost_bills
 from activities.restarts import Restart, restart_of
 from activities.temporal import client, limited
 from workflows.contracts import queues
-from workflows.contracts.states import JobStatus, LeaseStatus, NodeType
-from workflows.effects.lifecycle import DeliverRequests, LostSwept, RequestsDelivered, SweepLost
+from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType
+from workflows.effects.reconciliation import (
+    DeliverRequests,
+    LostSwept,
+    RequestsDelivered,
+    SweepLost,
+)
 
 ANNOUNCED_FOR = timedelta(days=7)
 QUIET_FOR = timedelta(minutes=2)

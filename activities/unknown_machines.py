@@ -10,10 +10,10 @@ from activities.machines import asked_of
 from activities.providers.base import Driver, NotYet
 from activities.providers.registry import DRIVERS
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.machine import MachineSeen
-from workflows.contracts.states import MachineState, ProviderKind
-from workflows.effects.machine import EndUnknownMachine
-from workflows.rules.strays import Leased
+from workflows.contracts.machines import MachineSeen
+from workflows.contracts.statuses import MachineState, ProviderKind
+from workflows.effects.machines import EndUnknownMachine
+from workflows.rules.leases.reconciliation import Leased
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from activities.ledger import USAGE_FEES, Entry, post
 from activities.settings import settings
 from workflows.contracts.billing import UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
-from workflows.contracts.states import JobStatus
-from workflows.rules.metering import Slice, slices
+from workflows.contracts.statuses import JobStatus
+from workflows.rules.billing.metering import Slice, slices
 
 
 def post_worker_usage(session: Session, usage: WorkerUsage) -> int:

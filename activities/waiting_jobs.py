@@ -14,10 +14,10 @@ from sqlmodel import Session, col, select
 
 from activities.accounts import able_to_pay
 from activities.db.tables import Allocation, Job, Project
+from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import PendingJob
-from workflows.contracts.states import JobStatus
-from workflows.contracts.submission import JobSubmission
-from workflows.rules.job_resources import resources_of, spot_policy_of
+from workflows.contracts.statuses import JobStatus
+from workflows.rules.jobs.resources import resources_of, spot_policy_of
 
 log = structlog.get_logger("waiting")
 

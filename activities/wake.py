@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from activities.temporal import client, client_loop, limited
 from workflows.contracts import queues
-from workflows.placement import PlacementRequest
+from workflows.contracts.placement import PlacementRequest
 
 WORKFLOW_ID = "placement"
 PAUSE_S = 0.05

@@ -21,10 +21,10 @@ from activities.storage.names import states_of
 from activities.submissions import open_variables
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
-from workflows.contracts.job import WorkerAssignment, run_id
-from workflows.contracts.states import JobStatus
-from workflows.contracts.submission import JobSubmission
-from workflows.effects.job import (
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.jobs import WorkerAssignment, run_id
+from workflows.contracts.statuses import JobStatus
+from workflows.effects.jobs import (
     DiscardState,
     DiscardWorkOrders,
     RemoveStored,

@@ -40,7 +40,7 @@ from api.routes import (
     regions,
     uploads,
 )
-from workflows.contracts.submission import JobSubmission
+from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
     health, platform, accounts, keys, projects, providers, quotas, regions, nodes, announcements,

@@ -4,15 +4,16 @@ from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from workers.sandbox import QuietSandbox
-from workflows.billing import JobBilling
-from workflows.job import JobLifecycle
-from workflows.machine import MachineLifecycle
-from workflows.news import ProviderNews
-from workflows.node import NodeLifecycle
-from workflows.placement import PlacementLoop
-from workflows.provider import ProviderLifecycle
-from workflows.region import RegionLifecycle
-from workflows.sweep import MachineSweep, PriceRefresh, Starts, Sweep
+from workflows.billing.job_billing import JobBilling
+from workflows.jobs.job_lifecycle import JobLifecycle
+from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.placement.loop import PlacementLoop
+from workflows.providers.notifications import ProviderNews
+from workflows.providers.price_refresh import PriceRefresh
+from workflows.providers.provider_lifecycle import ProviderLifecycle
+from workflows.reconciliation.reconcilers import MachineSweep, Starts, Sweep
+from workflows.regions.region_lifecycle import RegionLifecycle
 
 WORKFLOWS = (
     ProviderLifecycle,

@@ -30,8 +30,8 @@ from workers.registry import WORKFLOWS, workflow_runner
 from workers.serving import GRACE_S, begin, run_worker
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
-from workflows.placement import PlacementRequest
-from workflows.sweep import SweepRequest
+from workflows.contracts.placement import PlacementRequest
+from workflows.contracts.schedules import SweepRequest
 
 ROW_THREADS = 32
 SITE_ACTIVITIES = 1000

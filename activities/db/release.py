@@ -10,8 +10,8 @@ from sqlmodel import Session, col, select
 
 from activities.db.beginnings import ask
 from activities.db.tables import Allocation, GpuAllocation, Node, UsageMeter
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import NodeStatus, NodeType
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.statuses import NodeStatus, NodeType
 
 LEAVING = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 

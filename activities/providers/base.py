@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from workflows.contracts import errors
-from workflows.contracts.machine import MachineNews, MachineOffer, MachineSeen, MachineSpec
-from workflows.contracts.provider import Check
+from workflows.contracts.machines import MachineNews, MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.providers import Check
 
 
 class ProviderError(Exception):

@@ -2,7 +2,7 @@
 
 from activities.platform_key import PlatformKeyError, platform_key_fingerprint
 from activities.settings import settings
-from workflows.contracts.provider import Check
+from workflows.contracts.providers import Check
 
 OTHERS_MAY = 0o077
 

@@ -12,13 +12,9 @@ from activities.providers.base import ProviderError, RequestRefused
 from activities.providers.gcp.provider import GcpProject
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.provider import Check, CloudPart
-from workflows.contracts.states import ProviderKind
-from workflows.effects.region import (
-    ForgetProviderKey,
-    ProviderPart,
-    ProviderPartSeen,
-)
+from workflows.contracts.providers import Check, CloudPart
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.providers import ForgetProviderKey, ProviderPart, ProviderPartSeen
 
 
 class CloudProject(Protocol):

@@ -6,10 +6,10 @@ from activities.providers.gcp.provider import answered
 from activities.providers.gcp.quotas import read_quotas
 from activities.providers.gcp.session import google_session
 from workflows.contracts.quotas import Quota, RunnableJobs
-from workflows.contracts.states import ProviderKind
-from workflows.rules.cloud_catalogue import CloudCatalogue
-from workflows.rules.cloud_machines import StorageClasses
-from workflows.rules.quotas import runnable_jobs
+from workflows.contracts.statuses import ProviderKind
+from workflows.rules.catalogue.clouds import CloudCatalogue
+from workflows.rules.catalogue.permanent_machines import StorageClasses
+from workflows.rules.catalogue.quotas import runnable_jobs
 
 STORAGE = {ProviderKind.GCP: gcp_storage}
 

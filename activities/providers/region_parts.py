@@ -8,9 +8,10 @@ from temporalio import activity
 from activities.providers.base import RequestRefused
 from activities.providers.gcp.regions import GcpRegion
 from activities.providers.projects import told
-from workflows.contracts.provider import CloudPart
-from workflows.contracts.states import ProviderKind
-from workflows.effects.region import ProviderPartSeen, RegionPart
+from workflows.contracts.providers import CloudPart
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.providers import ProviderPartSeen
+from workflows.effects.regions import RegionPart
 
 
 class CloudPlace(Protocol):

@@ -9,9 +9,9 @@ from activities.providers.gcp.machines import google_machines
 from activities.providers.gcp.news import google_news
 from activities.providers.physical import PhysicalProvider
 from activities.providers.projects import PROJECTS, told
-from workflows.contracts.provider import Check
-from workflows.contracts.states import ProviderKind
-from workflows.effects.region import CheckProvider, ProviderChecked
+from workflows.contracts.providers import Check
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.providers import CheckProvider, ProviderChecked
 
 PROVIDERS: dict[ProviderKind, Provider] = {ProviderKind.PHYSICAL: PhysicalProvider()}
 DRIVERS: dict[ProviderKind, Callable[[str], Driver]] = {ProviderKind.GCP: google_machines}

@@ -5,7 +5,7 @@ from typing import Any
 from activities.heartbeats import say
 from activities.site.connections import connections, endpoint, told
 from workflows.contracts import errors
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.nodes import NodeAddress
 
 
 async def ask(

@@ -24,7 +24,7 @@ from activities.transport.errors import (
 )
 from activities.transport.ssh import NodeConnections
 from workflows.contracts import errors
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.nodes import NodeAddress
 
 FAILURES: dict[type[TransportError], str] = {
     NodeUnreachable: errors.NODE_UNREACHABLE,

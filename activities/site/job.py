@@ -9,9 +9,9 @@ from activities.heartbeats import beating
 from activities.site.calls import ask
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.contracts.job import Exit, RunReport
-from workflows.contracts.states import RunState
-from workflows.effects.job import CleanWorker, EndWorker, LookAtRun, StartWorker
+from workflows.contracts.jobs import Exit, RunReport
+from workflows.contracts.statuses import RunState
+from workflows.effects.jobs import CleanWorker, EndWorker, LookAtRun, StartWorker
 
 START_S = 16.0
 LOOK_S = 10.0

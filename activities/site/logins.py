@@ -4,7 +4,7 @@ from temporalio import activity
 
 from activities.site.calls import ask
 from workflows.contracts.base import Done
-from workflows.effects.node import ReleaseNode
+from workflows.effects.nodes import ReleaseNode
 
 
 @activity.defn

@@ -19,9 +19,9 @@ from activities.site.calls import ask
 from activities.site.stored import bring_log
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.contracts.job import parse_run_id
-from workflows.contracts.node import Hardware, NodeAddress, Preparation, RunSeen
-from workflows.effects.node import (
+from workflows.contracts.jobs import parse_run_id
+from workflows.contracts.nodes import Hardware, NodeAddress, Preparation, RunSeen
+from workflows.effects.nodes import (
     EndStrays,
     InspectNode,
     ListRuns,
@@ -34,7 +34,7 @@ from workflows.effects.node import (
     RunsListed,
     StraysEnded,
 )
-from workflows.effects.region import CheckSite, SiteChecked
+from workflows.effects.regions import CheckSite, SiteChecked
 
 STRAY_GRACE_S = 2
 STRAY_LOG_S = 20.0

@@ -17,7 +17,7 @@ from activities.settings import settings
 from activities.site.calls import ask
 from activities.site.connections import connections, endpoint, told
 from workflows.contracts import errors
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.nodes import NodeAddress
 
 FETCH_S = 900.0
 KEEP_S = 900.0

@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from activities.temporal import tell
 from workflows.contracts.base import Contract
-from workflows.contracts.job import Exit, NodeBack, WorkerExit, WorkerIdle, parse_run_id
+from workflows.contracts.jobs import Exit, NodeBack, WorkerExit, WorkerIdle, parse_run_id
 
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 AT_ONCE = 8

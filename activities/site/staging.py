@@ -21,9 +21,9 @@ from activities.site.states import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
 from workflows.contracts import errors
-from workflows.contracts.job import WorkerAssignment
-from workflows.contracts.node import NodeAddress
-from workflows.effects.job import StageWorker, WorkerStaged
+from workflows.contracts.jobs import WorkerAssignment
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.jobs import StageWorker, WorkerStaged
 
 CALL_S = 30.0
 TRANSFER_S = 3000.0

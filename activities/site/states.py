@@ -16,9 +16,9 @@ from activities.site.stored import bring_packed
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.states import StateCopy, copies_of, remove_older
 from workflows.contracts import errors
-from workflows.contracts.job import parse_run_id
-from workflows.contracts.node import NodeAddress
-from workflows.effects.job import SaveState, StateOutcome, StateSaved, WorkerStaged
+from workflows.contracts.jobs import parse_run_id
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.jobs import SaveState, StateOutcome, StateSaved, WorkerStaged
 
 LOOK_S = 60.0
 TRANSFER_S = 3000.0

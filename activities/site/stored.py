@@ -16,15 +16,9 @@ from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.storage.names import output_name
 from workflows.contracts import errors
-from workflows.contracts.job import parse_run_id
-from workflows.contracts.node import NodeAddress
-from workflows.effects.job import (
-    CollectLog,
-    LogCollected,
-    OutputStored,
-    SaveState,
-    StoreOutput,
-)
+from workflows.contracts.jobs import parse_run_id
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveState, StoreOutput
 
 BATCH_BYTES = 4 << 20
 LOOK_S = 20.0

@@ -25,9 +25,9 @@ from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, LostFrame, frames
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors
-from workflows.contracts.job import parse_run_id
-from workflows.contracts.node import WatchEnded
-from workflows.effects.node import WatchNode
+from workflows.contracts.jobs import parse_run_id
+from workflows.contracts.nodes import WatchEnded
+from workflows.effects.nodes import WatchNode
 
 RENEW_S = 23 * 3600.0
 SILENCE_S = 12.0

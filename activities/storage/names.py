@@ -1,6 +1,6 @@
 """Where things lie in the object store: one function per kind of thing."""
 
-from workflows.contracts.job import parse_run_id
+from workflows.contracts.jobs import parse_run_id
 
 
 def code_name(sha256: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.nodes import NodeAddress
 
 PYTHONS = ("/usr/bin/python3", "python3")
 """The system's own first: what PATH has may be a version manager's script, ten times as slow."""

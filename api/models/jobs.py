@@ -1,11 +1,11 @@
-"""Jobs as the API shows them; the submission itself is `workflows/contracts/submission.py`."""
+"""Jobs as the API shows them; the submission itself is `workflows/contracts/job_submission.py`."""
 
 from datetime import datetime
 
 from pydantic import JsonValue
 
 from api.models.base import Answer, Lifecycle, Page
-from workflows.contracts.submission import (
+from workflows.contracts.job_submission import (
     SubmittedCode,
     SubmittedData,
     SubmittedEnvironment,

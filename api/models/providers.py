@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from api.models.accounts import Name
 from api.models.base import Answer, Asked, Lifecycle, Page
-from workflows.contracts.states import ProviderKind
+from workflows.contracts.statuses import ProviderKind
 
 AVAILABLE = (ProviderKind.PHYSICAL, ProviderKind.GCP)
 

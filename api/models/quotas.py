@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.models.base import Answer, Asked
-from workflows.rules.gpus import MAX_GPUS_PER_WORKER
+from workflows.rules.catalogue.gpu_names import MAX_GPUS_PER_WORKER
 
 
 class QuotasWanted(Asked):

@@ -13,10 +13,14 @@ from api.models.base import Mistake
 from api.models.nodes import NodeCreation
 from api.models.places import RegionCreation
 from api.problems import Problem, invalid, mistake
-from workflows.contracts.machine import MachineOffer, MachineSpec, MachineWish
-from workflows.contracts.states import NodeType, ProviderKind, RegionStatus
-from workflows.rules.cloud_machines import compute_offers, lasting_spec, storage_offers
-from workflows.rules.gpus import canonical_name, parse_gpus
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
+from workflows.rules.catalogue.gpu_names import canonical_name, parse_gpus
+from workflows.rules.catalogue.permanent_machines import (
+    compute_offers,
+    lasting_spec,
+    storage_offers,
+)
 
 DEFAULT_CLASS = "small"
 OWN_MACHINES = "is for regions in a cloud: here machines are one's own"

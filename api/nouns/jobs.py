@@ -17,13 +17,13 @@ from api.nouns.ownership import lifecycle, project_for, visible_job, visible_job
 from api.nouns.places import GONE, add_lifecycle, wrong_state
 from api.nouns.references import personal_project, wrong_references
 from api.problems import Problem, invalid, mistake
-from workflows.contracts.job import EndRequest
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
-from workflows.contracts.states import JobStatus, JobType, NodeStatus
-from workflows.contracts.submission import JobSubmission
-from workflows.rules.burst_words import BEING_MADE
-from workflows.rules.job_resources import resources_of
-from workflows.rules.jobs import read_submission
+from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
+from workflows.rules.jobs.resources import resources_of
+from workflows.rules.jobs.submission import read_submission
+from workflows.rules.placement.cloud_refusals import BEING_MADE
 
 MASK = "********"
 ENDED = tuple(status.value for status in JobStatus if status.is_final)

@@ -7,9 +7,10 @@ from activities.lifecycle_requests import workflow_id_of
 from api.changing import Step
 from api.models import leases as shapes
 from api.nouns.ownership import own_locked
-from workflows.contracts.machine import GiveBack, MachineOffer
-from workflows.contracts.states import LeaseStatus
-from workflows.rules.metering import cumulative_microcredits
+from workflows.contracts.leases import GiveBack
+from workflows.contracts.machines import MachineOffer
+from workflows.contracts.statuses import LeaseStatus
+from workflows.rules.billing.metering import cumulative_microcredits
 
 
 def shown_lease(row: tables.Lease, now: datetime) -> shapes.Lease:

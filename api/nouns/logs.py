@@ -10,8 +10,8 @@ from activities.db.session import database
 from activities.settings import settings
 from activities.storage.logs import LogStore, log_store
 from api.nouns.jobs import ENDED
-from workflows.contracts.job import run_id
-from workflows.contracts.states import JobStatus
+from workflows.contracts.jobs import run_id
+from workflows.contracts.statuses import JobStatus
 
 ROW_EVERY_S = 0.4
 LONGEST_CHARACTER = 4

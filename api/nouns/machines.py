@@ -14,8 +14,8 @@ from api.models import machines as shapes
 from api.nouns import leases
 from api.nouns.ownership import own, own_locked
 from api.problems import Problem
-from workflows.contracts.machine import EndUnknown, UnknownMachine
-from workflows.contracts.states import LeaseStatus, ProviderKind, ProviderStatus
+from workflows.contracts.machines import EndUnknown, UnknownMachine
+from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 
 
 def machines_of(caller: Caller, provider_id: str, now: datetime) -> shapes.ProviderMachineList:

@@ -19,9 +19,9 @@ from api.nouns.cloud_places import leased_node, must_be_own
 from api.nouns.ownership import lifecycle, own, own_locked
 from api.nouns.places import GONE, add_lifecycle, must_be_free, remove, wrong_state
 from api.problems import Problem, invalid, mistake
-from workflows.contracts.node import Announcement, Hardware, Preparation, Reboot, Requirement
-from workflows.contracts.provider import Replacement
-from workflows.contracts.states import NodeStatus, RegionStatus
+from workflows.contracts.nodes import Announcement, Hardware, Preparation, Reboot, Requirement
+from workflows.contracts.regions import Replacement
+from workflows.contracts.statuses import NodeStatus, RegionStatus
 
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
               "ecdsa-sha2-nistp521")  # fmt: skip

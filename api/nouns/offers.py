@@ -13,13 +13,12 @@ from api.models.jobs import PlacementRefusal
 from api.models.offers import Wanted
 from api.nouns.jobs import known_gpu_types
 from api.problems import invalid, mistake
-from workflows.contracts.offers import RankedOffer
-from workflows.contracts.placement import PendingJob
-from workflows.contracts.submission import JobSubmission
-from workflows.rules.inventory import Demand
-from workflows.rules.job_resources import resources_of
-from workflows.rules.jobs import read_submission
-from workflows.rules.ranking import rank
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.placement import PendingJob, RankedOffer
+from workflows.rules.jobs.resources import resources_of
+from workflows.rules.jobs.submission import read_submission
+from workflows.rules.placement.inventory import Demand
+from workflows.rules.placement.ranking import rank
 
 _FIELDS = {
     "resources.max_price_microcredits_per_gpu_hour": "max_price",

@@ -16,9 +16,9 @@ from api.models import places as shapes
 from api.nouns.cloud_places import region_columns
 from api.nouns.ownership import lifecycle, own_locked
 from api.problems import Problem, invalid, mistake
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import NodeStatus, ProviderStatus, RegionStatus
-from workflows.rules import hardware
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
+from workflows.rules.nodes import requirements
 
 GONE = ("removing", "archived")
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -70,9 +70,9 @@ def create_region(
     step: Step, asked: shapes.RegionCreation, of_no_use: Problem | None = None
 ) -> shapes.Region:
     """of_no_use: what its cloud says against it, see `region_quotas.refusal_of`."""
-    unknown = hardware.unknown_names(asked.relaxed_requirements)
+    unknown = requirements.unknown_names(asked.relaxed_requirements)
     if unknown:
-        rule = f"are among {', '.join((hardware.ALL, *hardware.NAMES))}"
+        rule = f"are among {', '.join((requirements.ALL, *requirements.NAMES))}"
         raise invalid(*(mistake("relaxed_requirements", rule, name) for name in unknown))
     take_turn(step.session, f"regions/{step.caller.account_id}")
     provider = own_locked(step.session, tables.Provider, asked.provider_id, step.caller)

@@ -25,7 +25,7 @@ from api.models import providers as shapes
 from api.nouns.ownership import lifecycle, own, own_locked
 from api.nouns.places import add_lifecycle, names_of, remove, wrong_state
 from api.problems import Problem, invalid, mistake
-from workflows.contracts.states import ProviderKind, ProviderStatus, RegionStatus
+from workflows.contracts.statuses import ProviderKind, ProviderStatus, RegionStatus
 
 
 def shown_provider(row: tables.Provider) -> shapes.Provider:

@@ -12,8 +12,8 @@ from api.nouns.ownership import own
 from api.nouns.places import GONE
 from api.problems import Problem, invalid, mistake
 from workflows.contracts.quotas import RunnableJobs
-from workflows.rules.cloud_catalogue import CloudCatalogue
-from workflows.rules.quotas import refusal
+from workflows.rules.catalogue.clouds import CloudCatalogue
+from workflows.rules.catalogue.quotas import refusal
 
 CONSOLE = "https://console.cloud.google.com/iam-admin/quotas"
 

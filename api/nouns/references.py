@@ -10,8 +10,8 @@ from api.changing import Step
 from api.models.base import Mistake
 from api.nouns.places import GONE
 from api.problems import mistake
-from workflows.contracts.states import RegionStatus
-from workflows.rules.job_formats import project_of_secret
+from workflows.contracts.statuses import RegionStatus
+from workflows.rules.jobs.formats import project_of_secret
 
 
 def wrong_references(step: Step, document: Any) -> list[Mistake]:

@@ -14,7 +14,7 @@ from api.models.leases import Lease, LeasePage
 from api.nouns import leases
 from api.nouns.ownership import own
 from api.pages import Paging, page
-from workflows.contracts.states import LeaseStatus
+from workflows.contracts.statuses import LeaseStatus
 
 router = APIRouter(prefix="/v1/leases", tags=["leases"])
 Reader = Annotated[Caller, Depends(Needs("leases:read"))]

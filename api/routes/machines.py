@@ -9,7 +9,7 @@ from api.authorization import Caller, Needs
 from api.changing import Change, changing
 from api.models.machines import MachineEnding, ProviderMachineList
 from api.nouns import machines
-from workflows.contracts.machine import UnknownMachine
+from workflows.contracts.machines import UnknownMachine
 
 router = APIRouter(prefix="/v1/providers/{provider_id}/machines", tags=["leases"])
 Reader = Annotated[Caller, Depends(Needs("leases:read"))]

@@ -14,7 +14,7 @@ from tests.activities.agent_process import LocalAgent
 from tests.activities.rented import RentedDriver
 from tests.activities.sites import site
 from tests.activities.sshd import SSHD, Sshd
-from workflows.contracts.states import ProviderKind
+from workflows.contracts.statuses import ProviderKind
 
 __all__ = ["agent", "connections", "endpoint", "node_root", "site", "sshd"]
 

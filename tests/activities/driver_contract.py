@@ -11,8 +11,8 @@ import pytest
 
 from activities.providers.base import CapacityExhausted, Driver, RequestRefused, Unavailable
 from tests.activities.waiting import wait_for
-from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
-from workflows.contracts.states import MachineState
+from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.statuses import MachineState
 
 NAME = "baseload-lea-1"
 SPEC = MachineSpec(lifetime_s=3600, tags={"baseload-lease": "lea-1"})

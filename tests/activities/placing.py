@@ -9,14 +9,14 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.ids import new_id
 from tests.activities.rows import GIB, NOW, add_node
-from workflows.contracts.node import Gpu, Hardware
-from workflows.contracts.states import JobType
-from workflows.contracts.submission import (
+from workflows.contracts.job_submission import (
     JobSubmission,
     SubmittedPlacement,
     SubmittedResources,
     SubmittedWorker,
 )
+from workflows.contracts.nodes import Gpu, Hardware
+from workflows.contracts.statuses import JobType
 
 
 def add_gpu_node(

@@ -7,7 +7,7 @@ from sqlmodel import col, select
 from activities.db.session import database
 from activities.db.tables import Job
 from activities.placement import plan_placements
-from workflows.contracts.states import JobStatus
+from workflows.contracts.statuses import JobStatus
 from workflows.effects.placement import PlanPlacements
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from activities.providers.base import CapacityExhausted, RequestRefused, Unavailable
-from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
-from workflows.contracts.states import MachineState
+from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.statuses import MachineState
 
 
 @dataclass(frozen=True)

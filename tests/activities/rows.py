@@ -7,8 +7,8 @@ from sqlmodel import Session
 from activities.accounts import add_account
 from activities.db import tables
 from activities.db.ids import new_id
-from workflows.contracts.states import JobType
-from workflows.contracts.submission import JobSubmission, SubmittedResources, SubmittedWorker
+from workflows.contracts.job_submission import JobSubmission, SubmittedResources, SubmittedWorker
+from workflows.contracts.statuses import JobType
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GIB = 1024**3

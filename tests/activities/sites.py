@@ -21,7 +21,7 @@ from activities.storage.logs import LogStore, log_store
 from tests.activities.agent_process import LocalAgent
 from tests.activities.sshd import Sshd
 from workflows.contracts.base import Contract
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.nodes import NodeAddress
 
 Asked = TypeVar("Asked", bound=Contract)
 Answered = TypeVar("Answered", bound=Contract)

@@ -23,11 +23,11 @@ from tests.activities.rows import NOW, add_job, add_payer
 from tests.activities.test_ledger import assert_books_are_right
 from tests.activities.test_requests import signals_of
 from workflows.contracts.billing import BilledWorker, BillingRequest, UsagePosted, WorkerUsage
-from workflows.contracts.job import EndRequest
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.jobs import EndRequest
+from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.record import JobChanges, Record
 from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
-from workflows.rules.pricing import usage_rates
+from workflows.rules.billing.usage_fees import usage_rates
 
 A100_HOUR = 250_000
 

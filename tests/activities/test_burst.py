@@ -22,11 +22,10 @@ from tests.activities.cloud_rows import (
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree, live
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.billing import UsageRates
-from workflows.contracts.machine import MachineWish
+from workflows.contracts.job_submission import SubmittedEnvironment, SubmittedPlacement
+from workflows.contracts.machines import MachineWish
 from workflows.contracts.placement import SpotPolicy
-from workflows.contracts.submission import SubmittedEnvironment, SubmittedPlacement
-from workflows.effects.leased import WithdrawPlaces
-from workflows.effects.placement import PlanPlacements
+from workflows.effects.placement import PlanPlacements, WithdrawPlaces
 
 BOOT_DISK = 60 * 100_000 // 730
 """Of the machine of a job that asks for 10 GB, microcredits an hour."""

@@ -19,12 +19,12 @@ from activities.providers.base import RequestRefused, Unavailable
 from tests.activities.cloud_rows import add_cloud_region
 from tests.activities.rows import NOW, add_payer
 from tests.rules.offers import job
-from workflows.contracts.provider import PricesState
-from workflows.contracts.states import ProviderKind
-from workflows.effects.lifecycle import PricesRefreshed, RefreshPrices
-from workflows.rules.cloud_prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice
-from workflows.rules.inventory import Demand
-from workflows.rules.price_lists import PriceLine, PriceList
+from workflows.contracts.providers import PricesState
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.providers import PricesRefreshed, RefreshPrices
+from workflows.rules.catalogue.price_lists import PriceLine, PriceList
+from workflows.rules.catalogue.prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice
+from workflows.rules.placement.inventory import Demand
 
 GCP = ProviderKind.GCP
 LATER = datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -25,7 +25,7 @@ from activities.settings import settings
 from activities.work_orders import seal_work_orders
 from tests.activities.rows import add_job, add_payer
 from workflows.contracts.errors import WORK_REFUSED
-from workflows.effects.job import SealWorkOrders
+from workflows.effects.jobs import SealWorkOrders
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 CONTENT = '{"private_key": "hunter2"}'

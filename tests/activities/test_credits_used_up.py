@@ -19,14 +19,14 @@ from tests.activities.rows import NOW, add_job, add_payer
 from tests.activities.test_requests import signals_of
 from tests.waiting import eventually
 from workers.registry import workflow_runner
-from workflows.billing import JobBilling
+from workflows.billing.job_billing import JobBilling
 from workflows.contracts import queues
 from workflows.contracts.billing import BilledWorker, BillingRequest
-from workflows.contracts.job import RunReport
-from workflows.contracts.node import NodeAddress
-from workflows.contracts.states import RunState
-from workflows.effects.job import LookAtRun
-from workflows.rules.pricing import usage_rates
+from workflows.contracts.jobs import RunReport
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import RunState
+from workflows.effects.jobs import LookAtRun
+from workflows.rules.billing.usage_fees import usage_rates
 
 REGION = "reg-1"
 _NODE = NodeAddress(node_id="nod-1", region_id=REGION, host="h", port=1, minion_id="m")

@@ -14,9 +14,9 @@ from tests.activities.cloud_rows import add_lease
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate
 from workflows.contracts.record import JobChanges, Record
-from workflows.contracts.states import JobStatus, NodeType
-from workflows.effects.job import FindPlacement
-from workflows.effects.leased import WithdrawPlaces
+from workflows.contracts.statuses import JobStatus, NodeType
+from workflows.effects.jobs import FindPlacement
+from workflows.effects.placement import WithdrawPlaces
 
 
 def made_for_a_job(session: Session, *names: str) -> tuple[tables.Job, list[tables.Node]]:

@@ -26,10 +26,12 @@ from tests.activities.rows import NOW, add_payer, add_region
 from tests.activities.test_ephemeral_nodes import made_for_a_job, removals_asked
 from tests.activities.test_requests import signals_of
 from tests.waiting import eventually
-from workflows.contracts.machine import GiveBack, MachineOffer, MachineSpec, MachineWish
-from workflows.contracts.node import NodeRequest
-from workflows.contracts.states import JobStatus, LeaseStatus, NodeType, ProviderKind
-from workflows.effects.leased import LeaseMachine, MachineLeased, ReturnMachine, WithdrawPlaces
+from workflows.contracts.leases import GiveBack
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType, ProviderKind
+from workflows.effects.leases import LeaseMachine, MachineLeased, ReturnMachine
+from workflows.effects.placement import WithdrawPlaces
 
 LEASE, ANOTHER = "lea-1", "lea-2"
 OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)

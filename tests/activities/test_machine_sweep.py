@@ -15,10 +15,11 @@ from activities.unknown_machines import end_unknown_machine, listed_machines
 from tests.activities.leases import Books
 from tests.activities.rented import Owned, RentedDriver
 from workflows.contracts import errors
-from workflows.contracts.machine import MachineSeen, UnknownMachine, UnknownMachines
-from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
-from workflows.effects.lifecycle import MachinesSwept, SweepMachines
-from workflows.effects.machine import EndUnknownMachine, FollowNews
+from workflows.contracts.machines import MachineSeen, UnknownMachine, UnknownMachines
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+from workflows.effects.machines import EndUnknownMachine
+from workflows.effects.providers import FollowNews
+from workflows.effects.reconciliation import MachinesSwept, SweepMachines
 
 RUNNING = MachineSeen(state=MachineState.RUNNING, place="zone-a")
 

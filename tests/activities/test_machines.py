@@ -22,9 +22,10 @@ from tests.activities.leases import OFFER, Books
 from tests.activities.rented import Owned, RentedDriver
 from tests.activities.rows import NOW
 from workflows.contracts import errors
-from workflows.contracts.machine import MachineRequest, MachineSeen, MachineSpec
-from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
-from workflows.effects.machine import (
+from workflows.contracts.leases import MachineRequest
+from workflows.contracts.machines import MachineSeen, MachineSpec
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+from workflows.effects.machines import (
     CreateMachine,
     FindShortages,
     LookAtMachine,

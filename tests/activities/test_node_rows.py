@@ -22,17 +22,11 @@ from activities.region_rows import find_dependents, tell_dependents
 from activities.temporal import set_client
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.activities.test_requests import signals_of
-from workflows.contracts.job import EndRequest, NodeLost
-from workflows.contracts.node import RunSeen
-from workflows.contracts.provider import Removal
-from workflows.effects.node import (
-    BillStrays,
-    FindAnnouncement,
-    FindNodeRuns,
-    FindPeers,
-    TellJobs,
-)
-from workflows.effects.region import FindDependents, TellDependents
+from workflows.contracts.jobs import EndRequest, NodeLost
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.nodes import RunSeen
+from workflows.effects.lifecycles import FindDependents, TellDependents
+from workflows.effects.nodes import BillStrays, FindAnnouncement, FindNodeRuns, FindPeers, TellJobs
 
 
 class World:

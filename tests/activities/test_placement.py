@@ -28,13 +28,13 @@ from tests.activities.placing import (
     live,
 )
 from tests.activities.rows import GIB, NOW, add_payer, add_region
+from workflows.contracts.job_submission import SubmittedPlacement, SubmittedSafety
 from workflows.contracts.placement import PendingJob, PlanningRound, Resources
-from workflows.contracts.submission import SubmittedPlacement, SubmittedSafety
-from workflows.effects.job import FindPlacement
+from workflows.effects.jobs import FindPlacement
 from workflows.effects.placement import PlanPlacements
-from workflows.rules.inventory import Demand
-from workflows.rules.placement import Situation, plan
-from workflows.rules.ranking import rank
+from workflows.rules.placement.inventory import Demand
+from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.ranking import rank
 
 CHECKOUT = Path(__file__).parents[2]
 

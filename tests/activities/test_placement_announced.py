@@ -17,8 +17,8 @@ from activities.placement import announce_placements, find_placement, plan_place
 from activities.temporal import set_client, tell
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree, live
 from tests.activities.rows import NOW, add_payer, add_region
-from workflows.contracts.job import Placement
-from workflows.effects.job import FindPlacement
+from workflows.contracts.jobs import Placement
+from workflows.effects.jobs import FindPlacement
 from workflows.effects.placement import AnnouncePlacements, PlacementsAnnounced, PlanPlacements
 
 

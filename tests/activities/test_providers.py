@@ -8,8 +8,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.providers.registry import check_provider
 from activities.settings import settings
 from tests.activities.sites import Site
-from workflows.contracts.states import ProviderKind
-from workflows.effects.region import CheckProvider, ProviderChecked
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.providers import CheckProvider, ProviderChecked
 
 
 def check(kind: ProviderKind = ProviderKind.PHYSICAL) -> ProviderChecked:

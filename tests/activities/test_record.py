@@ -13,10 +13,10 @@ from activities.record import record
 from tests.activities.rows import GIB, NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import Event
-from workflows.contracts.job import WorkerCarry
-from workflows.contracts.node import Gpu, Hardware
+from workflows.contracts.jobs import WorkerCarry
+from workflows.contracts.nodes import Gpu, Hardware
 from workflows.contracts.record import JobChanges, NodeChanges, Record
-from workflows.contracts.states import WorkerStatus
+from workflows.contracts.statuses import WorkerStatus
 
 
 @pytest.fixture

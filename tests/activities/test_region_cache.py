@@ -29,9 +29,9 @@ from tests.activities.package_index import PackageIndex, serving
 from tests.activities.sites import REGION, Site
 from tests.activities.waiting import wait_until
 from tests.lab.wheels import write_wheel
-from workflows.contracts.job import WorkerAssignment, run_id
-from workflows.effects.job import StageWorker, StartWorker
-from workflows.effects.node import PrepareNode
+from workflows.contracts.jobs import WorkerAssignment, run_id
+from workflows.effects.jobs import StageWorker, StartWorker
+from workflows.effects.nodes import PrepareNode
 
 CODE_BYTES = 3_000_000
 IMPORT = "python3 -c 'import tinything; print(tinything.WORDS)';"

@@ -8,7 +8,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.region_cache import caches_of
 from tests.activities.rows import add_node, add_payer, add_region
-from workflows.contracts.node import Preparation
+from workflows.contracts.nodes import Preparation
 
 PLACE = "10.128.0.2:8710"
 PREPARED = Preparation(cache=PLACE).model_dump(mode="json")

@@ -27,17 +27,12 @@ from tests.activities.placing import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate
 from tests.activities.test_node_rows import start_idle
 from tests.activities.test_requests import signals_of
-from workflows.contracts.machine import MachineOffer, MachineSpec, MachineWish
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import ProviderKind
-from workflows.effects.leased import LeaseMachine
-from workflows.effects.region import (
-    AddStorageNode,
-    DismissNode,
-    FindDependents,
-    FindStorage,
-    TellDependents,
-)
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.leases import LeaseMachine
+from workflows.effects.lifecycles import FindDependents, TellDependents
+from workflows.effects.regions import AddStorageNode, DismissNode, FindStorage
 
 OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)
 

@@ -9,7 +9,7 @@ from tests.activities.sites import Site
 from tests.activities.test_site_jobs import JOB, RUN, look, order, started
 from tests.activities.test_site_watch import watched
 from tests.activities.waiting import wait_until
-from workflows.contracts.job import WorkerIdle
+from workflows.contracts.jobs import WorkerIdle
 
 RENTED = {"lease_id": "lea-1"}
 GPU = {"gpu_indices": (0,), "gpu_uuids": ("GPU-0",)}

@@ -27,9 +27,9 @@ from tests.activities.sites import REGION, Site
 from tests.activities.waiting import wait_until
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.contracts.job import RunReport, WorkerAssignment, run_id
-from workflows.contracts.states import RunState
-from workflows.effects.job import (
+from workflows.contracts.jobs import RunReport, WorkerAssignment, run_id
+from workflows.contracts.statuses import RunState
+from workflows.effects.jobs import (
     CleanWorker,
     CollectLog,
     EndWorker,
@@ -39,7 +39,7 @@ from workflows.effects.job import (
     StoreOutput,
     WorkerStaged,
 )
-from workflows.effects.node import EndStrays
+from workflows.effects.nodes import EndStrays
 
 JOB = f"job-j{os.getpid()}"
 """Its runs are told by their ids, and another module's of the same name may run beside it."""

@@ -26,7 +26,7 @@ from tests.activities.sites import REGION, Site
 from tests.activities.sshd import Sshd
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.effects.node import (
+from workflows.effects.nodes import (
     EndStrays,
     InspectNode,
     ListRuns,
@@ -35,7 +35,7 @@ from workflows.effects.node import (
     RebootNode,
     ReleaseNode,
 )
-from workflows.effects.region import CheckSite
+from workflows.effects.regions import CheckSite
 
 STRAY, KEPT = "job-left-0-1", "job-kept-1-2"
 

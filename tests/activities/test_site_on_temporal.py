@@ -17,7 +17,7 @@ from tests.activities.waiting import wait_until
 from tests.activities.watch_workflow import AwaitExit, Holding, HoldWatch
 from workers.registry import workflow_runner
 from workers.service import site_worker
-from workflows.contracts.node import WatchEnded
+from workflows.contracts.nodes import WatchEnded
 
 
 @contextlib.asynccontextmanager

@@ -20,8 +20,8 @@ from tests.activities.archives import file, packed, symlink
 from tests.activities.sites import REGION, Site
 from tests.activities.waiting import wait_until
 from workflows.contracts import errors
-from workflows.contracts.job import WorkerAssignment, run_id
-from workflows.effects.job import (
+from workflows.contracts.jobs import WorkerAssignment, run_id
+from workflows.effects.jobs import (
     DiscardState,
     SaveState,
     StageWorker,

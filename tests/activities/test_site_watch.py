@@ -27,9 +27,9 @@ from workflows.contracts.errors import (
     OUTCOME_UNKNOWN,
     WORKER_STOPS,
 )
-from workflows.contracts.job import NodeBack, WorkerExit
-from workflows.contracts.node import WatchEnded
-from workflows.effects.node import ReachNode, WatchNode
+from workflows.contracts.jobs import NodeBack, WorkerExit
+from workflows.contracts.nodes import WatchEnded
+from workflows.effects.nodes import ReachNode, WatchNode
 
 JOB = f"job-w{os.getpid()}"
 """Its runs are told by their ids, and another module's of the same name may run beside it."""

@@ -8,7 +8,7 @@ from activities.db.session import Database
 from activities.spending import spent_microcredits
 from tests.activities.cloud_rows import add_cloud_region, add_lease
 from tests.activities.rows import NOW, add_payer
-from workflows.rules.metering import cumulative_microcredits
+from workflows.rules.billing.metering import cumulative_microcredits
 
 PRICES = (None, 0, 1, 359_999, 88_000_000)
 MILLISECONDS = (-5000, 0, 999, 1000, 1_800_500, 3_599_999, 604_800_000)

@@ -18,11 +18,11 @@ from tests.activities.test_node_rows import start_idle
 from tests.activities.test_requests import ask, signals_of, status_of, undelivered
 from tests.workflows.world import node_address
 from workflows.contracts.billing import BillingRequest
-from workflows.contracts.job import JobRequest, WorkerAssignment, WorkerCarry
-from workflows.contracts.node import NodeRequest
-from workflows.contracts.provider import RegionRequest
-from workflows.contracts.states import NodeStatus, RegionStatus, WorkerStatus
-from workflows.effects.lifecycle import DeliverRequests, LostSwept, SweepLost
+from workflows.contracts.jobs import JobRequest, WorkerAssignment, WorkerCarry
+from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import NodeStatus, RegionStatus, WorkerStatus
+from workflows.effects.reconciliation import DeliverRequests, LostSwept, SweepLost
 
 RUNNING = WorkflowExecutionStatus.RUNNING
 

@@ -22,16 +22,11 @@ from activities.storage.logs import log_store
 from activities.submissions import sealed_variables, stored_spec
 from activities.work_orders import discard_work_orders, remove_stored, seal_work_orders
 from workflows.contracts import errors
-from workflows.contracts.job import WorkerAssignment
-from workflows.contracts.node import NodeAddress
-from workflows.contracts.states import JobStatus
-from workflows.contracts.submission import JobSubmission
-from workflows.effects.job import (
-    DiscardWorkOrders,
-    RemoveStored,
-    SealWorkOrders,
-    WorkOrdersSealed,
-)
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.jobs import WorkerAssignment
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import JobStatus
+from workflows.effects.jobs import DiscardWorkOrders, RemoveStored, SealWorkOrders, WorkOrdersSealed
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECRET, VARIABLE = "a-token-that-is-made-up", "a-variable-that-is-made-up"

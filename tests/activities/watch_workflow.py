@@ -7,9 +7,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.contracts.base import Contract
-from workflows.contracts.job import WorkerExit
-from workflows.contracts.node import NodeAddress, WatchEnded
-from workflows.effects.node import WatchNode, watch_node
+from workflows.contracts.jobs import WorkerExit
+from workflows.contracts.nodes import NodeAddress, WatchEnded
+from workflows.effects.nodes import WatchNode, watch_node
 
 
 class Holding(Contract):

@@ -12,8 +12,8 @@ from activities.settings import settings
 from tests.api.site import Person, Site, host_key
 from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.doubles.gcp.fixtures import gcp
-from workflows.contracts.machine import MachineWish
-from workflows.rules.cloud_machines import LIFETIME_S
+from workflows.contracts.machines import MachineWish
+from workflows.rules.catalogue.permanent_machines import LIFETIME_S
 
 __all__ = ["gcp"]
 

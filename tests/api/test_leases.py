@@ -5,7 +5,7 @@ from typing import Any
 
 from activities.db import tables
 from tests.api.site import Person, Site
-from workflows.contracts.machine import MachineOffer, MachineSpec
+from workflows.contracts.machines import MachineOffer, MachineSpec
 
 OFFER = MachineOffer(
     place="us-central1-a",

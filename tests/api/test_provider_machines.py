@@ -10,8 +10,8 @@ from activities.providers.base import RequestRefused
 from tests.activities.rented import Owned, RentedDriver
 from tests.api.site import Person, Site
 from tests.api.test_leases import OFFER, lease_row
-from workflows.contracts.machine import MachineSeen
-from workflows.contracts.states import MachineState, ProviderKind
+from workflows.contracts.machines import MachineSeen
+from workflows.contracts.statuses import MachineState, ProviderKind
 
 ZONE = OFFER.place
 

@@ -22,12 +22,12 @@ from tests.bench.stack import scaled
 from tests.workflows.test_billing import TEST_SERVER, ClockedWorld
 from tests.workflows.world import REGION, Run, node_address
 from workers.registry import workflow_runner
-from workflows.billing import JobBilling
+from workflows.billing.job_billing import JobBilling
 from workflows.contracts import queues
 from workflows.contracts.billing import BilledWorker, BillingRequest, UsageRates, WorkerUsage
-from workflows.contracts.states import RunState
+from workflows.contracts.statuses import RunState
 from workflows.effects.billing import BillingDone, PostUsage
-from workflows.rules.metering import slices
+from workflows.rules.billing.metering import slices
 
 ENGINE_JOBS = 200
 ENGINE_HOURS = 24

@@ -19,9 +19,9 @@ from tests.activities.leases import Books, lease_row
 from tests.activities.rented import Owned, RentedDriver
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s, both_best_s, compared, ms
-from workflows.contracts.machine import MachineSeen
-from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
-from workflows.effects.lifecycle import SweepMachines
+from workflows.contracts.machines import MachineSeen
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+from workflows.effects.reconciliation import SweepMachines
 
 MACHINES = 5_000
 STRAYS = 500

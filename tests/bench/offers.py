@@ -23,12 +23,12 @@ from tests.rules.cloud_offers import cloud_offer
 from tests.rules.offers import NOW, job
 from tests.temporal_server import CHECKOUT
 from workers.runner.probes import free_port
-from workflows.contracts.machine import Shortage
+from workflows.contracts.machines import Shortage
 from workflows.contracts.placement import CloudOffer
-from workflows.rules.burst import CloudOffers, Market
-from workflows.rules.inventory import Demand, Inventory
-from workflows.rules.placement import Situation, plan
-from workflows.rules.ranking import rank
+from workflows.rules.placement.cloud_market import CloudOffers, Market
+from workflows.rules.placement.inventory import Demand, Inventory
+from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.ranking import rank
 
 NODES = 10_000
 ASKED = 40

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from tests.bench.measure import Row, best_s, compared
 from tests.rules.offers import GIB, NOW, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob
-from workflows.rules.inventory import Demand, Inventory
-from workflows.rules.placement import Situation, plan
-from workflows.rules.ranking import rank
+from workflows.rules.placement.inventory import Demand, Inventory
+from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.ranking import rank
 
 _TYPES = ("A100", "H100", "T4", "RTX4090", "L4")
 

@@ -14,7 +14,7 @@ from activities.storage.logs import log_store
 from activities.storage.names import output_name
 from tests.api.site import tar_gz
 from tests.client.conftest import Desk
-from workflows.contracts.job import run_id
+from workflows.contracts.jobs import run_id
 
 
 def _submission(client: Client, folder: Path) -> models.JobSubmission:

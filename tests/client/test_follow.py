@@ -22,7 +22,7 @@ from activities.storage.logs import log_store
 from tests.api.site import host_key
 from tests.client.conftest import Desk
 from tests.client.served import Ended, wait_until
-from workflows.contracts.job import run_id
+from workflows.contracts.jobs import run_id
 
 JOB_FILE = """\
 name: digits

@@ -12,8 +12,8 @@ from activities.providers import registry
 from tests.activities.rented import Owned, RentedDriver
 from tests.api.test_leases import BEGAN, lease_row
 from tests.client.conftest import Desk
-from workflows.contracts.machine import MachineSeen
-from workflows.contracts.states import MachineState, ProviderKind
+from workflows.contracts.machines import MachineSeen
+from workflows.contracts.statuses import MachineState, ProviderKind
 
 ENDED = {"status": "released", "ended_at": BEGAN + timedelta(minutes=30)}
 

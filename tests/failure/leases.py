@@ -6,10 +6,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.contracts.base import Contract
-from workflows.contracts.machine import MachineLost, MachineOffer, MachineReady, MachineSeen
+from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.machines import MachineOffer, MachineSeen
 from workflows.contracts.record import Record
-from workflows.contracts.states import LeaseStatus, MachineState
-from workflows.effects import leased
+from workflows.contracts.statuses import LeaseStatus, MachineState
+from workflows.effects import leases, placement
 
 NOBODY = ""
 
@@ -31,30 +32,30 @@ class NodeLeases:
         """Leases whose machines cost money now."""
         return [one for one, status in self.machines_of.items() if not status.is_final]
 
-    async def lease_machine(self, asked: leased.LeaseMachine) -> leased.MachineLeased:
+    async def lease_machine(self, asked: leases.LeaseMachine) -> leases.MachineLeased:
         there = self.machines_there
         known = asked.lease_id in self.machines_of
         lease_id = asked.lease_id if known or not there else there[-1]
         if lease_id not in self.machines_of:
             self.machines_of[lease_id] = LeaseStatus.READY
             await self._hear("machine_ready", _ready(lease_id, asked.machine.offers[0]))
-            return leased.MachineLeased(lease_id=lease_id, status=LeaseStatus.CREATING)
+            return leases.MachineLeased(lease_id=lease_id, status=LeaseStatus.CREATING)
         status = self.machines_of[lease_id]
         ready = _ready(lease_id, asked.machine.offers[0]) if lease_id in there else None
-        return leased.MachineLeased(lease_id=lease_id, status=status, ready=ready)
+        return leases.MachineLeased(lease_id=lease_id, status=status, ready=ready)
 
-    async def return_machine(self, asked: leased.ReturnMachine) -> leased.MachineReturned:
+    async def return_machine(self, asked: leases.ReturnMachine) -> leases.MachineReturned:
         """It ends after it was asked for, and not at once; a run that is over is not heard."""
         left = self.machines_there
         row = self.rows.get(asked.node_id)
         if row is not None and row.sequence > asked.sequence:
-            return leased.MachineReturned(left=tuple(left), sequence=row.sequence)
+            return leases.MachineReturned(left=tuple(left), sequence=row.sequence)
         self.machines_of |= dict.fromkeys(left, LeaseStatus.RELEASED)
-        return leased.MachineReturned(left=tuple(left))
+        return leases.MachineReturned(left=tuple(left))
 
-    def withdraw_places(self, asked: leased.WithdrawPlaces) -> leased.PlacesWithdrawn:
+    def withdraw_places(self, asked: placement.WithdrawPlaces) -> placement.PlacesWithdrawn:
         self.withdrawn.append(asked.reason)
-        return leased.PlacesWithdrawn()
+        return placement.PlacesWithdrawn()
 
     async def take_machine(self, reason: str) -> None:
         """Its provider ends it, and its lease tells its node, twice."""

@@ -10,24 +10,15 @@ from temporalio import workflow
 
 from tests.failure.cases import BY_KILLING, Mode
 from tests.failure.pairs import stubs
-from workflows import (
-    billing,
-    cloud_region,
-    contact,
-    guests,
-    job,
-    leased,
-    leaving,
-    losses,
-    machine,
-    news,
-    node,
-    placement,
-    provider,
-    region,
-    sweep,
-)
+from workflows.billing import job_billing
 from workflows.effects.effect import Effect
+from workflows.jobs import job_lifecycle, node_outages, teardown
+from workflows.leases import lease_lifecycle
+from workflows.nodes import connection, leased_machine, node_lifecycle, running_jobs
+from workflows.placement import loop
+from workflows.providers import notifications, provider_lifecycle
+from workflows.reconciliation import reconcilers
+from workflows.regions import cloud_resources, region_lifecycle
 
 LOST_WORKER_S = 5.0
 SILENCE_S = 1.5
@@ -38,27 +29,27 @@ GIVEN_UP_S = 5.0
 def install() -> None:
     """Once in a process, before its workers begin."""
     for module, name, seconds in (
-        (job, "WAIT_INTERVAL", 0.2),
-        (leaving, "STORE_LIMIT", 20),
-        (losses, "LOST_LOOK_INTERVAL", 2),
-        (contact, "FIRST_INTERVAL", 0.3),
-        (node, "REFUSED_KEY_INTERVAL", 0.3),
-        (contact, "REBOOT_INTERVAL", 0.2),
-        (guests, "DRAIN_INTERVAL", 0.2),
-        (leased, "FIRST_LOOK", 2),
-        (leased, "FIRST_RETURN", 0.2),
-        (leased, "FIRST_PAUSE", 0.1),
-        (machine, "LOOK_INTERVAL", 1),
-        (machine, "RELEASE_INTERVAL", 0.3),
-        (news, "DEAF_INTERVAL", 0.3),
-        (cloud_region, "FIRST_LOOK", 0.3),
-        (region, "OFFLINE_INTERVAL", 0.3),
-        (region, "REMOVAL_INTERVAL", 0.2),
-        (provider, "REMOVAL_INTERVAL", 0.2),
-        (placement, "QUIET_INTERVAL", 2),
-        (sweep, "DELIVERY_INTERVAL", 1),
-        (billing, "SHORTEST_WAIT", 1),
-        (billing, "TOLD_WAIT", 30),
+        (job_lifecycle, "WAIT_INTERVAL", 0.2),
+        (teardown, "STORE_LIMIT", 20),
+        (node_outages, "LOST_LOOK_INTERVAL", 2),
+        (connection, "FIRST_INTERVAL", 0.3),
+        (node_lifecycle, "REFUSED_KEY_INTERVAL", 0.3),
+        (connection, "REBOOT_INTERVAL", 0.2),
+        (running_jobs, "DRAIN_INTERVAL", 0.2),
+        (leased_machine, "FIRST_LOOK", 2),
+        (leased_machine, "FIRST_RETURN", 0.2),
+        (leased_machine, "FIRST_PAUSE", 0.1),
+        (lease_lifecycle, "LOOK_INTERVAL", 1),
+        (lease_lifecycle, "RELEASE_INTERVAL", 0.3),
+        (notifications, "DEAF_INTERVAL", 0.3),
+        (cloud_resources, "FIRST_LOOK", 0.3),
+        (region_lifecycle, "OFFLINE_INTERVAL", 0.3),
+        (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
+        (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
+        (loop, "QUIET_INTERVAL", 2),
+        (reconcilers, "DELIVERY_INTERVAL", 1),
+        (job_billing, "SHORTEST_WAIT", 1),
+        (job_billing, "TOLD_WAIT", 30),
     ):
         getattr(module, name)  # it must be there to be changed
         setattr(module, name, timedelta(seconds=seconds))

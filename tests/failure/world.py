@@ -16,16 +16,17 @@ from tests.failure.leases import NodeLeases
 from tests.failure.line import Call, Waiting
 from tests.failure.pairs import Pair, stubs
 from tests.workflows.world import REGION, Run, World
-from workflows.billing import JobBilling
+from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BillingRequest, UsagePosted
-from workflows.contracts.job import Placement, RunReport, parse_run_id
-from workflows.contracts.node import RunSeen, WatchEnded
+from workflows.contracts.jobs import Placement, RunReport, parse_run_id
+from workflows.contracts.nodes import RunSeen, WatchEnded
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.record import JobChanges, Record, Recorded
-from workflows.contracts.states import JobStatus, RunState
-from workflows.effects import billing, job, lifecycle, node, placement
+from workflows.contracts.statuses import JobStatus, RunState
+from workflows.effects import billing, nodes, placement, reconciliation
+from workflows.effects import jobs as job
 
 MEASURED_S = 3.0
 """What a command has run as soon as anybody looks."""
@@ -89,37 +90,39 @@ class FaultedWorld(NodeLeases, World):
         row = self.rows.get(resource_id)
         return row.status if row else ""
 
-    def deliver_requests(self, _: lifecycle.DeliverRequests) -> lifecycle.RequestsDelivered:
+    def deliver_requests(
+        self, _: reconciliation.DeliverRequests
+    ) -> reconciliation.RequestsDelivered:
         found, self.undelivered = self.undelivered, set()
         self.delivered.update(found)
-        return lifecycle.RequestsDelivered(delivered=len(found))
+        return reconciliation.RequestsDelivered(delivered=len(found))
 
-    def sweep_lost(self, _: lifecycle.SweepLost) -> lifecycle.LostSwept:
+    def sweep_lost(self, _: reconciliation.SweepLost) -> reconciliation.LostSwept:
         found, self.lost_rows = self.lost_rows, set()
         self.restarted.update(found)
-        return lifecycle.LostSwept(restarted=tuple(sorted(found)))
+        return reconciliation.LostSwept(restarted=tuple(sorted(found)))
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────────
 
-    async def watch_node(self, asked: node.WatchNode) -> WatchEnded:
+    async def watch_node(self, asked: nodes.WatchNode) -> WatchEnded:
         machine = self.machine(asked.node)
         while True:
             self.machine(asked.node)
             machine.changed.clear()
             await machine.changed.wait()
 
-    def reboot_node(self, asked: node.RebootNode) -> Done:
+    def reboot_node(self, asked: nodes.RebootNode) -> Done:
         machine = self.machine(asked.node)
         if str(machine.boot) == asked.boot_mark:  # one that has restarted since is left alone
             machine.boot += 1
             machine.hardware = machine.hardware.model_copy(update={"reboot_required": False})
         return Done()
 
-    def end_strays(self, asked: node.EndStrays) -> node.StraysEnded:
+    def end_strays(self, asked: nodes.EndStrays) -> nodes.StraysEnded:
         machine = self.machine(asked.node)
         super().end_strays(asked)
         strays = [run_id for run_id in machine.runs if run_id not in asked.live]
-        return node.StraysEnded(runs=tuple(self._seen(run_id) for run_id in sorted(strays)))
+        return nodes.StraysEnded(runs=tuple(self._seen(run_id) for run_id in sorted(strays)))
 
     def _seen(self, run_id: str) -> RunSeen:
         job_id, worker, attempt = parse_run_id(run_id)
@@ -128,15 +131,15 @@ class FaultedWorld(NodeLeases, World):
             run_id=run_id, job_id=job_id, worker=worker, attempt=attempt, elapsed_s=elapsed_s
         )
 
-    def bill_strays(self, asked: node.BillStrays) -> Done:
+    def bill_strays(self, asked: nodes.BillStrays) -> Done:
         for run in asked.runs:
             key = (run.job_id, run.worker, run.attempt)
             self.posted_s[key] = max(self.posted_s.get(key, 0), int(run.elapsed_s))
         return Done()
 
-    async def tell_jobs(self, asked: node.TellJobs) -> node.JobsTold:
+    async def tell_jobs(self, asked: nodes.TellJobs) -> nodes.JobsTold:
         """Jobs of a node's story have no workflow; told to end, they have ended."""
-        jobs = self.find_node_runs(node.FindNodeRuns(node_id=asked.node_id)).job_ids
+        jobs = self.find_node_runs(nodes.FindNodeRuns(node_id=asked.node_id)).job_ids
         for job_id in jobs:
             self.job_news[job_id].append(asked.what)
             if asked.what == "removed":
@@ -146,15 +149,15 @@ class FaultedWorld(NodeLeases, World):
                         self.machines["nod-1"].runs.pop(run_id, None)
             if asked.what in ("removed", "gone"):  # where it cannot be ended it leaves
                 self.held.pop(job_id)
-        return node.JobsTold(job_ids=jobs)
+        return nodes.JobsTold(job_ids=jobs)
 
     def sweep_node(self) -> None:
         """What its lifecycle does each time that it sees a node again."""
-        live = self.find_node_runs(node.FindNodeRuns(node_id="nod-1")).run_ids
+        live = self.find_node_runs(nodes.FindNodeRuns(node_id="nod-1")).run_ids
         for run_id, run in list(self.machines["nod-1"].runs.items()):
             if run_id not in live:
                 run.state = RunState.EXITED
-                self.bill_strays(node.BillStrays(runs=(self._seen(run_id),)))
+                self.bill_strays(nodes.BillStrays(runs=(self._seen(run_id),)))
                 del self.machines["nod-1"].runs[run_id]
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────

@@ -4,8 +4,8 @@ from temporalio import workflow
 
 from workers.registry import WORKFLOWS
 from workflows.contracts.events import Event
-from workflows.contracts.job import JobReport, JobRequest
-from workflows.job import JobLifecycle
+from workflows.contracts.jobs import JobReport, JobRequest
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 NEW_STEP = "job.reviewed"
 

@@ -24,15 +24,18 @@ from tests.workflows.conftest import Stage, served
 from tests.workflows.test_cloud_region import REQUEST as CLOUD_REGION
 from tests.workflows.test_provider_and_region import CLOUD, HOME, PROVIDER, reaches
 from workflows.contracts import queues
-from workflows.contracts.job import EndRequest, NodeBack
-from workflows.contracts.provider import Removal, Replacement
-from workflows.contracts.states import JobStatus, JobType
-from workflows.job import JobLifecycle
-from workflows.node import NodeLifecycle
-from workflows.placement import PlacementLoop, PlacementRequest
-from workflows.provider import ProviderLifecycle
-from workflows.region import RegionLifecycle
-from workflows.sweep import Starts, SweepRequest
+from workflows.contracts.jobs import EndRequest, NodeBack
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.placement import PlacementRequest
+from workflows.contracts.regions import Replacement
+from workflows.contracts.schedules import SweepRequest
+from workflows.contracts.statuses import JobStatus, JobType
+from workflows.jobs.job_lifecycle import JobLifecycle
+from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.placement.loop import PlacementLoop
+from workflows.providers.provider_lifecycle import ProviderLifecycle
+from workflows.reconciliation.reconcilers import Starts
+from workflows.regions.region_lifecycle import RegionLifecycle
 
 HISTORIES = Path(__file__).parent / "histories"
 Story = Callable[[Stage], Awaitable[WorkflowHandle[Any, Any]]]

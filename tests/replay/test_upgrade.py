@@ -17,7 +17,7 @@ from tests.workflows.conftest import Stage, at_work
 from tests.workflows.test_job import assert_nothing_left, at_running, exits, job_id_of
 from tests.workflows.world import World
 from workers.registry import workflow_runner
-from workflows.contracts.states import JobStatus
+from workflows.contracts.statuses import JobStatus
 
 
 @pytest_asyncio.fixture

@@ -4,9 +4,9 @@ from typing import Any
 
 from tests.rules.offers import GIB, NOW, OWNER
 from workflows.contracts.billing import UsageRates
-from workflows.contracts.machine import MachineOffer, Shortage
+from workflows.contracts.machines import MachineOffer, Shortage
 from workflows.contracts.placement import CloudOffer
-from workflows.rules.burst import CloudOffers, Market
+from workflows.rules.placement.cloud_market import CloudOffers, Market
 
 
 def cloud_offer(name: str = "m1", gpus: int = 1, **changes: Any) -> CloudOffer:

@@ -16,11 +16,11 @@ from workflows.contracts.placement import (
     Refusal,
     SpotPolicy,
 )
-from workflows.rules.burst import Market
-from workflows.rules.burst_cost import machine_cap
-from workflows.rules.inventory import Demand
-from workflows.rules.placement import Situation, plan
-from workflows.rules.ranking import rank
+from workflows.rules.placement.cloud_costs import machine_cap
+from workflows.rules.placement.cloud_market import Market
+from workflows.rules.placement.inventory import Demand
+from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.ranking import rank
 
 SPOT = cloud_offer("spotty", spot=True, microcredits_per_hour=1_000_000)
 FULL = {"east-a": "out of stock", "east-b": "out of stock"}

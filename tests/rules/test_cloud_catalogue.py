@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activities.providers.gcp.catalogue import FACTS, gcp_catalogue
-from workflows.rules.cloud_catalogue import CloudCatalogue, read_catalogue
+from workflows.rules.catalogue.clouds import CloudCatalogue, read_catalogue
 
 
 def documents() -> dict[str, Any]:

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from activities.providers.gcp.catalogue import FACTS, gcp_catalogue, gcp_storage
-from workflows.rules.cloud_machines import compute_offers, read_storage_classes, storage_offers
+from workflows.rules.catalogue.permanent_machines import (
+    compute_offers,
+    read_storage_classes,
+    storage_offers,
+)
 
 
 def document() -> dict[str, Any]:

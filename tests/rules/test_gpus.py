@@ -2,8 +2,8 @@
 
 import pytest
 
-from workflows.rules.gpu_catalogue import CATALOGUE, GpuClass
-from workflows.rules.gpus import (
+from workflows.rules.catalogue.gpu_models import CATALOGUE, GpuClass
+from workflows.rules.catalogue.gpu_names import (
     GpuRequest,
     accepted_types,
     canonical_name,

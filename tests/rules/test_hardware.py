@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.contracts.node import Disk, Gpu, Hardware
-from workflows.rules import hardware as rules
+from workflows.contracts.nodes import Disk, Gpu, Hardware
+from workflows.rules.nodes import requirements as rules
 
 GIB = 1024**3
 

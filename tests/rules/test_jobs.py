@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.submissions import document
-from workflows.contracts.states import JobType
-from workflows.contracts.submission import JobSubmission
-from workflows.rules.job_resources import resources_of, spot_policy_of
-from workflows.rules.jobs import read_submission
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.statuses import JobType
+from workflows.rules.jobs.resources import resources_of, spot_policy_of
+from workflows.rules.jobs.submission import read_submission
 
 SERVICE = {"type": "notebook", "port": 8888}
 

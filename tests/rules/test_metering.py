@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.rules.metering import cumulative_microcredits, slices
+from workflows.rules.billing.metering import cumulative_microcredits, slices
 
 RATES = st.integers(0, 10**9)
 SECONDS = st.integers(0, 10**7)

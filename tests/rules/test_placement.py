@@ -6,10 +6,10 @@ import pytest
 
 from tests.rules.offers import GIB, NOW, OTHER, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
-from workflows.rules.inventory import Demand
-from workflows.rules.placement import PATIENCE, Situation, plan
-from workflows.rules.ranking import rank
-from workflows.rules.refusals import LISTED_NODES
+from workflows.rules.placement.inventory import Demand
+from workflows.rules.placement.node_refusals import LISTED_NODES
+from workflows.rules.placement.planner import PATIENCE, Situation, plan
+from workflows.rules.placement.ranking import rank
 
 OVERDUE_S = PATIENCE.total_seconds()
 

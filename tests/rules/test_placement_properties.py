@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.rules.offers import GIB, NOW, OTHER, OWNER, job, offer
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob
-from workflows.rules.inventory import reserved_cpus
-from workflows.rules.placement import Situation, plan
+from workflows.rules.placement.inventory import reserved_cpus
+from workflows.rules.placement.planner import Situation, plan
 
 TYPES = ("A100", "A100-80GB", "T4")
 

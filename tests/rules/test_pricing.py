@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from workflows.rules.pricing import gpu_hour_fee, usage_rates
+from workflows.rules.billing.usage_fees import gpu_hour_fee, usage_rates
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ import pytest
 
 from activities.providers.gcp.catalogue import gcp_catalogue
 from workflows.contracts.quotas import Quota, RunnableJobs
-from workflows.rules.quotas import family_metric, refusal, runnable_jobs
+from workflows.rules.catalogue.quotas import family_metric, refusal, runnable_jobs
 
 REGION = "us-central1"
 ROOMY = {

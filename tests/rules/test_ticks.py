@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.rules.ticks import HALVINGS, next_tick_s, scarcity
+from workflows.rules.billing.wakeups import HALVINGS, next_tick_s, scarcity
 
 
 @pytest.mark.parametrize("hours", [0, 1, 7])

@@ -4,9 +4,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from workflows.contracts.base import Done
-from workflows.contracts.provider import CloudPart
-from workflows.contracts.states import NodeStatus
-from workflows.effects import region
+from workflows.contracts.providers import CloudPart
+from workflows.contracts.statuses import NodeStatus
+from workflows.effects import providers, regions
 
 
 @dataclass
@@ -16,42 +16,42 @@ class CloudProjects:
     parts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """What is there, by provider."""
     forgotten_keys: set[str] = field(default_factory=set)
-    storage: dict[str, list[region.StorageNode]] = field(default_factory=lambda: defaultdict(list))
+    storage: dict[str, list[regions.StorageNode]] = field(default_factory=lambda: defaultdict(list))
     """Storage nodes that are not archived, by region."""
     storage_added: int = 0
     storage_comes_as: NodeStatus = NodeStatus.ACTIVE
 
-    def make_provider_part(self, asked: region.ProviderPart) -> region.ProviderPartSeen:
+    def make_provider_part(self, asked: providers.ProviderPart) -> providers.ProviderPartSeen:
         self.parts[asked.provider_id].add(asked.part)
         return _seen(asked)
 
-    def remove_provider_part(self, asked: region.ProviderPart) -> region.ProviderPartSeen:
+    def remove_provider_part(self, asked: providers.ProviderPart) -> providers.ProviderPartSeen:
         self.parts[asked.provider_id].discard(asked.part)
         return _seen(asked)
 
-    def make_region_part(self, asked: region.RegionPart) -> region.ProviderPartSeen:
+    def make_region_part(self, asked: regions.RegionPart) -> providers.ProviderPartSeen:
         self.parts[asked.region_id].add(asked.part)
         return _seen(asked)
 
-    def remove_region_part(self, asked: region.RegionPart) -> region.ProviderPartSeen:
+    def remove_region_part(self, asked: regions.RegionPart) -> providers.ProviderPartSeen:
         self.parts[asked.region_id].discard(asked.part)
         return _seen(asked)
 
-    def add_storage_node(self, asked: region.AddStorageNode) -> region.StorageNode:
+    def add_storage_node(self, asked: regions.AddStorageNode) -> regions.StorageNode:
         there = [one for one in self.storage[asked.region_id] if one.node_id not in asked.replaces]
         if there:
             return there[-1]
         self.storage_added += 1
-        added = region.StorageNode(
+        added = regions.StorageNode(
             node_id=f"nod-store-{self.storage_added}", name="store", status=self.storage_comes_as
         )
         self.storage[asked.region_id].append(added)
         return added
 
-    def find_storage(self, asked: region.FindStorage) -> region.StorageFound:
-        return region.StorageFound(nodes=tuple(self.storage[asked.region_id]))
+    def find_storage(self, asked: regions.FindStorage) -> regions.StorageFound:
+        return regions.StorageFound(nodes=tuple(self.storage[asked.region_id]))
 
-    def dismiss_node(self, asked: region.DismissNode) -> Done:
+    def dismiss_node(self, asked: regions.DismissNode) -> Done:
         for region_id, nodes in self.storage.items():
             self.storage[region_id] = [one for one in nodes if one.node_id != asked.node_id]
         return Done()
@@ -62,11 +62,11 @@ class CloudProjects:
         for region_id, nodes in self.storage.items():
             self.storage[region_id] = [one.model_copy(update=update) for one in nodes]
 
-    def forget_provider_key(self, asked: region.ForgetProviderKey) -> Done:
+    def forget_provider_key(self, asked: providers.ForgetProviderKey) -> Done:
         self.forgotten_keys.add(asked.provider_id)
         return Done()
 
 
-def _seen(asked: region.ProviderPart | region.RegionPart) -> region.ProviderPartSeen:
+def _seen(asked: providers.ProviderPart | regions.RegionPart) -> providers.ProviderPartSeen:
     part = CloudPart(name=asked.part, resource=f"{asked.part} of {asked.provider_id}")
-    return region.ProviderPartSeen(part=part)
+    return providers.ProviderPartSeen(part=part)

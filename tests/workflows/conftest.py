@@ -15,11 +15,11 @@ from temporalio.worker import Worker
 from tests.workflows.world import REGION, World
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.contracts import queues
-from workflows.contracts.job import JobReport, JobRequest
-from workflows.contracts.node import NodeReport, NodeRequest
-from workflows.contracts.states import JobType
-from workflows.job import JobLifecycle
-from workflows.node import NodeLifecycle
+from workflows.contracts.jobs import JobReport, JobRequest
+from workflows.contracts.nodes import NodeReport, NodeRequest
+from workflows.contracts.statuses import JobType
+from workflows.jobs.job_lifecycle import JobLifecycle
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 
 @dataclass

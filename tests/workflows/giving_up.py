@@ -6,9 +6,9 @@ from typing import Literal
 
 from temporalio import workflow
 
-from workflows.effects.region import CheckSite, check_site
-from workflows.journal import EFFECT_FAILED
-from workflows.waiting import Interrupted, unless, until
+from workflows.effects.regions import CheckSite, check_site
+from workflows.primitives.failures import EFFECT_FAILED
+from workflows.primitives.waiting import Interrupted, unless, until
 
 Work = Literal["effect", "effect that fails", "news"]
 LIMIT = timedelta(hours=8)

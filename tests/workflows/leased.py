@@ -9,11 +9,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from tests.workflows.rented import RentedMachines
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
-from workflows.contracts.machine import GiveBack, MachineReady, MachineRequest
+from workflows.contracts.leases import GiveBack, MachineReady, MachineRequest
 from workflows.contracts.record import Record
-from workflows.contracts.states import LeaseStatus
-from workflows.effects import leased, machine
-from workflows.machine import MachineLifecycle
+from workflows.contracts.statuses import LeaseStatus
+from workflows.effects import leases as leased
+from workflows.effects import placement
+from workflows.leases.lease_lifecycle import MachineLifecycle
 
 
 @dataclass
@@ -80,11 +81,11 @@ class LeasedNodes(RentedMachines):
             await self._signal(_id_of(lease_id), "give_back", ended)
         return leased.MachineReturned(left=tuple(left))
 
-    def withdraw_places(self, asked: leased.WithdrawPlaces) -> leased.PlacesWithdrawn:
+    def withdraw_places(self, asked: placement.WithdrawPlaces) -> placement.PlacesWithdrawn:
         self.withdrawn.append(asked.reason)
-        return leased.PlacesWithdrawn()
+        return placement.PlacesWithdrawn()
 
-    async def tell_holder(self, asked: machine.TellHolder) -> machine.HolderTold:  # type: ignore[override]
+    async def tell_holder(self, asked: leased.TellHolder) -> leased.HolderTold:  # type: ignore[override]
         told = super().tell_holder(asked)
         workflow_id = self.holders.get(asked.holder_id)
         if workflow_id is None:

@@ -9,9 +9,11 @@ from temporalio.exceptions import ApplicationError
 
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.contracts.machine import MachineLost, MachineReady, MachineSeen, Shortage
-from workflows.contracts.states import MachineState
-from workflows.effects import lifecycle, machine
+from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.machines import MachineSeen, Shortage
+from workflows.contracts.statuses import MachineState
+from workflows.effects import leases, providers
+from workflows.effects import machines as machine
 
 PRICE_MICROCREDITS = 1_000_000
 HOST_KEY = "SHA256:key"
@@ -68,11 +70,11 @@ class RentedMachines:
 
     cloud: Cloud
 
-    def refresh_prices(self, _: lifecycle.RefreshPrices) -> lifecycle.PricesRefreshed:
+    def refresh_prices(self, _: providers.RefreshPrices) -> providers.PricesRefreshed:
         kept = len(self.cloud.untold_prices)
         self.cloud.known_prices |= self.cloud.untold_prices
         self.cloud.untold_prices = set()
-        return lifecycle.PricesRefreshed(kept=kept)
+        return providers.PricesRefreshed(kept=kept)
 
     def create_machine(self, asked: machine.CreateMachine) -> MachineSeen:
         key = (asked.machine_name, asked.offer.place)
@@ -121,20 +123,20 @@ class RentedMachines:
         self.cloud.unknown.discard(asked.machine_name)
         return MachineSeen(state=MachineState.GONE)
 
-    def follow_news(self, asked: machine.FollowNews) -> Done:
+    def follow_news(self, asked: providers.FollowNews) -> Done:
         self.cloud.followed[asked.provider_id] += 1
         return Done()
 
-    async def listen_for_news(self, _: machine.ListenForNews) -> machine.NewsHeard:
+    async def listen_for_news(self, _: providers.ListenForNews) -> providers.NewsHeard:
         if self.cloud.provider_is_gone:
-            return machine.NewsHeard(is_over=True)
+            return providers.NewsHeard(is_over=True)
         if self.cloud.subscription_is_lost:
             raise ApplicationError("no such subscription", type=errors.REQUEST_REFUSED)
         self.cloud.listened += 1
         await asyncio.sleep(LISTENING_S)
-        return machine.NewsHeard()
+        return providers.NewsHeard()
 
-    def tell_news_state(self, asked: machine.TellNewsState) -> Done:
+    def tell_news_state(self, asked: providers.TellNewsState) -> Done:
         self.cloud.news_states.append(asked.state.deaf)
         return Done()
 
@@ -148,9 +150,9 @@ class RentedMachines:
         self.cloud.remembered[asked.scope] = asked.reason
         return Done()
 
-    def tell_holder(self, asked: machine.TellHolder) -> machine.HolderTold:
+    def tell_holder(self, asked: leases.TellHolder) -> leases.HolderTold:
         if asked.ready is not None:
             self.cloud.ready.append(asked.ready)
         if asked.lost is not None:
             self.cloud.lost.append(asked.lost)
-        return machine.HolderTold(is_there=not self.cloud.holder_has_ended)
+        return leases.HolderTold(is_there=not self.cloud.holder_has_ended)

@@ -14,14 +14,14 @@ from temporalio.worker import Worker
 from tests.waiting import eventually
 from tests.workflows.world import REGION, Run, World, node_address
 from workers.registry import WORKFLOWS, workflow_runner
-from workflows.billing import JobBilling
+from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import BilledWorker, BillingRequest
-from workflows.contracts.job import RunReport
-from workflows.contracts.states import RunState
+from workflows.contracts.jobs import RunReport
+from workflows.contracts.statuses import RunState
 from workflows.effects.billing import BillingDone
-from workflows.effects.job import LookAtRun
+from workflows.effects.jobs import LookAtRun
 
 RUN_ID = "job-a-0-1"
 TEST_SERVER = Path.home() / ".cache/baseload/temporal-test-server-1.38.0/temporal-test-server"

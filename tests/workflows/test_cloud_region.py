@@ -14,9 +14,10 @@ from tests.workflows.test_provider_and_region import reaches
 from tests.workflows.world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.provider import RegionReport, RegionRequest, Removal, Replacement
-from workflows.contracts.states import NodeStatus, ProviderKind
-from workflows.region import RegionLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.regions import RegionReport, RegionRequest, Replacement
+from workflows.contracts.statuses import NodeStatus, ProviderKind
+from workflows.regions.region_lifecycle import RegionLifecycle
 
 Handle = WorkflowHandle[RegionLifecycle, RegionReport]
 REQUEST = RegionRequest(
@@ -32,7 +33,9 @@ REQUEST = RegionRequest(
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.region.REMOVAL_INTERVAL", timedelta(milliseconds=50))
+    monkeypatch.setattr(
+        "workflows.regions.region_lifecycle.REMOVAL_INTERVAL", timedelta(milliseconds=50)
+    )
 
 
 async def begun(stage: Stage) -> Handle:

@@ -12,9 +12,9 @@ from tests.workflows.conftest import Stage
 from tests.workflows.world import Machine, Run
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.job import EndRequest, Exit, JobReport, NodeBack, NodeLost, WorkerExit
-from workflows.contracts.states import JobStatus, JobType, RunState
-from workflows.job import JobLifecycle
+from workflows.contracts.jobs import EndRequest, Exit, JobReport, NodeBack, NodeLost, WorkerExit
+from workflows.contracts.statuses import JobStatus, JobType, RunState
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 Handle = WorkflowHandle[JobLifecycle, JobReport]
 CANCEL = EndRequest(reason="not wanted any more")

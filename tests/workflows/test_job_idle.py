@@ -13,9 +13,9 @@ from tests.workflows.test_job import (
     reaches,
 )
 from tests.workflows.world import Machine, Run, node_address
-from workflows.contracts.job import NodeBack, NodeLost, Placement, WorkerAssignment, WorkerIdle
-from workflows.contracts.states import JobStatus
-from workflows.job import JobLifecycle
+from workflows.contracts.jobs import NodeBack, NodeLost, Placement, WorkerAssignment, WorkerIdle
+from workflows.contracts.statuses import JobStatus
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 LIMIT_S = 600
 SAYS_WHY = "no output for 600 s (safety.idle_timeout_s)"

@@ -21,9 +21,9 @@ from tests.workflows.test_job_races import LOST, Gate, latest, notebook
 from tests.workflows.world import Machine
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.job import EndRequest, JobReport, NodeBack
-from workflows.contracts.states import JobStatus, WorkerStatus
-from workflows.job import JobLifecycle
+from workflows.contracts.jobs import EndRequest, JobReport, NodeBack
+from workflows.contracts.statuses import JobStatus, WorkerStatus
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 GONE = EndRequest(
     reason="node n1 is being removed", code="node-removed", node_id="nod-1", is_gone=True

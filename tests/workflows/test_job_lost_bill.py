@@ -9,12 +9,12 @@ from tests.workflows.conftest import Stage
 from tests.workflows.test_job import Handle, at_running, job_id_of
 from tests.workflows.test_job_restarts import TAKEN, takes, waits_again
 from tests.workflows.test_node_leased import leased
-from workflows.contracts.job import Exit, WorkerCarry
-from workflows.contracts.machine import MachineNews
-from workflows.contracts.states import NodeType
-from workflows.job import JobLifecycle
-from workflows.machine import MachineLifecycle
-from workflows.worker import Worker
+from workflows.contracts.jobs import Exit, WorkerCarry
+from workflows.contracts.machines import MachineNews
+from workflows.contracts.statuses import NodeType
+from workflows.jobs.job_lifecycle import JobLifecycle
+from workflows.jobs.worker import Worker
+from workflows.leases.lease_lifecycle import MachineLifecycle
 
 STARTED = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = STARTED + timedelta(hours=1)

@@ -21,7 +21,7 @@ from tests.workflows.test_job import (
 from tests.workflows.world import Machine, Run
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.job import (
+from workflows.contracts.jobs import (
     EndRequest,
     Exit,
     JobCarry,
@@ -31,9 +31,9 @@ from workflows.contracts.job import (
     WorkerCarry,
     WorkerExit,
 )
-from workflows.contracts.states import JobStatus, JobType, RunState, WorkerStatus
+from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
 from workflows.effects.billing import PostUsage
-from workflows.job import JobLifecycle
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 STOP = EndRequest(reason="for the night")
 LOST = NodeLost(node_id="nod-1", reason="no route")

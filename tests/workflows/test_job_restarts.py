@@ -19,11 +19,11 @@ from tests.workflows.test_job import (
 from tests.workflows.test_job_races import STOP, Gate, latest, notebook
 from tests.workflows.test_node_leased import leased
 from tests.workflows.world import Machine
-from workflows.contracts.job import EndRequest, Exit, NodeBack, NodeLost, WorkerExit
-from workflows.contracts.machine import GiveBack
+from workflows.contracts.jobs import EndRequest, Exit, NodeBack, NodeLost, WorkerExit
+from workflows.contracts.leases import GiveBack
 from workflows.contracts.record import JobChanges
-from workflows.contracts.states import JobStatus, NodeType
-from workflows.job import JobLifecycle
+from workflows.contracts.statuses import JobStatus, NodeType
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
 REMOVED = EndRequest(reason="is removed", code="node-removed", node_id="nod-1", is_gone=True)

@@ -15,7 +15,7 @@ from tests.workflows.test_job_restarts import takes, waits_again
 from tests.workflows.world import Machine, Run
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.job import (
+from workflows.contracts.jobs import (
     Exit,
     JobCarry,
     JobRequest,
@@ -24,8 +24,8 @@ from workflows.contracts.job import (
     WorkerExit,
     run_id,
 )
-from workflows.contracts.states import JobStatus, JobType, RunState, WorkerStatus
-from workflows.job import JobLifecycle
+from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 
 async def running(stage: Stage, *nodes: str, leased: tuple[str, ...], **changes: Any) -> Handle:

@@ -9,10 +9,10 @@ from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.test_job import CANCEL, Handle, exits, job_id_of, reaches
 from tests.workflows.test_node_leased import WISH, leased
-from workflows.contracts.job import WorkerIdle
+from workflows.contracts.jobs import WorkerIdle
 from workflows.contracts.record import JobChanges
-from workflows.contracts.states import JobStatus, NodeType
-from workflows.job import JobLifecycle
+from workflows.contracts.statuses import JobStatus, NodeType
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 
 async def on_a_machine_of_its_own(stage: Stage, **safety: Any) -> Handle:

@@ -14,19 +14,12 @@ from tests.workflows.rented import PRICE_MICROCREDITS
 from tests.workflows.world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.machine import (
-    GiveBack,
-    MachineCarry,
-    MachineNews,
-    MachineOffer,
-    MachineReport,
-    MachineRequest,
-    MachineSpec,
-)
+from workflows.contracts.leases import GiveBack, MachineCarry, MachineReport, MachineRequest
+from workflows.contracts.machines import MachineNews, MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges
-from workflows.contracts.states import LeaseStatus, MachineState, ProviderKind
-from workflows.effects.machine import CreateMachine
-from workflows.machine import MachineLifecycle
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+from workflows.effects.machines import CreateMachine
+from workflows.leases.lease_lifecycle import MachineLifecycle
 
 Handle = WorkflowHandle[MachineLifecycle, MachineReport]
 LEASE = "lea-1"

@@ -7,10 +7,10 @@ from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.node import Announcement, Hardware, NodeReport
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import RunState
-from workflows.node import NodeLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.nodes import Announcement, Hardware, NodeReport
+from workflows.contracts.statuses import RunState
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 Handle = WorkflowHandle[NodeLifecycle, NodeReport]
 HERE = Announcement(minion_id="SHA256:key", host="10.0.0.1", port=22)

@@ -10,9 +10,9 @@ from tests.workflows.conftest import Stage
 from tests.workflows.test_node import HERE, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.node import Announcement
-from workflows.contracts.provider import Removal
-from workflows.node import NodeLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.nodes import Announcement
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 ELSEWHERE = Announcement(minion_id="SHA256:key", host="203.0.113.9", port=22)
 
@@ -25,12 +25,12 @@ def reason(stage: Stage) -> str:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is tried again by itself: what is heard meanwhile is what counts."""
-    monkeypatch.setattr("workflows.contact.FIRST_INTERVAL", timedelta(minutes=30))
+    monkeypatch.setattr("workflows.nodes.connection.FIRST_INTERVAL", timedelta(minutes=30))
 
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.contact.FIRST_INTERVAL", timedelta(milliseconds=200))
+    monkeypatch.setattr("workflows.nodes.connection.FIRST_INTERVAL", timedelta(milliseconds=200))
 
 
 @pytest.mark.usefixtures("slowly")

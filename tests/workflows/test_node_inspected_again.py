@@ -10,9 +10,9 @@ from tests.workflows.conftest import Stage
 from tests.workflows.test_node import last, onboarded, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.node import Gpu
-from workflows.contracts.states import NodeStatus
-from workflows.node import NodeLifecycle
+from workflows.contracts.nodes import Gpu
+from workflows.contracts.statuses import NodeStatus
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 GPUS = tuple(Gpu(index=i, name="NVIDIA A100-SXM4-80GB", uuid=f"GPU-{i}") for i in range(2))
 
@@ -85,7 +85,7 @@ async def test_a_node_whose_driver_is_broken_after_a_restart_takes_no_jobs(stage
 async def test_the_free_disk_of_an_idle_node_is_seen_anew_within_the_interval(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.node.TIDY_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=1))
     changed(stage, free_disk_bytes=9 * 10**9)
     await onboarded(stage)
     changed(stage, free_disk_bytes=10**9)

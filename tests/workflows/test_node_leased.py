@@ -11,17 +11,12 @@ from tests.workflows.rented import PRICE_MICROCREDITS
 from tests.workflows.test_node import Handle, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.machine import (
-    GiveBack,
-    MachineLost,
-    MachineOffer,
-    MachineSpec,
-    MachineWish,
-)
-from workflows.contracts.node import Gpu, Hardware, NodeCarry
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import NodeStatus, NodeType, ProviderKind
-from workflows.node import NodeLifecycle
+from workflows.contracts.leases import GiveBack, MachineLost
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.nodes import Gpu, Hardware, NodeCarry
+from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 WISH = MachineWish(
     provider_id="prv-1",
@@ -37,8 +32,8 @@ WISH = MachineWish(
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.leased.FIRST_RETURN", timedelta(milliseconds=100))
-    monkeypatch.setattr("workflows.leased.FIRST_PAUSE", timedelta(milliseconds=10))
+    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_RETURN", timedelta(milliseconds=100))
+    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_PAUSE", timedelta(milliseconds=10))
 
 
 async def leased(
@@ -149,7 +144,7 @@ async def test_a_permanent_node_whose_machine_is_taken_gets_another(stage: Stage
 async def test_a_node_waits_for_the_drivers_of_its_gpus(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.inspection.FIRST_DRIVERS_LOOK", timedelta(milliseconds=50))
+    monkeypatch.setattr("workflows.nodes.inspection.FIRST_DRIVERS_LOOK", timedelta(milliseconds=50))
     offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 1})
     await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
@@ -164,7 +159,7 @@ async def test_a_node_waits_for_the_drivers_of_its_gpus(
 async def test_a_node_that_is_to_run_containers_waits_for_podman(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.inspection.FIRST_DRIVERS_LOOK", timedelta(milliseconds=50))
+    monkeypatch.setattr("workflows.nodes.inspection.FIRST_DRIVERS_LOOK", timedelta(milliseconds=50))
     spec = WISH.spec.model_copy(update={"containers": True})
     await leased(stage, machine=WISH.model_copy(update={"spec": spec}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
@@ -179,7 +174,7 @@ async def test_a_node_that_is_to_run_containers_waits_for_podman(
 async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.inspection.DRIVERS_LIMIT", timedelta(0))
+    monkeypatch.setattr("workflows.nodes.inspection.DRIVERS_LIMIT", timedelta(0))
     offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 2})
     await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
     await reaches(stage, NodeStatus.FAILED)

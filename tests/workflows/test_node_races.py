@@ -14,10 +14,10 @@ from tests.workflows.test_node import Handle, last, onboarded, reaches
 from tests.workflows.world import Run
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.node import Announcement, NodeCarry, NodeRequest, Reboot
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import JobStatus, NodeStatus, RunState
-from workflows.node import NodeLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.nodes import Announcement, NodeCarry, NodeRequest, Reboot
+from workflows.contracts.statuses import JobStatus, NodeStatus, RunState
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 
 async def busy(stage: Stage) -> tuple[Handle, JobHandle]:
@@ -148,7 +148,7 @@ async def test_a_job_that_was_deaf_when_its_node_was_removed_is_told_again(
     async def refuse(_: Contract) -> None:
         raise ApplicationError("stop: 1 jobs not told", non_retryable=True)
 
-    monkeypatch.setattr("workflows.guests.TELL_AGAIN_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.running_jobs.TELL_AGAIN_INTERVAL", timedelta(seconds=1))
     handle, job = await busy(stage)
     stage.world.faults["tell_jobs"].append(refuse)
     await handle.signal(NodeLifecycle.remove, Removal(force=True))
@@ -161,7 +161,7 @@ async def test_a_job_that_was_deaf_when_its_node_was_removed_is_told_again(
 async def test_what_a_job_has_left_on_a_connected_node_is_ended_within_the_interval(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.node.TIDY_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=1))
     await onboarded(stage)
     run = Run(RunState.RUNNING)
     stage.world.machines["nod-1"].runs["job-x-0-1"] = run

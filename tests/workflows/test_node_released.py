@@ -2,8 +2,8 @@
 
 from tests.workflows.conftest import Stage
 from tests.workflows.test_node import onboarded, reaches
-from workflows.contracts.provider import Removal
-from workflows.node import NodeLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 
 async def test_a_removed_node_lets_its_owner_in_again(stage: Stage) -> None:

@@ -10,13 +10,14 @@ from tests.workflows.conftest import Stage
 from tests.workflows.test_job import at_running, job_id_of
 from tests.workflows.test_node import Handle, last, reaches
 from workflows.contracts import queues
-from workflows.contracts.node import NodeCarry, NodeRequest
-from workflows.contracts.provider import RegionRequest, Removal
-from workflows.contracts.states import JobStatus, NodeStatus, ProviderKind
-from workflows.effects.node import list_runs, probe_node, release_node
-from workflows.effects.region import check_site
-from workflows.node import NodeLifecycle
-from workflows.region import RegionLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.nodes import NodeCarry, NodeRequest
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import JobStatus, NodeStatus, ProviderKind
+from workflows.effects.nodes import list_runs, probe_node, release_node
+from workflows.effects.regions import check_site
+from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.regions.region_lifecycle import RegionLifecycle
 
 DARK = "reg-dark"
 
@@ -25,10 +26,10 @@ DARK = "reg-dark"
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same limits, shorter."""
     for place, effect in (
-        ("workflows.contact.probe_node", probe_node),
-        ("workflows.guests.list_runs", list_runs),
-        ("workflows.contact.release_node", release_node),
-        ("workflows.region.check_site", check_site),
+        ("workflows.nodes.connection.probe_node", probe_node),
+        ("workflows.nodes.running_jobs.list_runs", list_runs),
+        ("workflows.nodes.connection.release_node", release_node),
+        ("workflows.regions.region_lifecycle.check_site", check_site),
     ):
         limits = replace(effect, schedule_to_close_s=1.5, schedule_to_start_s=None)
         monkeypatch.setattr(place, limits)
@@ -74,7 +75,7 @@ async def test_its_removal_is_read_while_it_is_still_looked_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "workflows.contact.probe_node", replace(probe_node, schedule_to_close_s=600)
+        "workflows.nodes.connection.probe_node", replace(probe_node, schedule_to_close_s=600)
     )
     handle = await active(stage)
     await handle.signal(NodeLifecycle.remove, Removal())

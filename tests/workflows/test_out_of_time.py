@@ -9,8 +9,8 @@ from tests.workflows.conftest import Stage
 from tests.workflows.test_job import job_id_of
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.contracts.base import Contract
-from workflows.contracts.job import EndRequest
-from workflows.job import JobLifecycle
+from workflows.contracts.jobs import EndRequest
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 LOCAL_TRIES = 3
 

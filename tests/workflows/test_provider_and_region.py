@@ -11,19 +11,13 @@ from tests.workflows.conftest import Stage
 from tests.workflows.world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.provider import (
-    PARTS,
-    Check,
-    PricesState,
-    ProviderReport,
-    ProviderRequest,
-    RegionRequest,
-    Removal,
-)
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.providers import PARTS, Check, PricesState, ProviderReport, ProviderRequest
 from workflows.contracts.record import ProviderChanges
-from workflows.contracts.states import ProviderKind
-from workflows.provider import ProviderLifecycle
-from workflows.region import RegionLifecycle
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import ProviderKind
+from workflows.providers.provider_lifecycle import ProviderLifecycle
+from workflows.regions.region_lifecycle import RegionLifecycle
 
 CLOUD = ProviderRequest(provider_id="prv-9", account_id="acc-1", kind=ProviderKind.GCP)
 EVERY_PART = set(PARTS[ProviderKind.GCP])

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 from tests.workflows.giving_up import GivesUp, Work
 from workers.registry import workflow_runner
 from workflows.contracts import errors, queues
-from workflows.effects.region import CheckSite, SiteChecked
+from workflows.effects.regions import CheckSite, SiteChecked
 
 Handle = WorkflowHandle[GivesUp, str]
 LIMIT_S = 30

@@ -17,25 +17,19 @@ from temporalio.exceptions import ApplicationError
 from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.leased import LeasedNodes
 from tests.workflows.rented import Cloud
+from workflows import effects
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BillingRequest, UsagePosted
-from workflows.contracts.job import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
-from workflows.contracts.node import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
+from workflows.contracts.jobs import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
+from workflows.contracts.nodes import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
 from workflows.contracts.placement import PlanningRound
-from workflows.contracts.provider import Check
+from workflows.contracts.providers import Check
 from workflows.contracts.record import JobChanges, NodeChanges, Record, Recorded
-from workflows.contracts.states import JobStatus, RunState
-from workflows.effects import (
-    billing,
-    job,
-    leased,
-    lifecycle,
-    machine,
-    node,
-    placement,
-    region,
-)
+from workflows.contracts.statuses import JobStatus, RunState
+from workflows.effects import billing, lifecycles, placement, providers, reconciliation, regions
+from workflows.effects import jobs as job
+from workflows.effects import nodes as node
 
 Fault = Callable[[Contract], Awaitable[None]]
 REGION = "reg-1"
@@ -210,16 +204,18 @@ class World(LeasedNodes, CloudProjects):
             self.held.pop(step.resource_id, None)
         return Recorded(applied=True)
 
-    def deliver_requests(self, _: lifecycle.DeliverRequests) -> lifecycle.RequestsDelivered:
-        return lifecycle.RequestsDelivered(delivered=0)
+    def deliver_requests(
+        self, _: reconciliation.DeliverRequests
+    ) -> reconciliation.RequestsDelivered:
+        return reconciliation.RequestsDelivered(delivered=0)
 
-    def sweep_lost(self, _: lifecycle.SweepLost) -> lifecycle.LostSwept:
-        return lifecycle.LostSwept()
+    def sweep_lost(self, _: reconciliation.SweepLost) -> reconciliation.LostSwept:
+        return reconciliation.LostSwept()
 
-    def sweep_machines(self, _: lifecycle.SweepMachines) -> lifecycle.MachinesSwept:
+    def sweep_machines(self, _: reconciliation.SweepMachines) -> reconciliation.MachinesSwept:
         found, self.cloud.stray = self.cloud.stray, set()
         self.cloud.swept.update(found)
-        return lifecycle.MachinesSwept(released=tuple(sorted(found)))
+        return reconciliation.MachinesSwept(released=tuple(sorted(found)))
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────────
 
@@ -244,7 +240,7 @@ class World(LeasedNodes, CloudProjects):
         return Done()
 
     async def tell_jobs(self, asked: node.TellJobs) -> node.JobsTold:
-        from workflows.contracts.job import EndRequest, NodeBack, NodeLost
+        from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost
 
         if self.client is None:
             return node.JobsTold()
@@ -454,18 +450,18 @@ class World(LeasedNodes, CloudProjects):
             )
         return Done()
 
-    def check_provider(self, _: region.CheckProvider) -> region.ProviderChecked:
-        return region.ProviderChecked(checks=self.checks)
+    def check_provider(self, _: providers.CheckProvider) -> providers.ProviderChecked:
+        return providers.ProviderChecked(checks=self.checks)
 
-    def check_site(self, _: region.CheckSite) -> region.SiteChecked:
-        return region.SiteChecked(platform_key_fingerprint="SHA256:platform")
+    def check_site(self, _: regions.CheckSite) -> regions.SiteChecked:
+        return regions.SiteChecked(platform_key_fingerprint="SHA256:platform")
 
-    def find_dependents(self, asked: region.FindDependents) -> region.DependentsFound:
+    def find_dependents(self, asked: lifecycles.FindDependents) -> lifecycles.DependentsFound:
         own = tuple(node.node_id for node in self.storage[asked.resource_id])
         ids = tuple(sorted(self.dependents[asked.resource_id])) + own
-        return region.DependentsFound(ids=ids, own_ids=own)
+        return lifecycles.DependentsFound(ids=ids, own_ids=own)
 
-    def tell_dependents(self, asked: region.TellDependents) -> Done:
+    def tell_dependents(self, asked: lifecycles.TellDependents) -> Done:
         self.dependents[asked.resource_id].clear()
         self.storage[asked.resource_id].clear()
         return Done()
@@ -476,9 +472,4 @@ class World(LeasedNodes, CloudProjects):
         return changes
 
 
-_EFFECTS = {
-    effect.name: effect
-    for module in (lifecycle, node, job, placement, billing, region, machine, leased)
-    for effect in vars(module).values()
-    if effect.__class__.__name__ == "Effect"
-}
+_EFFECTS = {effect.name: effect for effect in effects.ALL}

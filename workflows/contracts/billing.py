@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract
-from workflows.contracts.node import NodeAddress
+from workflows.contracts.nodes import NodeAddress
 
 MICROCREDITS = 1_000_000
 HOURS_PER_MONTH = 730

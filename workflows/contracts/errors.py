@@ -22,3 +22,6 @@ LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
 
 NEVER_RETRIED = (HOST_KEY_MISMATCH, NODE_REFUSED, WORK_REFUSED, NOT_FOUND, REFUSED)
 """Failures that a second try cannot mend."""
+
+NEVER_RETRIED_AT_PROVIDERS = (*NEVER_RETRIED, CAPACITY_EXHAUSTED, REQUEST_REFUSED)
+"""The same of a provider: it has answered, and would answer so again."""

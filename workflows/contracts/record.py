@@ -7,10 +7,10 @@ from pydantic import Field
 
 from workflows.contracts.base import Contract
 from workflows.contracts.events import Event
-from workflows.contracts.job import WorkerCarry
-from workflows.contracts.machine import MachineOffer
-from workflows.contracts.node import Hardware, Preparation, Requirement
-from workflows.contracts.provider import Check, CloudPart
+from workflows.contracts.jobs import WorkerCarry
+from workflows.contracts.machines import MachineOffer
+from workflows.contracts.nodes import Hardware, Preparation, Requirement
+from workflows.contracts.providers import Check, CloudPart
 
 Noun = Literal["provider", "region", "node", "job", "lease"]
 

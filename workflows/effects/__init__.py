@@ -6,12 +6,34 @@ the shape test and the failure tests.
 
 from typing import Any
 
-from workflows.effects import billing, job, leased, lifecycle, machine, node, placement, region
+from workflows.effects import (
+    billing,
+    jobs,
+    leases,
+    lifecycles,
+    machines,
+    nodes,
+    placement,
+    providers,
+    reconciliation,
+    regions,
+)
 from workflows.effects.effect import Effect
 
 ALL: tuple[Effect[Any, Any], ...] = tuple(
     value
-    for module in (lifecycle, node, job, placement, billing, region, machine, leased)
+    for module in (
+        billing,
+        jobs,
+        leases,
+        lifecycles,
+        machines,
+        nodes,
+        placement,
+        providers,
+        reconciliation,
+        regions,
+    )
     for value in vars(module).values()
     if isinstance(value, Effect)
 )

@@ -2,7 +2,7 @@
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BillingRequest, UsagePosted, WorkerUsage
-from workflows.contracts.job import EndRequest
+from workflows.contracts.jobs import EndRequest
 from workflows.effects.effect import Effect
 
 

@@ -13,8 +13,8 @@ from temporalio.exceptions import TimeoutError as OutOfTime
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import NEVER_RETRIED
-from workflows.contracts.node import NodeAddress
-from workflows.waiting import cancellable
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.cancellation import cancellable
 
 HEARTBEAT_S = 10.0
 """How long a worker that was killed holds up what it did on a node."""

@@ -1,5 +1,7 @@
 """Effects of the placement workflow."""
 
+from datetime import datetime
+
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlanningRound
@@ -34,7 +36,24 @@ plan_placements = Effect(
     heartbeat_s=HEARTBEAT_S,
 )
 """A round of 500 jobs takes seconds; until a killed one is begun anew, no job is placed."""
+
 announce_placements = Effect(
     "announce_placements", AnnouncePlacements, PlacementsAnnounced, start_to_close_s=20
 )
 """Some hundred signals; a worker that is killed meanwhile holds up every job so long."""
+
+
+class WithdrawPlaces(Contract):
+    """Take back what jobs have on a node and were never told of, on all nodes of these jobs: they
+    are placed anew. Their rows tell the reason."""
+
+    node_id: str
+    reason: str
+    at: datetime
+
+
+class PlacesWithdrawn(Contract):
+    job_ids: tuple[str, ...] = ()
+
+
+withdraw_places = Effect("withdraw_places", WithdrawPlaces, PlacesWithdrawn)

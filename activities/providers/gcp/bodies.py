@@ -11,9 +11,9 @@ from activities.providers.gcp.names import LABEL, NODE_TAG, OFFER_LABEL, subnetw
 from activities.providers.gcp.startup import startup_script
 from activities.settings import settings
 from workflows.contracts.billing import disk_microcredits_per_hour
-from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
-from workflows.contracts.states import MachineState
-from workflows.rules.cloud_catalogue import CloudCatalogue, MachineType
+from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.statuses import MachineState
+from workflows.rules.catalogue.clouds import CloudCatalogue, MachineType
 
 USER = "root"
 _NOT_IN_A_LABEL = re.compile(r"[^a-z0-9_-]")

@@ -6,8 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from workflows.rules.cloud_catalogue import CloudCatalogue, read_catalogue
-from workflows.rules.cloud_machines import StorageClasses, read_storage_classes
+from workflows.rules.catalogue.clouds import CloudCatalogue, read_catalogue
+from workflows.rules.catalogue.permanent_machines import StorageClasses, read_storage_classes
 
 FACTS = Path(__file__).parent / "facts"
 

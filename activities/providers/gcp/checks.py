@@ -22,8 +22,8 @@ from activities.providers.gcp.needs import (
 )
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from activities.settings import settings
-from workflows.contracts.provider import Check
-from workflows.rules.quotas import GPUS_ALL_REGIONS
+from workflows.contracts.providers import Check
+from workflows.rules.catalogue.quotas import GPUS_ALL_REGIONS
 
 _IMAGE_FAMILY = re.compile(r"projects/([^/]+)/global/images/family/([^/]+)")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from activities.providers.base import Told
 from activities.providers.gcp.names import PREFIX
-from workflows.contracts.machine import MachineNews
+from workflows.contracts.machines import MachineNews
 
 METHOD = "compute.instances."
 """Of a call it comes after `v1.` or `beta.`; of what Google does by itself, it is the beginning."""

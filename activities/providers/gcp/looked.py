@@ -5,7 +5,7 @@ from datetime import datetime
 
 from activities.providers.gcp.needs import CONSOLE
 from activities.providers.gcp.session import GoogleSession
-from workflows.contracts.provider import Check
+from workflows.contracts.providers import Check
 
 
 @dataclass

@@ -23,9 +23,9 @@ from activities.providers.gcp.key import KeyMistakeError
 from activities.providers.gcp.names import LABEL
 from activities.providers.gcp.operations import awaited, lasted, operations_of
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
-from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
-from workflows.contracts.states import MachineState, ProviderKind
-from workflows.rules.cloud_catalogue import CloudCatalogue
+from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.statuses import MachineState, ProviderKind
+from workflows.rules.catalogue.clouds import CloudCatalogue
 
 SHORT = (
     "ZONE_RESOURCE_POOL_EXHAUSTED",

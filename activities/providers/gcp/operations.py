@@ -9,8 +9,8 @@ from typing import Any
 
 from activities.providers.gcp.errors import GoogleUnavailableError, asking, refused
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
-from workflows.contracts.machine import MachineSeen
-from workflows.contracts.states import MachineState
+from workflows.contracts.machines import MachineSeen
+from workflows.contracts.statuses import MachineState
 
 LINK = "https://www.googleapis.com/compute/v1/"
 BEGINNINGS = frozenset({"insert", "start", "compute.instances.automaticRestart"})

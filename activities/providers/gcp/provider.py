@@ -14,7 +14,7 @@ from activities.providers.gcp.errors import (
 from activities.providers.gcp.key import KeyMistakeError
 from activities.providers.gcp.parts import PARTS
 from activities.providers.gcp.session import GoogleSession, google_session
-from workflows.contracts.provider import Check, CloudPart
+from workflows.contracts.providers import Check, CloudPart
 
 
 class GcpProject:

@@ -8,8 +8,8 @@ from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.errors import GoogleRefusedError, asking
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from workflows.contracts.quotas import Quota
-from workflows.rules.cloud_catalogue import CloudGpu
-from workflows.rules.quotas import ALL_REGIONS, FAMILY, family_metric
+from workflows.rules.catalogue.clouds import CloudGpu
+from workflows.rules.catalogue.quotas import ALL_REGIONS, FAMILY, family_metric
 
 FAMILIES_ID = f"{FAMILY}-per-project-region"
 log = logging.getLogger("gcp")

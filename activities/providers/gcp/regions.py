@@ -8,7 +8,7 @@ from activities.providers.gcp.subnetworks import (
     make_subnetwork,
     remove_subnetwork,
 )
-from workflows.contracts.provider import CloudPart
+from workflows.contracts.providers import CloudPart
 
 
 class GcpRegion:

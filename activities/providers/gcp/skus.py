@@ -16,8 +16,8 @@ from activities.providers.gcp.errors import GoogleUnavailableError
 from activities.providers.gcp.provider import answered
 from activities.providers.gcp.session import GoogleSession, google_session
 from workflows.contracts.billing import HOURS_PER_MONTH
-from workflows.rules.cloud_prices import DiskKind
-from workflows.rules.price_lists import Part, PartPrice, PriceList, price_list
+from workflows.rules.catalogue.price_lists import Part, PartPrice, PriceList, price_list
+from workflows.rules.catalogue.prices import DiskKind
 
 SKUS = "/v1/services/6F81-5844-456A/skus"
 """Of Compute Engine. Source: https://cloud.google.com/billing/v1/how-tos/catalog-api."""

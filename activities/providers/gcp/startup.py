@@ -1,6 +1,6 @@
 """What a machine does when it starts, before it is one of ours."""
 
-from workflows.contracts.machine import MachineOffer, MachineSpec
+from workflows.contracts.machines import MachineOffer, MachineSpec
 
 _DISKS_AND_KEY = """#!/bin/sh
 # What jobs write goes to the local SSDs, if there are any. After a restart they are as they were.

@@ -37,9 +37,9 @@ from tests.waiting import eventually
 from workers.runner.probes import free_port
 from workers.service import ROW_THREADS, main_worker, site_worker
 from workflows.contracts import queues
-from workflows.contracts.job import JobReport, NodeBack
-from workflows.contracts.states import JobStatus
-from workflows.rules.metering import cumulative_microcredits
+from workflows.contracts.jobs import JobReport, NodeBack
+from workflows.contracts.statuses import JobStatus
+from workflows.rules.billing.metering import cumulative_microcredits
 
 __all__ = ["contained"]
 OPERATIONS_ARE_FASTER = 200.0

@@ -12,7 +12,7 @@ from activities.settings import settings
 from tests.activities.gcp.keys import session_with
 from tests.doubles.gcp.access import PROVIDER_ROLES
 from tests.doubles.gcp.double import GcpDouble
-from workflows.contracts.provider import Check
+from workflows.contracts.providers import Check
 
 DAY_S = 86_400.0
 

@@ -9,7 +9,7 @@ from activities.providers.gcp.subnetworks import make_subnetwork
 from tests.activities.driver_contract import DriverContract, Market
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
-from workflows.contracts.machine import MachineOffer
+from workflows.contracts.machines import MachineOffer
 
 OURS, REGION = "prv-01abc", "us-central1"
 OFFER = MachineOffer(

@@ -31,11 +31,11 @@ from tests.waiting import eventually
 from workers.registry import workflow_runner
 from workers.service import news_worker
 from workflows.contracts import queues
-from workflows.contracts.machine import MachineSeen, MachineSpec
-from workflows.contracts.states import LeaseStatus, ProviderKind
-from workflows.effects.machine import FollowNews
-from workflows.machine import MachineLifecycle
-from workflows.news import ProviderNews
+from workflows.contracts.machines import MachineSeen, MachineSpec
+from workflows.contracts.statuses import LeaseStatus, ProviderKind
+from workflows.effects.providers import FollowNews
+from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.providers.notifications import ProviderNews
 
 LEASE, ZONE = "lea-preempted", "us-central1-a"
 SPOT = OFFER.model_copy(

@@ -17,8 +17,8 @@ from tests.activities.waiting import wait_for
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.doubles.gcp.resources import path_of
-from workflows.contracts.machine import MachineOffer, MachineSeen, MachineSpec
-from workflows.contracts.states import MachineState
+from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.statuses import MachineState
 
 OURS = "prv-01abc"
 NAME, ZONE, REGION = "baseload-lea-1", "us-central1-a", "us-central1"

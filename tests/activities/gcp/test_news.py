@@ -25,9 +25,9 @@ from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.pubsub import Message
 from tests.waiting import eventually
 from workflows.contracts import errors
-from workflows.contracts.machine import MachineNews
-from workflows.contracts.states import LeaseStatus, ProviderKind
-from workflows.effects.machine import ListenForNews, NewsHeard
+from workflows.contracts.machines import MachineNews
+from workflows.contracts.statuses import LeaseStatus, ProviderKind
+from workflows.effects.providers import ListenForNews, NewsHeard
 
 
 @pytest.fixture

@@ -24,10 +24,11 @@ from tests.waiting import eventually
 from workers.registry import workflow_runner
 from workers.service import news_worker
 from workflows.contracts import queues
-from workflows.contracts.provider import ProviderReport, ProviderRequest, Removal
-from workflows.contracts.states import ProviderKind
-from workflows.news import ProviderNews
-from workflows.provider import ProviderLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.providers import ProviderReport, ProviderRequest
+from workflows.contracts.statuses import ProviderKind
+from workflows.providers.notifications import ProviderNews
+from workflows.providers.provider_lifecycle import ProviderLifecycle
 
 PROVIDER = "prv-life"
 

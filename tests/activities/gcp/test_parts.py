@@ -15,8 +15,8 @@ from activities.providers.gcp.session import GoogleSession
 from activities.settings import settings
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
-from workflows.contracts import provider
-from workflows.contracts.states import ProviderKind
+from workflows.contracts import providers
+from workflows.contracts.statuses import ProviderKind
 
 OURS, OTHER = "prv-01abc", "prv-02def"
 MESSAGES = ("topic", "subscription", "sink", "publisher")
@@ -57,7 +57,7 @@ def state(double: GcpDouble) -> dict[str, Any]:
 
 
 def test_the_workflow_and_the_driver_mean_the_same_parts() -> None:
-    assert tuple(PARTS) == provider.PARTS[ProviderKind.GCP]
+    assert tuple(PARTS) == providers.PARTS[ProviderKind.GCP]
 
 
 def test_news_of_machines_reaches_our_subscription(gcp: GcpDouble, google: GoogleSession) -> None:

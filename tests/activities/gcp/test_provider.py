@@ -23,9 +23,9 @@ from tests.activities.rows import NOW, add_payer
 from tests.doubles.gcp.double import GcpDouble
 from tests.temporal_server import CHECKOUT
 from workflows.contracts import errors
-from workflows.contracts.provider import Check
-from workflows.contracts.states import ProviderKind
-from workflows.effects.region import CheckProvider, ForgetProviderKey, ProviderPart
+from workflows.contracts.providers import Check
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.providers import CheckProvider, ForgetProviderKey, ProviderPart
 
 PROVIDER = "prv-1"
 

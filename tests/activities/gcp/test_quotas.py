@@ -12,7 +12,7 @@ from activities.settings import settings
 from tests.activities.gcp.keys import session_with
 from tests.doubles.gcp.double import GcpDouble
 from workflows.contracts.quotas import Quota
-from workflows.rules.quotas import family_metric
+from workflows.rules.catalogue.quotas import family_metric
 
 OURS, REGION, ZONE = "prv-01abc", "us-central1", "us-central1-a"
 H100 = family_metric("NVIDIA_H100")

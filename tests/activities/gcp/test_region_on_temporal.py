@@ -29,10 +29,10 @@ from tests.activities.gcp.test_burst_on_temporal import (
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.waiting import eventually
-from workflows.contracts.machine import MachineWish
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import ProviderKind
-from workflows.rules.cloud_machines import lasting_spec, storage_offers
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.machines import MachineWish
+from workflows.contracts.statuses import ProviderKind
+from workflows.rules.catalogue.permanent_machines import lasting_spec, storage_offers
 
 __all__ = ["contained", "dialect", "google"]
 HERE = "us-central1"
@@ -40,9 +40,11 @@ HERE = "us-central1"
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.leased.FIRST_RETURN", timedelta(milliseconds=500))
-    monkeypatch.setattr("workflows.leased.FIRST_PAUSE", timedelta(milliseconds=500))
-    monkeypatch.setattr("workflows.region.REMOVAL_INTERVAL", timedelta(milliseconds=500))
+    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_RETURN", timedelta(milliseconds=500))
+    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_PAUSE", timedelta(milliseconds=500))
+    monkeypatch.setattr(
+        "workflows.regions.region_lifecycle.REMOVAL_INTERVAL", timedelta(milliseconds=500)
+    )
 
 
 @pytest.fixture

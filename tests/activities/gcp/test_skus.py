@@ -16,8 +16,8 @@ from tests.doubles.gcp.discovery import Json
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.doubles.gcp.skus import AMERICAS, sku
-from workflows.rules.cloud_prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice, Source
-from workflows.rules.price_lists import PriceLine, PriceList, with_prices
+from workflows.rules.catalogue.price_lists import PriceLine, PriceList, with_prices
+from workflows.rules.catalogue.prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice, Source
 
 T4 = "Nvidia Tesla T4 GPU running in Americas"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from activities.providers.gcp.startup import containers_script, startup_script
-from workflows.contracts.machine import MachineOffer, MachineSpec
+from workflows.contracts.machines import MachineOffer, MachineSpec
 
 OFFER = MachineOffer(machine_type="e2-standard-2", microcredits_per_hour=1)
 KEY = "ssh-ed25519 AAAA platform"

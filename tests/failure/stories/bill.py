@@ -6,7 +6,7 @@ from tests.failure.cases import Mode
 from tests.failure.pairs import Pair
 from tests.failure.stories.job import JobStory
 from tests.failure.stories.story import HARMLESS
-from workflows.contracts.states import JobStatus, JobType
+from workflows.contracts.statuses import JobStatus, JobType
 
 LOOK = Pair("JobBilling", "look_at_run")
 

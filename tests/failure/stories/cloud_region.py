@@ -7,8 +7,8 @@ from tests.failure.stories.leased_node import WISH
 from tests.failure.stories.places import RegionStory
 from tests.failure.stories.story import HARMLESS
 from tests.workflows.world import REGION
-from workflows.contracts.provider import Replacement
-from workflows.contracts.states import ProviderKind, RegionStatus
+from workflows.contracts.regions import Replacement
+from workflows.contracts.statuses import ProviderKind, RegionStatus
 
 REPLACED = ("region.storage-replaced", "region.storage-not-replaced")
 

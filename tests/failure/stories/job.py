@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
-from workflows.contracts.job import (
+from workflows.contracts.jobs import (
     EndRequest,
     Exit,
     JobRequest,
@@ -16,8 +16,8 @@ from workflows.contracts.job import (
     run_id,
 )
 from workflows.contracts.record import JobChanges
-from workflows.contracts.states import JobStatus, JobType, RunState
-from workflows.job import JobLifecycle
+from workflows.contracts.statuses import JobStatus, JobType, RunState
+from workflows.jobs.job_lifecycle import JobLifecycle
 
 CANCEL = EndRequest(reason="a person wants it no more")
 TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)

@@ -6,9 +6,9 @@ from tests.failure.cases import Mode
 from tests.failure.stories.node import NodeStory
 from tests.failure.stories.story import HARMLESS
 from tests.workflows.rented import PRICE_MICROCREDITS
-from workflows.contracts.machine import MachineOffer, MachineSpec, MachineWish
-from workflows.contracts.node import NodeRequest
-from workflows.contracts.states import NodeStatus, ProviderKind
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.statuses import NodeStatus, ProviderKind
 
 TAKEN = "it was preempted"
 WISH = MachineWish(

@@ -6,12 +6,15 @@ from typing import ClassVar
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.failure.stories.story import HARMLESS, Story
-from workflows.contracts.provider import NewsRequest
+from workflows.contracts.placement import PlacementRequest
+from workflows.contracts.providers import NewsRequest
 from workflows.contracts.record import JobChanges, Record
-from workflows.contracts.states import JobStatus, ProviderKind
-from workflows.news import ProviderNews
-from workflows.placement import PlacementLoop, PlacementRequest
-from workflows.sweep import MachineSweep, PriceRefresh, Starts, Sweep, SweepRequest
+from workflows.contracts.schedules import SweepRequest
+from workflows.contracts.statuses import JobStatus, ProviderKind
+from workflows.placement.loop import PlacementLoop
+from workflows.providers.notifications import ProviderNews
+from workflows.providers.price_refresh import PriceRefresh
+from workflows.reconciliation.reconcilers import MachineSweep, Starts, Sweep
 
 
 class LoopStory(Story):

@@ -7,16 +7,11 @@ from tests.failure.pairs import Pair
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.rented import PRICE_MICROCREDITS
 from tests.workflows.world import REGION
-from workflows.contracts.machine import (
-    GiveBack,
-    MachineCarry,
-    MachineOffer,
-    MachineRequest,
-    MachineSpec,
-)
+from workflows.contracts.leases import GiveBack, MachineCarry, MachineRequest
+from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges
-from workflows.contracts.states import LeaseStatus, ProviderKind
-from workflows.machine import MachineLifecycle
+from workflows.contracts.statuses import LeaseStatus, ProviderKind
+from workflows.leases.lease_lifecycle import MachineLifecycle
 
 LEASE = "lea-1"
 SHORT, PLENTY, SPARE = "zone-a", "zone-b", "zone-c"

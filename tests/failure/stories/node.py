@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.world import REGION, Run
-from workflows.contracts.job import run_id
-from workflows.contracts.node import Announcement, Hardware, NodeCarry, NodeRequest
-from workflows.contracts.provider import Removal
-from workflows.contracts.states import NodeStatus, RunState
-from workflows.node import NodeLifecycle
+from workflows.contracts.jobs import run_id
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.nodes import Announcement, Hardware, NodeCarry, NodeRequest
+from workflows.contracts.statuses import NodeStatus, RunState
+from workflows.nodes.node_lifecycle import NodeLifecycle
 
 HERE = Announcement(minion_id="SHA256:key", host="10.0.0.1", port=22)
 STRAY, STRAY_S = "job-gone-0-1", 5

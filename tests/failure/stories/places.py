@@ -5,11 +5,13 @@ from typing import Any, ClassVar
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.world import REGION
-from workflows.contracts.machine import EndUnknown, UnknownMachine, UnknownMachines
-from workflows.contracts.provider import ProviderRequest, RegionRequest, Removal
-from workflows.contracts.states import ProviderKind, ProviderStatus, RegionStatus
-from workflows.provider import ProviderLifecycle
-from workflows.region import RegionLifecycle
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.machines import EndUnknown, UnknownMachine, UnknownMachines
+from workflows.contracts.providers import ProviderRequest
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import ProviderKind, ProviderStatus, RegionStatus
+from workflows.providers.provider_lifecycle import ProviderLifecycle
+from workflows.regions.region_lifecycle import RegionLifecycle
 
 PROVIDER = "prv-1"
 BEGINNINGS = ("", ProviderStatus.ENABLING, RegionStatus.PROVISIONING)

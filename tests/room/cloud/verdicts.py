@@ -11,7 +11,7 @@ from tests.e2e.platform import Resource
 from tests.room.cloud.round import Seen
 from tests.room.cloud.runs import SAID
 from tests.room.cloud.tally import Wrong
-from workflows.rules.metering import cumulative_microcredits
+from workflows.rules.billing.metering import cumulative_microcredits
 
 Verdict = tuple[Wrong, str]
 AGREES_S = 1.0

@@ -1,0 +1,146 @@
+"""The bill of a running job."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from workflows.contracts.billing import (
+    MICROCREDITS,
+    BilledWorker,
+    BillingReport,
+    BillingRequest,
+    UsagePosted,
+    WorkerUsage,
+)
+from workflows.contracts.jobs import EndRequest
+from workflows.effects.billing import (
+    BillingDone,
+    PostUsage,
+    TellJobToEnd,
+    post_usage,
+    tell_job_to_end,
+)
+from workflows.effects.jobs import LookAtRun, look_at_run
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.waiting import until
+from workflows.rules.billing.wakeups import next_tick_s
+
+SHORTEST_WAIT = timedelta(seconds=2)
+UNSURE_WAIT = timedelta(seconds=30)
+"""By the clock the credits are used up, by what other jobs have posted so far they are not."""
+TOLD_WAIT = timedelta(minutes=5)
+"""Once the job has been told to end: storing what it leaves may take it hours."""
+
+
+@workflow.defn(name="JobBilling")
+class JobBilling:
+    """Wakes at each period of the job's own clock, and when its payer's balance must be near zero;
+    told so, also when the payer's other jobs have brought that nearer.
+
+    metering → settled. It posts what the nodes have measured and nothing else; what nobody could
+    observe is posted when it is known. The job posts the remainder itself and ends this workflow.
+    """
+
+    @workflow.init
+    def __init__(self, request: BillingRequest) -> None:
+        self._request = request
+        self._done = False
+        self._told = False
+        self._look_again = False
+        self._posted_microcredits = request.carried_microcredits
+
+    @workflow.run
+    async def run(self, request: BillingRequest) -> BillingReport:
+        standing = await post_usage.at_once(PostUsage(usages=self._nothing_yet()))
+        while not (self._done or standing.over):
+            await until(self._has_news, self._until_next(standing), "next period")
+            if self._done:
+                break
+            standing = await (self._stand() if self._look_again else self._meter())
+            self._told = standing.is_used_up
+            if self._told:
+                await self._out_of_credits(standing)
+            # A `settled` that has come meanwhile would not come again to the next run.
+            if workflow.info().is_continue_as_new_suggested() and not self._done:
+                carried = {"carried_microcredits": self._posted_microcredits}
+                workflow.continue_as_new(self._request.model_copy(update=carried))
+        return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
+
+    async def _stand(self) -> UsagePosted:
+        """Where the payer stands now: the next look may have to be sooner, or at once."""
+        self._look_again = False
+        standing = await post_usage.at_once(PostUsage(usages=self._nothing_yet()))
+        return await self._meter() if standing.may_be_used_up else standing
+
+    async def _meter(self) -> UsagePosted:
+        """Post what each reachable node has measured by now."""
+        seen = [await self._seconds_of(worker) for worker in self._request.workers]
+        usages = tuple(usage for usage in seen if usage is not None)
+        posted = await post_usage.at_once(PostUsage(usages=usages or self._nothing_yet()))
+        self._posted_microcredits += posted.posted_microcredits
+        return posted
+
+    async def _seconds_of(self, worker: BilledWorker) -> WorkerUsage | None:
+        question = LookAtRun(node=worker.node, run_id=worker.run_id)
+        try:
+            report = await look_at_run(question, summary=f"meter worker {worker.worker}")
+        except EFFECT_FAILED as failure:
+            workflow.logger.warning(
+                "worker %s is not metered now: %s", worker.run_id, cause_of(failure)[1]
+            )
+            return None
+        return self._usage(worker, int(report.elapsed_s))
+
+    async def _out_of_credits(self, standing: UsagePosted) -> None:
+        left = standing.balance_microcredits / MICROCREDITS
+        reason = f"the credits are used up (balance {left:g}): add some, then start or submit again"
+        request = EndRequest(reason=reason, code="insufficient-credits")
+        await tell_job_to_end(TellJobToEnd(job_id=self._request.job_id, request=request))
+
+    def _until_next(self, standing: UsagePosted) -> timedelta:
+        elapsed_s = (workflow.now() - self._request.started_at).total_seconds()
+        wait_s = next_tick_s(
+            elapsed_s,
+            period_s=self._request.period_s,
+            balance_microcredits=standing.estimated_microcredits,
+            burn_microcredits_per_hour=standing.burn_microcredits_per_hour * standing.costs,
+        )
+        return max(timedelta(seconds=wait_s), self._pause(standing))
+
+    def _pause(self, standing: UsagePosted) -> timedelta:
+        if self._told:
+            return TOLD_WAIT
+        unsure = standing.may_be_used_up and not standing.is_used_up
+        return UNSURE_WAIT if unsure else SHORTEST_WAIT
+
+    def _has_news(self) -> bool:
+        return self._done or self._look_again
+
+    def _nothing_yet(self) -> tuple[WorkerUsage, ...]:
+        return tuple(self._usage(worker, 0) for worker in self._request.workers)
+
+    def _usage(self, worker: BilledWorker, through_s: int) -> WorkerUsage:
+        return WorkerUsage(
+            job_id=self._request.job_id,
+            worker=worker.worker,
+            attempt=self._request.attempt,
+            started_at=worker.started_at,
+            through_s=through_s,
+        )
+
+    @workflow.signal(description="The job has posted its remainder.")
+    def settled(self, done: BillingDone) -> None:
+        self._done = self._done or done.attempt >= self._request.attempt
+
+    @workflow.signal(description="The payer's credits last less long than when it looked.")
+    def look_again(self) -> None:
+        self._look_again = True
+
+    @workflow.signal(description="A node of the job is somewhere else now.")
+    def moved(self, request: BillingRequest) -> None:
+        if request.attempt == self._request.attempt:
+            self._request = self._request.model_copy(update={"workers": request.workers})
+
+    @workflow.query(description="What has been posted by this workflow, in microcredits.")
+    def posted_microcredits(self) -> int:
+        return self._posted_microcredits

@@ -1,0 +1,99 @@
+"""Providers and regions."""
+
+from workflows.contracts.base import Contract
+from workflows.contracts.machines import UnknownMachine
+from workflows.contracts.statuses import ProviderKind, ProviderStatus
+
+
+class Check(Contract):
+    """One thing that was looked at while a provider was enabled."""
+
+    name: str
+    status: str
+    """`passed`, `failed` or `warning`."""
+    detail: str = ""
+    """What was found."""
+    fix: str = ""
+    """What a person does about it: the role, the link, the command."""
+
+
+class CloudPart(Contract):
+    """One thing that a provider has once in its cloud, such as the network of its machines."""
+
+    name: str
+    """What of the provider it is, such as `network`; see `PARTS`."""
+    resource: str
+    """What the cloud calls it; of one that could not be removed, why."""
+
+
+PARTS: dict[ProviderKind, tuple[str, ...]] = {
+    ProviderKind.GCP: (
+        "topic",
+        "subscription",
+        "sink",
+        "publisher",
+        "network",
+        "ssh-firewall",
+        "inner-firewall",
+    ),
+}
+"""Of each kind of cloud, in the order of making; they are removed in the reverse."""
+
+
+REGION_PARTS: dict[ProviderKind, tuple[str, ...]] = {ProviderKind.GCP: ("subnetwork",)}
+"""What each region in a cloud has of its own there, as `PARTS`."""
+
+
+class ProviderRequest(Contract):
+    """Input of `provider/{id}`."""
+
+    provider_id: str
+    account_id: str
+    kind: ProviderKind
+    sequence: int = 0
+    carried_status: ProviderStatus | None = None
+    carried_reason: str | None = None
+    known_strays: tuple[UnknownMachine, ...] = ()
+    """Machines that no lease names, and of which people were told."""
+    deaf: str = ""
+    """Why nothing is heard of its machines, as people were told."""
+    price_trouble: str = ""
+    """What was wrong with its prices, as it was told."""
+
+
+class NewsRequest(Contract):
+    """Input of `news/{provider}`."""
+
+    provider_id: str
+    kind: ProviderKind
+    deaf: str | None = None
+    """What the provider was told last, see `NewsState`; None: nothing, or nobody knows."""
+
+
+class NewsReport(Contract):
+    provider_id: str
+    deaf: str | None = None
+
+
+class NewsState(Contract):
+    """Signal `news_state` to a provider: whether its cloud's news of its machines comes to us."""
+
+    deaf: str = ""
+    """Why it does not; empty: it does."""
+
+
+class PricesState(Contract):
+    """Signal `prices_state` to a provider: how its cloud's prices were read with its key."""
+
+    trouble: str = ""
+    """Why those that are known stay, all or some of them; empty: all were read."""
+
+
+class ProviderReport(Contract):
+    provider_id: str
+    status: ProviderStatus
+    status_reason: str | None = None
+
+
+class Recheck(Contract):
+    """A person wants every check run again."""

@@ -1,0 +1,159 @@
+"""Effects of providers and regions."""
+
+from workflows.contracts import queues
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.errors import NEVER_RETRIED_AT_PROVIDERS
+from workflows.contracts.providers import Check, CloudPart, NewsState
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.effect import HEARTBEAT_S, Effect
+
+
+class CheckProvider(Contract):
+    provider_id: str
+    kind: ProviderKind
+
+
+class ProviderChecked(Contract):
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(check.status != "failed" for check in self.checks)
+
+
+class ProviderPart(Contract):
+    """One of `PARTS` of a provider."""
+
+    provider_id: str
+    kind: ProviderKind
+    part: str
+
+
+class ProviderPartSeen(Contract):
+    part: CloudPart
+
+
+class ForgetProviderKey(Contract):
+    """Remove the key that was given for a provider from the store; silent when there is none."""
+
+    provider_id: str
+
+
+check_provider = Effect("check_provider", CheckProvider, ProviderChecked, start_to_close_s=60)
+
+try_provider = Effect(
+    "check_provider",
+    CheckProvider,
+    ProviderChecked,
+    start_to_close_s=120,
+    schedule_to_close_s=300,
+    retry_most_s=60,
+)
+"""For what is reached over the network, which may be away for longer than anybody waits."""
+
+make_provider_part = Effect(
+    "make_provider_part",
+    ProviderPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+    is_waited_for=True,
+)
+"""Find it, else make it."""
+
+remove_provider_part = Effect(
+    "remove_provider_part",
+    ProviderPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+)
+"""Remove it where it is there and ours."""
+
+forget_provider_key = Effect("forget_provider_key", ForgetProviderKey, Done)
+
+
+class FollowNews(Contract):
+    """Have the news of a provider's machines listened to, by one workflow of its own."""
+
+    provider_id: str
+    kind: ProviderKind
+
+
+class ListenForNews(Contract):
+    """Listen for `for_s` seconds, and tell the workflows of the machines what they need to know."""
+
+    provider_id: str
+    kind: ProviderKind
+    for_s: float
+
+
+class NewsHeard(Contract):
+    """How many messages came; all of them are settled, whatever was in them."""
+
+    told: int = 0
+    """About machines that are held: their workflows know."""
+    unheeded: int = 0
+    """About others, of no meaning, or not to be read."""
+    is_over: bool = False
+    """The provider is being removed: nobody needs to listen any more."""
+
+
+class TellNewsState(Contract):
+    """Signal the provider's workflow."""
+
+    provider_id: str
+    state: NewsState
+
+
+LISTEN_S = 3600.0
+"""How long one attempt at listening lasts: then it is begun anew, and its history does not grow."""
+
+follow_news = Effect("follow_news", FollowNews, Done, schedule_to_close_s=600)
+
+listen_for_news = Effect(
+    "listen_for_news",
+    ListenForNews,
+    NewsHeard,
+    queue=queues.NEWS,
+    start_to_close_s=2 * LISTEN_S,
+    schedule_to_start_s=600,
+    heartbeat_s=HEARTBEAT_S,
+    attempts=5,
+    never_retried=NEVER_RETRIED_AT_PROVIDERS,
+)
+"""One for each provider, whichever worker does it; another takes it up when that one is gone."""
+
+tell_news_state = Effect("tell_news_state", TellNewsState, Done, schedule_to_close_s=600)
+
+
+class RefreshPrices(Contract):
+    """Ask every cloud that tells its prices for them."""
+
+
+class PricesRefreshed(Contract):
+    kept: int = 0
+    """Prices that were told, could be, and are used from now on."""
+    rejected: tuple[str, ...] = ()
+    """The first of those that could not be, and why: the last that could stay."""
+    refused: tuple[str, ...] = ()
+    """Providers whose key is not allowed to read them, and why."""
+
+    def plus(self, other: "PricesRefreshed") -> "PricesRefreshed":
+        return PricesRefreshed(
+            kept=self.kept + other.kept,
+            rejected=(*self.rejected, *other.rejected),
+            refused=(*self.refused, *other.refused),
+        )
+
+
+refresh_prices = Effect(
+    "refresh_prices",
+    RefreshPrices,
+    PricesRefreshed,
+    start_to_close_s=540,
+    heartbeat_s=60,
+    retry_first_s=10,
+    retry_most_s=600,
+)
+"""What clouds tell of their prices is kept, as far as it can be."""

@@ -1,0 +1,58 @@
+"""Effects of the reconciliation: the outbox, lost workflows, machines without a lease."""
+
+from workflows.contracts.base import Contract
+from workflows.effects.effect import Effect
+
+
+class DeliverRequests(Contract):
+    """Deliver what the API has written down and could not hand over: at most `limit`."""
+
+    older_than_s: float = 5
+    limit: int = 500
+
+
+class RequestsDelivered(Contract):
+    delivered: int
+    more: bool = False
+
+
+class SweepLost(Contract):
+    """Find what has lost its workflow, `page_size` rows at a time."""
+
+    page_size: int = 200
+
+
+class LostSwept(Contract):
+    restarted: tuple[str, ...] = ()
+
+
+class SweepMachines(Contract):
+    """Compare every provider's list of machines with the leases."""
+
+
+class MachinesSwept(Contract):
+    released: tuple[str, ...] = ()
+    """Machines that nobody held, by name: their end was asked for."""
+    unknown: tuple[str, ...] = ()
+    """Machines with our mark that no lease names: for a person to look at."""
+    missing: tuple[str, ...] = ()
+    """Leases that are ready, and whose machine is not listed: they were told to look."""
+    failed: tuple[str, ...] = ()
+    """Providers that could not be asked, and why."""
+
+    def plus(self, **more: tuple[str, ...]) -> "MachinesSwept":
+        return MachinesSwept(
+            **{name: getattr(self, name) + more.get(name, ()) for name in type(self).model_fields}
+        )
+
+
+deliver_requests = Effect("deliver_requests", DeliverRequests, RequestsDelivered)
+"""Start the workflows and send the signals that the API's rows ask for and nobody has sent."""
+
+sweep_lost = Effect("sweep_lost", SweepLost, LostSwept, start_to_close_s=240, heartbeat_s=60)
+"""Rows in an open state whose workflow is gone: start it again; a job then ends what it left."""
+
+sweep_machines = Effect(
+    "sweep_machines", SweepMachines, MachinesSwept, start_to_close_s=240, heartbeat_s=60
+)
+"""What carries our mark at a provider and no lease holds is ended."""

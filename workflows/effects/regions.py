@@ -1,0 +1,97 @@
+"""Effects of regions: their site, their resources in a cloud, their storage nodes."""
+
+from datetime import datetime
+
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.machines import MachineWish
+from workflows.contracts.statuses import NodeStatus, ProviderKind
+from workflows.effects.effect import Effect
+from workflows.effects.providers import ProviderPartSeen
+
+
+class CheckSite(Contract):
+    """Prove that a worker serves the region's queue and holds the platform's key."""
+
+    region_id: str
+
+
+class SiteChecked(Contract):
+    platform_key_fingerprint: str
+
+
+class RegionPart(Contract):
+    """One of `REGION_PARTS` of a region in a cloud."""
+
+    region_id: str
+    provider_id: str
+    kind: ProviderKind
+    cloud_region: str
+    part: str
+
+
+class AddStorageNode(Contract):
+    """The region's storage node that is there, beside those it is to replace; else a new one."""
+
+    region_id: str
+    node_id: str
+    machine: MachineWish
+    replaces: tuple[str, ...] = ()
+    at: datetime
+
+
+class FindStorage(Contract):
+    region_id: str
+
+
+class StorageNode(Contract):
+    node_id: str
+    name: str
+    status: NodeStatus
+    reason: str | None = None
+
+
+class StorageFound(Contract):
+    """The storage nodes of a region that are not archived, oldest first."""
+
+    nodes: tuple[StorageNode, ...] = ()
+
+
+class DismissNode(Contract):
+    """Ask a node to be removed, whatever it holds."""
+
+    node_id: str
+    requested_by: str
+    at: datetime
+
+
+check_site = Effect(
+    "check_site",
+    CheckSite,
+    SiteChecked,
+    queue=None,
+    start_to_close_s=10,
+    schedule_to_close_s=120,
+)
+
+make_region_part = Effect(
+    "make_region_part",
+    RegionPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+    is_waited_for=True,
+)
+
+remove_region_part = Effect(
+    "remove_region_part",
+    RegionPart,
+    ProviderPartSeen,
+    start_to_close_s=150,
+    schedule_to_close_s=900,
+)
+
+add_storage_node = Effect("add_storage_node", AddStorageNode, StorageNode)
+
+find_storage = Effect("find_storage", FindStorage, StorageFound)
+
+dismiss_node = Effect("dismiss_node", DismissNode, Done)

@@ -1,0 +1,41 @@
+"""Telling the resource that a machine is for that it is ready, or lost."""
+
+from collections.abc import Awaitable, Callable
+
+from temporalio.exceptions import is_cancelled_exception
+
+from workflows.contracts.events import Event
+from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.machines import MachineOffer, MachineSeen
+from workflows.effects.leases import TellHolder, tell_holder
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+
+
+class Holder:
+    """Who a lease is for. What it is told may come twice, and late: it names the lease."""
+
+    def __init__(
+        self, holder_id: str, lease_id: str, mention: Callable[[Event], Awaitable[None]]
+    ) -> None:
+        self.id = holder_id
+        self._lease_id = lease_id
+        self._mention = mention
+        """Writes an event that leaves the lease's status as it is."""
+
+    async def tell_ready(self, seen: MachineSeen, offer: MachineOffer) -> bool:
+        """Whether there is somebody who has heard it; where that cannot be known, there is."""
+        ready = MachineReady(lease_id=self._lease_id, seen=seen, offer=offer)
+        return await self._tell(TellHolder(holder_id=self.id, ready=ready))
+
+    async def tell_lost(self, lost: MachineLost) -> None:
+        await self._tell(TellHolder(holder_id=self.id, lost=lost))
+
+    async def _tell(self, told: TellHolder) -> bool:
+        try:
+            return (await tell_holder(told)).is_there
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            message = f"{self.id} could not be told: {cause_of(failure)[1]}"
+        await self._mention(Event(type="lease.holder-not-told", message=message))
+        return True

@@ -1,0 +1,125 @@
+"""Where a node is, as whom it is reached, which of its boots was seen last, which inspected."""
+
+from temporalio.exceptions import ApplicationError
+
+from workflows.contracts.errors import REFUSED
+from workflows.contracts.machines import MachineSeen
+from workflows.contracts.nodes import Announcement, NodeAddress, NodeCarry, NodeRequest
+from workflows.contracts.record import NodeChanges
+from workflows.contracts.statuses import NodeStatus
+
+
+class Whereabouts:
+    """Told by the person who added it or by the machine itself; unknown until then."""
+
+    def __init__(self, request: NodeRequest) -> None:
+        carried = request.carried
+        self._request = request
+        self.host = carried.host if carried else request.host
+        self.port = carried.port if carried else request.port
+        self.user = carried.user if carried else request.user
+        self.minion_id = (carried.minion_id if carried else "") or request.minion_id
+        self.boot_mark = carried.boot_mark if carried else ""
+        self.inspected_boot = carried.inspected_boot if carried else ""
+        self._told: Announcement | None = None
+        self._looks_where_told = False
+
+    @property
+    def are_known(self) -> bool:
+        return self.host is not None
+
+    @property
+    def has_restarted(self) -> bool:
+        """It may be another machine than the one that was inspected."""
+        return self.inspected_boot != self.boot_mark
+
+    def take(self, announcement: Announcement | None) -> None:
+        """It is where the machine says that it is."""
+        if announcement is not None:
+            self.host, self.port = announcement.host, announcement.port
+            self.user = announcement.user
+
+    def move_to(self, seen: MachineSeen) -> None:
+        """It is another machine now."""
+        self.host, self.port, self.user = seen.host, seen.port, seen.user
+        self.minion_id = seen.minion_id or ""
+        self.boot_mark = self.inspected_boot = ""
+        self._told, self._looks_where_told = None, False
+
+    def suppose(self, announcement: Announcement) -> None:
+        """It may be there: anybody may announce. Where it was is kept, to fall back on."""
+        place = (announcement.host, announcement.port, announcement.user)
+        self._looks_where_told = place != (self.host, self.port, self.user)
+        if self._looks_where_told:
+            self._told = announcement
+
+    def confirm(self, boot_mark: str) -> None:
+        """It is where it was looked for last."""
+        self.boot_mark = boot_mark
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._looks_where_told:
+            self.take(self._told)
+        self._told, self._looks_where_told = None, False
+
+    def turn(self, *, is_another: bool) -> bool:
+        """Look where else it may be next. False: there is nowhere else.
+
+        is_another: another machine is where it was looked for, so it is not there.
+        """
+        if self._told is None:
+            return False
+        self._looks_where_told = not self._looks_where_told
+        if is_another:
+            self._settle()
+        return True
+
+    def address(self) -> NodeAddress:
+        """Where to look for it. Raises: ApplicationError `Refused`, while that is not known."""
+        if self._looks_where_told and self._told is not None:
+            return self._address(self._told.host, self._told.port, self._told.user)
+        if self.host is None:
+            raise refusal(self._request, "has no address")
+        return self._address(self.host, self.port, self.user)
+
+    def _address(self, host: str, port: int, user: str) -> NodeAddress:
+        return NodeAddress(
+            node_id=self._request.node_id,
+            region_id=self._request.region_id,
+            host=host,
+            port=port,
+            user=user,
+            minion_id=self.minion_id,
+            root=self._request.root,
+        )
+
+    def changes(self) -> NodeChanges:
+        is_leased = self._request.machine is not None
+        return NodeChanges(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            minion_id=self.minion_id if is_leased else None,
+        )
+
+    def carry(self, sequence: int, status: NodeStatus, resume_status: NodeStatus) -> NodeCarry:
+        """What the next run takes along, beside its lease. Raises: as `address`."""
+        address = self.address()
+        return NodeCarry(
+            sequence=sequence,
+            status=status,
+            resume_status=resume_status,
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            root=address.root,
+            boot_mark=self.boot_mark,
+            inspected_boot=self.inspected_boot,
+            minion_id=self.minion_id,
+        )
+
+
+def refusal(request: NodeRequest, why: str) -> ApplicationError:
+    """A failure that names the node."""
+    return ApplicationError(f"node {request.name}: {why}", type=REFUSED)

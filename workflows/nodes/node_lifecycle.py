@@ -1,0 +1,495 @@
+"""The life of a node."""
+
+from collections.abc import Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.contracts.base import Contract
+from workflows.contracts.errors import HOST_KEY_MISMATCH
+from workflows.contracts.events import Event
+from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.nodes import (
+    Activate,
+    Announcement,
+    Maintain,
+    NodeReport,
+    NodeRequest,
+    Reboot,
+    WatchEnded,
+)
+from workflows.contracts.record import NodeChanges
+from workflows.contracts.statuses import NodeStatus, NodeType
+from workflows.effects.nodes import WatchNode, watch_node
+from workflows.nodes.connection import Contact
+from workflows.nodes.inspection import Inspection
+from workflows.nodes.leased_machine import LeasedMachine, MachineGone
+from workflows.nodes.location import Whereabouts, refusal
+from workflows.nodes.preparation import prepared
+from workflows.nodes.running_jobs import Guests
+from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import Journal
+from workflows.primitives.waiting import Interrupted, unless, until
+from workflows.rules.nodes.onboarding import first_status_of, prepared_words
+
+REFUSED_KEY_INTERVAL = timedelta(seconds=60)
+NEWS_INTERVAL = timedelta(hours=6)
+TIDY_INTERVAL = timedelta(hours=1)
+NEWS = (Removal, Announcement, MachineLost)
+"""What does not wait until something else is done."""
+
+
+@workflow.defn(name="NodeLifecycle")
+class NodeLifecycle:
+    """One machine, from its addition to its removal.
+
+    connecting → inspecting → preparing → maintenance ⇄ active · offline · removing → archived;
+    failed until the machine announces itself again.
+    """
+
+    @workflow.init
+    def __init__(self, request: NodeRequest) -> None:
+        carried = request.carried
+        self._request = request
+        self._journal = Journal(
+            request.node_id,
+            request.account_id,
+            carried.sequence if carried else request.sequence,
+        )
+        self._status = carried.status if carried else NodeStatus.NEW
+        self._resume_status = (
+            carried.resume_status
+            if carried
+            else first_status_of(request.services, is_leased=request.machine is not None)
+        )
+        self._at = Whereabouts(request)
+        self._contact = Contact(request, self._at, self._mention)
+        self._inspection = Inspection(request, self._at, self._note)
+        self._guests = Guests(request, self._at, self._mention)
+        self._machine = LeasedMachine(request, self._at, self._journal, self._mention)
+        self._inbox = Inbox()
+        self._removal: Removal | None = None
+        self._ended_by: str | None = None
+        """Why it has come to an end by itself."""
+        self._withheld: str | None = None
+        self._watch: workflow.ActivityHandle[WatchEnded] | None = None
+
+    @workflow.run
+    async def run(self, request: NodeRequest) -> NodeReport:
+        if request.carried is None:
+            await self._onboard()
+        while self._removal is None:
+            try:
+                await self._serve()
+            except MachineGone as gone:
+                self._stop_watch()
+                await self._lose(str(gone))
+                await self._onboard()
+        await self._drain()
+        await self._archive()
+        return self._report()
+
+    # ── the states ──────────────────────────────────────────────────────────────────────────
+
+    async def _onboard(self) -> None:
+        """Connect, inspect, prepare; a failure stands until the machine is announced again."""
+        while self._removal is None:
+            try:
+                for step in (self._connect, self._inspect, self._prepare):
+                    await unless(self._is_called_away, step())
+            except Interrupted:
+                if self._removal is None:
+                    await self._fail(self._machine.loss())
+            except EFFECT_FAILED as failure:
+                await self._fail(failure)
+            else:
+                return
+
+    async def _connect(self) -> None:
+        """Both halves are there, the addition and the machine; its key proves that it is it."""
+        self._status = NodeStatus.CONNECTING
+        await self._write(Event(type="node.connecting", message="waits for the machine"))
+        await self._machine.have(self._inbox)
+        await self._contact.hear_of_it(self._inbox)
+        there = self._at.address()
+        found = Event(type="node.found", message=f"at {there.host}:{there.port}")
+        await self._write(found, changes=self._at.changes())
+        await self._contact.make(self._inbox, self._say_why_not)
+
+    async def _say_why_not(self, kind: str, message: str) -> None:
+        event = Event(type="node.not-reached", message=message, details={"cause": kind})
+        await self._write(event, reason=message)
+
+    async def _inspect(self) -> None:
+        """What the machine is, against what the region asks."""
+        self._status = NodeStatus.INSPECTING
+        connected = Event(type="node.connected", message="its key is the one expected")
+        await self._write(connected, changes=self._at.changes())
+        if missed := await self._inspection.first(self._machine.lacking):
+            raise refusal(self._request, missed)
+
+    async def _prepare(self) -> None:
+        """Runtime, folders, keys, neighbours. The machine may restart meanwhile."""
+        self._status = NodeStatus.PREPARING
+        await self._write(Event(type="node.preparing", message="is prepared"))
+        if self._inspection.asks_for_a_restart and self._request.exclusive:
+            await self._contact.restart()
+        preparation = await prepared(self._request, self._at)
+        self._status = self._resume_status
+        self._machine.serves()
+        words = prepared_words(preparation, exclusive=self._request.exclusive)
+        await self._write(
+            Event(type="node.prepared", message=words),
+            changes=NodeChanges(preparation=preparation),
+        )
+
+    async def _serve(self) -> None:
+        """Watch the node; obey people; leave when it is lost or removed."""
+        if self._status is NodeStatus.OFFLINE:
+            await self._look_for_it()
+        if self._removal is not None or not await self._online():
+            return
+        asked = WatchNode(node=self._at.address(), boot_mark=self._at.boot_mark)
+        self._watch = watch_node.begin(asked, summary="watch")
+        watch = self._watch
+        while self._removal is None and not watch.done():
+            if not await until(lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "news"):
+                await self._tidy()
+            while self._removal is None and (message := self._inbox.take()) is not None:
+                await self._obey(message)
+            await self._continue_when_long()
+        if self._removal is None:
+            await self._watch_lost(watch)
+
+    async def _watch_lost(self, watch: "workflow.ActivityHandle[WatchEnded]") -> None:
+        """A broken watch says little: look, and only then call the node offline."""
+        try:
+            await watch
+        except EFFECT_FAILED as failure:
+            await self._probe(cause_of(failure)[1])
+
+    async def _probe(self, seen: str) -> bool:
+        """Whether it can be reached after all; offline when not. False also when news came."""
+        try:
+            return await self._unless_news(self._contact.look())
+        except EFFECT_FAILED as unreachable:
+            await self._offline(unreachable, seen)
+            return False
+
+    async def _offline(self, failure: BaseException, seen: str) -> None:
+        """Its jobs are told, nothing is killed."""
+        kind, said = cause_of(failure)
+        reason = said or seen
+        if kind == UNSERVED:
+            reason = f"no worker serves the site of {self._request.region_id} ({said})"
+        self._status = NodeStatus.OFFLINE
+        await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
+        await self._guests.tell("lost", reason)
+        if kind == UNSERVED:
+            await self._contact.let_its_region_look()
+
+    async def _look_for_it(self) -> None:
+        """It comes back by itself, where it was or where it says that it is; or it is removed."""
+        while self._removal is None:
+            try:
+                if await self._unless_news(self._contact.find_again()):
+                    return
+            except EFFECT_FAILED as again:
+                await self._refused_again(again)
+            await self._continue_when_long()
+
+    async def _online(self) -> bool:
+        """End what no live job claims, then take the status up again. False: lost, or news."""
+        try:
+            if not await self._unless_news(self._guests.end_strays()):
+                return False
+        except EFFECT_FAILED as failure:
+            left = cause_of(failure)[1]
+            if not await self._probe(left):
+                return False
+            await self._mention("node.strays-left", left)  # no reason to lose the others
+        if self._at.has_restarted and not await self._is_inspected_again():
+            return False
+        if self._status is NodeStatus.OFFLINE:
+            self._status = self._resume_status
+            back = Event(type="node.back", message="can be reached again")
+            await self._write(back, reason=self._withheld)
+            await self._guests.tell("back")
+        return True
+
+    async def _is_inspected_again(self) -> bool:
+        """Restarted, it is offered as it is now; not at all when nobody knows. False: lost, or
+        news."""
+        try:
+            return await self._unless_news(self._inspect_again())
+        except EFFECT_FAILED as failure:
+            unknown = cause_of(failure)[1]
+        if not await self._probe(unknown):
+            return False
+        await self._mention("node.not-inspected", unknown)
+        await self._withhold(f"cannot be inspected: {unknown}")
+        return True
+
+    async def _drain(self) -> None:
+        """No new job. Those that are there end first; where they cannot be ended they leave."""
+        gone = self._status is NodeStatus.OFFLINE
+        never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
+        if self._machine.is_wished_for or self._status not in never_used:
+            await self._close()
+        if self._machine.is_wished_for and self._ended_by is None:
+            await self._machine.withdraw_places("the node that was made for it is being removed")
+        await self._guests.see_off(lambda: gone or self._machine.is_lost(self._inbox))
+        self._stop_watch()
+        if self._machine.is_wished_for:
+            await self._machine.give_back(self._ended_by or "its node is removed")
+        elif self._request.exclusive and (self._at.boot_mark or self._request.carried):
+            await self._contact.let_its_owner_in(gone=gone)
+
+    async def _archive(self) -> None:
+        self._status = NodeStatus.ARCHIVED
+        archived = Event(type="node.archived", message=self._ended_by or "removed")
+        await self._write(archived, reason=self._ended_by)
+
+    # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
+
+    @workflow.signal(description="The machine has made itself known.")
+    def announced(self, announcement: Announcement) -> None:
+        self._inbox.put(announcement)
+
+    @workflow.signal(description="Let the node take jobs.")
+    def activate(self) -> None:
+        self._inbox.put(Activate())
+
+    @workflow.signal(description="Keep new jobs away; those that run go on.")
+    def maintain(self) -> None:
+        self._inbox.put(Maintain())
+
+    @workflow.signal(description="Restart the machine; with jobs on it only when forced.")
+    def reboot(self, asked: Reboot | None = None) -> None:
+        waits = self._inbox.pick(Reboot)  # told twice, or by two people: it restarts once
+        self._inbox.put(Reboot(force=any(one.force for one in (asked, waits) if one)))
+
+    @workflow.signal(description="Remove the node; with jobs on it only when forced.")
+    def remove(self, removal: Removal) -> None:
+        self._inbox.put(removal)
+
+    @workflow.signal(description="The machine that is leased for it answers.")
+    def machine_ready(self, ready: MachineReady) -> None:
+        self._inbox.put(ready)
+
+    @workflow.signal(description="There is no machine for it, or none any more.")
+    def machine_lost(self, lost: MachineLost) -> None:
+        self._inbox.put(lost)
+
+    @workflow.query(description="Status and reason.")
+    def status(self) -> NodeReport:
+        return self._report()
+
+    async def _obey(self, message: Contract) -> None:
+        if isinstance(message, Activate) and self._status is NodeStatus.MAINTENANCE:
+            await self._turn(NodeStatus.ACTIVE, "takes jobs")
+        elif isinstance(message, Maintain) and self._status is NodeStatus.ACTIVE:
+            await self._turn(NodeStatus.MAINTENANCE, "takes no new jobs")
+        elif isinstance(message, Reboot):
+            await self._reboot(message)
+        elif isinstance(message, Removal):
+            await self._consider(message)
+        elif isinstance(message, Announcement):
+            await self._move(message)
+        elif isinstance(message, MachineLost) and self._machine.concerns(message):
+            raise self._machine.loss()
+
+    async def _turn(self, status: NodeStatus, message: str) -> None:
+        self._status = self._resume_status = status
+        self._withheld = None
+        await self._write(Event(type=f"node.{status}", message=message))
+
+    async def _withhold(self, reason: str) -> None:
+        """It takes no jobs until a person has seen why, and activates it."""
+        if self._resume_status is NodeStatus.ACTIVE:
+            self._resume_status, self._withheld = NodeStatus.MAINTENANCE, reason
+            if self._status is NodeStatus.ACTIVE:
+                self._status = NodeStatus.MAINTENANCE
+            await self._write(Event(type="node.maintenance", message=reason), reason=reason)
+
+    async def _consider(self, removal: Removal) -> None:
+        """A removal with jobs on the node needs force; the API says so first, this is the law."""
+        before = self._status
+        jobs = (await self._guests.held()).job_ids
+        if before is NodeStatus.ACTIVE and not jobs and not removal.force:
+            await self._close()
+            jobs = (await self._guests.held()).job_ids  # one may have come before it was closed
+        if jobs and not removal.force:
+            self._status = before
+            message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
+            await self._mention("node.removal-refused", message)
+            return
+        self._removal = removal
+
+    async def _close(self) -> None:
+        """From here on nothing is placed here."""
+        if self._status is not NodeStatus.REMOVING:
+            self._status = NodeStatus.REMOVING
+            removing = Event(type="node.removing", message=self._ended_by or "takes no more jobs")
+            await self._write(removing, reason=self._ended_by)
+
+    async def _move(self, announcement: Announcement) -> None:
+        """Anybody may announce: it is moved to where a machine answers with its key."""
+        told = announcement.model_dump(include={"host", "port", "user"})
+        there = self._at.address().model_copy(update=told)
+        if there == self._at.address():
+            return
+        try:
+            await self._contact.prove(there)
+        except EFFECT_FAILED as failure:
+            await self._mention("node.move-refused", cause_of(failure)[1])
+            return
+        self._at.take(announcement)
+        moved = Event(type="node.moved", message=f"now at {there.host}:{there.port}")
+        await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
+        if self._status is not NodeStatus.OFFLINE:
+            await self._guests.tell("back")
+
+    async def _reboot(self, asked: Reboot) -> None:
+        """With jobs on the node it needs force; the API says so first, this is the law."""
+        if (jobs := (await self._guests.held()).job_ids) and not asked.force:
+            message = f"asked to restart, holds {', '.join(jobs)}: runs on (force ends them)"
+            await self._mention("node.reboot-refused", message)
+            return
+        await self._mention("node.rebooting", "a person restarts it")
+        try:
+            await self._unless_news(self._contact.reboot())
+        except EFFECT_FAILED as failure:
+            await self._mention("node.reboot-refused", cause_of(failure)[1])
+
+    # ── pieces ──────────────────────────────────────────────────────────────────────────────
+
+    async def _refused_again(self, failure: BaseException) -> None:
+        """Something else answers at its address: tell, wait, look again; jobs are not touched."""
+        kind, message = cause_of(failure)
+        if self._journal.reason != message:
+            event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
+            await self._write(event, reason=message)
+        news = partial(self._inbox.holds, *NEWS)
+        await until(news, REFUSED_KEY_INTERVAL, "before the next look")
+
+    async def _tidy(self) -> None:
+        """End what jobs have left here although it could be reached; the watch goes on.
+
+        What it has to give is seen anew while nobody uses any of it.
+        """
+        try:
+            await self._unless_news(self._guests.end_strays())
+            if not (await self._guests.held()).run_ids:
+                await self._unless_news(self._inspect_again())
+        except EFFECT_FAILED as failure:
+            workflow.logger.warning("what nobody claims is left for later: %s", failure)
+
+    async def _inspect_again(self) -> None:
+        if missed := await self._inspection.again():
+            await self._withhold(missed)
+
+    async def _fail(self, failure: BaseException) -> None:
+        """Failed with the reasons, until the machine is announced again or removed."""
+        if self._removal is not None:
+            return
+        kind, message = cause_of(failure)
+        if self._machine.is_wished_for:
+            await self._lose(message)
+            return
+        self._status = NodeStatus.FAILED
+        event = Event(type="node.failed", message=message, details={"cause": kind})
+        await self._write(event, reason=message)
+        while self._removal is None:
+            news = await self._inbox.wait(NEWS_INTERVAL)
+            if isinstance(news, Removal):
+                self._removal = news
+            elif isinstance(news, Announcement):
+                self._at.suppose(news)
+                return
+
+    async def _lose(self, reason: str) -> None:
+        """Its machine is not to be had, or is no more. What was made for one job is over with it,
+        what was never in use has failed; another gets a new one, in time."""
+        pause = self._machine.pause()
+        if self._request.type is NodeType.EPHEMERAL:
+            self._ended_by = reason
+            self._removal = Removal(force=True, requested_by="the loss of its machine")
+        else:
+            self._status = NodeStatus.FAILED if pause is None else NodeStatus.OFFLINE
+            kind = "node.failed" if pause is None else "node.machine-lost"
+            await self._write(Event(type=kind, message=reason), reason=reason)
+        await self._machine.withdraw_places(reason)
+        what = "gone" if self._machine.is_killed else "ended"
+        await self._guests.tell(what, reason, ended_at=self._machine.ended_at)
+        if self._removal is not None:
+            await self._guests.wait_for_their_end()
+            return
+        with suppress(Interrupted):
+            await unless(self._has_removal, self._machine.go_without(reason, pause, self._inbox))
+
+    def _has_removal(self) -> bool:
+        """Take a removal out of the inbox ahead of everything else."""
+        if self._removal is None:
+            self._removal = self._inbox.pick(Removal)
+        return self._removal is not None
+
+    async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do `work`. False: news came meanwhile, and was considered."""
+        try:
+            await unless(partial(self._inbox.holds, *NEWS), work)
+        except Interrupted:
+            news = self._inbox.pick(*NEWS)
+            if news is not None:
+                await self._obey(news)
+            return False
+        return True
+
+    def _is_called_away(self) -> bool:
+        """Take a removal, or the loss of its machine, ahead of everything else in the inbox."""
+        return self._has_removal() or self._machine.is_lost(self._inbox)
+
+    def _stop_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def _continue_when_long(self) -> None:
+        """No activity is open across continue-as-new: the watch is begun anew after it."""
+        long = workflow.info().is_continue_as_new_suggested()
+        if not long or len(self._inbox) or not self._at.are_known or self._removal is not None:
+            return
+        self._stop_watch()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        carry = self._at.carry(self._journal.sequence, self._status, self._resume_status)
+        carry = carry.model_copy(update={"lease_id": self._machine.lease_id})
+        workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
+
+    async def _write(
+        self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
+    ) -> None:
+        await self._journal.write(self._status, changes or NodeChanges(), *events, reason=reason)
+        await self._contact.let_its_region_know(self._status)
+
+    async def _note(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
+        await self._write(*events, changes=changes, reason=self._journal.reason)
+
+    async def _mention(self, kind: str, message: str) -> None:
+        """An event that leaves status and reason as they are."""
+        await self._write(Event(type=kind, message=message), reason=self._journal.reason)
+
+    def _report(self) -> NodeReport:
+        return NodeReport(
+            node_id=self._request.node_id,
+            status=self._status,
+            status_reason=self._journal.reason,
+        )
+
+
+def _loss_type(failure: BaseException) -> str:
+    refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
+    return "node.host-key-refused" if refused else "node.offline"

@@ -1,0 +1,85 @@
+"""The one consumer of what a cloud tells of a provider's machines."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import is_cancelled_exception
+
+from workflows.contracts.providers import NewsReport, NewsRequest, NewsState
+from workflows.effects.providers import (
+    LISTEN_S,
+    ListenForNews,
+    TellNewsState,
+    listen_for_news,
+    tell_news_state,
+)
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+
+DEAF_INTERVAL = timedelta(minutes=5)
+"""As often as the sweep comes by, which sees then what nobody has heard."""
+TRIAL_S = 10.0
+"""So long it is listened for the first time, and after nothing was heard."""
+
+
+@workflow.defn(name="ProviderNews")
+class ProviderNews:
+    """What happens to a provider's machines, told to their workflows within seconds.
+
+    listening ⇄ deaf → over, with the provider
+
+    Nothing depends on it: what it misses is seen by the machines' own looks and by the sweep.
+    """
+
+    @workflow.init
+    def __init__(self, request: NewsRequest) -> None:
+        self._request = request
+        self._deaf = request.deaf
+        self._is_over = False
+
+    @workflow.run
+    async def run(self, request: NewsRequest) -> NewsReport:
+        while not self._is_over:
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(request.model_copy(update={"deaf": self._deaf}))
+            await self._listen()
+        return self._report()
+
+    async def _listen(self) -> None:
+        command = ListenForNews(
+            provider_id=self._request.provider_id,
+            kind=self._request.kind,
+            for_s=LISTEN_S if self._deaf == "" else TRIAL_S,
+        )
+        try:
+            heard = await listen_for_news(command)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            await self._tell(cause_of(failure)[1])
+            await workflow.sleep(DEAF_INTERVAL, summary="it is tried again")
+            return
+        self._is_over = heard.is_over
+        if not self._is_over:
+            await self._tell("")
+
+    async def _tell(self, deaf: str) -> None:
+        """The provider, where people see it; it is told again when it could not be told."""
+        workflow.set_current_details(f"hears nothing: {deaf}" if deaf else "listens")
+        if deaf == self._deaf:
+            return
+        state = TellNewsState(provider_id=self._request.provider_id, state=NewsState(deaf=deaf))
+        try:
+            await tell_news_state(state)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            workflow.logger.warning("the provider was not told: %s", cause_of(failure)[1])
+            return
+        self._deaf = deaf
+
+    @workflow.query(description="Whether it hears, and if not why.")
+    def status(self) -> NewsReport:
+        return self._report()
+
+    def _report(self) -> NewsReport:
+        return NewsReport(provider_id=self._request.provider_id, deaf=self._deaf)

@@ -1,0 +1,345 @@
+"""The life of a provider."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import is_cancelled_exception
+
+from workflows.contracts.events import Event
+from workflows.contracts.lifecycles import Look, Removal
+from workflows.contracts.machines import EndUnknown, UnknownMachines
+from workflows.contracts.providers import (
+    PARTS,
+    CloudPart,
+    NewsState,
+    PricesState,
+    ProviderReport,
+    ProviderRequest,
+    Recheck,
+)
+from workflows.contracts.record import ProviderChanges
+from workflows.contracts.statuses import ProviderStatus
+from workflows.effects.lifecycles import (
+    FindDependents,
+    TellDependents,
+    find_dependents,
+    tell_dependents,
+)
+from workflows.effects.providers import (
+    CheckProvider,
+    FollowNews,
+    ForgetProviderKey,
+    ProviderChecked,
+    ProviderPart,
+    check_provider,
+    follow_news,
+    forget_provider_key,
+    make_provider_part,
+    remove_provider_part,
+    try_provider,
+)
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import Journal
+from workflows.providers.orphaned_machines import Strays
+
+NEWS_INTERVAL = timedelta(days=1)
+LOOK_INTERVAL = timedelta(hours=1)
+"""How long nobody may notice that the key of a cloud does not work any more."""
+
+
+REMOVAL_INTERVAL = timedelta(seconds=5)
+REMOVAL_LIMIT = timedelta(hours=1)
+
+
+@workflow.defn(name="ProviderLifecycle")
+class ProviderLifecycle:
+    """A source of machines, from its enablement to its removal.
+
+    enabling → ready → removing → archived · failed → enabling (recheck)
+    """
+
+    @workflow.init
+    def __init__(self, request: ProviderRequest) -> None:
+        self._request = request
+        self._journal = Journal(request.provider_id, request.account_id, request.sequence)
+        self._status = request.carried_status or ProviderStatus.NEW
+        self._inbox = Inbox()
+        self._removed = False
+        self._made: list[CloudPart] = []
+        self._journal.reason = request.carried_reason
+        self._strays = Strays(request, self._mention)
+        self._deaf = request.deaf
+        """Why its cloud's news does not come to us, as it was told."""
+        self._price_trouble = request.price_trouble
+
+    @workflow.run
+    async def run(self, request: ProviderRequest) -> ProviderReport:
+        if request.carried_status is None:
+            await self._enable()
+        while not self._removed:
+            await self._serve()
+        return self._report()
+
+    @property
+    def _is_cloud(self) -> bool:
+        return self._request.kind in PARTS
+
+    async def _enable(self) -> None:
+        """Every check, each with its own name and what to do, then what it needs in its cloud."""
+        self._status = ProviderStatus.ENABLING
+        await self._write(Event(type="provider.enabling", message="is checked"))
+        changes = ProviderChanges()
+        try:
+            checked = await self._check()
+            changes = ProviderChanges(checks=checked.checks)
+            if not checked.passed:
+                await self._fail(_reasons(checked), changes)
+                return
+            await self._make_parts()
+        except EFFECT_FAILED as failure:
+            if self._is_cloud and is_cancelled_exception(failure):
+                raise
+            await self._fail(cause_of(failure)[1], self._with_parts(changes))
+            return
+        self._status = ProviderStatus.READY
+        ready = Event(type="provider.ready", message="every check passed")
+        await self._write(ready, changes=self._with_parts(changes))
+        if self._is_cloud and workflow.patched("follows-news"):
+            await self._follow_news()
+
+    async def _follow_news(self) -> None:
+        """By a workflow of its own. Without it what happens is seen later, by the sweep."""
+        asked = FollowNews(provider_id=self._request.provider_id, kind=self._request.kind)
+        try:
+            await follow_news(asked)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            await self._hear(NewsState(deaf=cause_of(failure)[1]))
+
+    async def _hear(self, news: NewsState) -> None:
+        if news.deaf == self._deaf:
+            return
+        self._deaf = news.deaf
+        if news.deaf:
+            message = (
+                f"nothing is heard of its machines, they are looked at every few minutes instead: "
+                f"{news.deaf} (a recheck makes what is missing)"
+            )
+            await self._mention(Event(type="provider.news-lost", message=message))
+        else:
+            message = "what happens to its machines is heard again"
+            await self._mention(Event(type="provider.news-heard", message=message))
+
+    async def _hear_of_prices(self, prices: PricesState) -> None:
+        """People are told when it changes; what is known of prices is used whatever it is."""
+        if prices.trouble == self._price_trouble:
+            return
+        self._price_trouble = prices.trouble
+        if prices.trouble:
+            message = f"prices stay as they were known, all or some of them: {prices.trouble}"
+            await self._mention(Event(type="provider.prices-stale", message=message))
+        else:
+            message = "all prices that are used of its cloud were read again"
+            await self._mention(Event(type="provider.prices-read", message=message))
+
+    async def _check(self) -> ProviderChecked:
+        command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
+        if self._is_cloud:
+            return await try_provider(command, summary="every check")
+        return await check_provider(command)
+
+    async def _make_parts(self) -> None:
+        """What it has once in its cloud, one after another; each is found before it is made."""
+        self._made.clear()
+        for part in self._parts():
+            self._made.append((await make_provider_part(part, summary=part.part)).part)
+
+    def _with_parts(self, changes: ProviderChanges) -> ProviderChanges:
+        """And what of it is known to be there; nothing of the kind where machines are one's own."""
+        parts = tuple(self._made) if self._is_cloud else None
+        return changes.model_copy(update={"parts": parts})
+
+    def _parts(self) -> tuple[ProviderPart, ...]:
+        return tuple(
+            ProviderPart(provider_id=self._request.provider_id, kind=self._request.kind, part=name)
+            for name in PARTS.get(self._request.kind, ())
+        )
+
+    async def _serve(self) -> None:
+        message = await self._inbox.wait(LOOK_INTERVAL if self._is_cloud else NEWS_INTERVAL)
+        if isinstance(message, Recheck):
+            await self._enable()
+        elif isinstance(message, Removal):
+            await self._remove(message)
+        elif isinstance(message, UnknownMachines):
+            await self._strays.tell(message)
+        elif isinstance(message, EndUnknown):
+            await self._strays.end([message, *self._others(EndUnknown)])
+        elif isinstance(message, NewsState):
+            await self._hear(message)
+        elif isinstance(message, PricesState):
+            await self._hear_of_prices(message)
+        elif self._is_cloud and self._status is ProviderStatus.READY:
+            await self._look()
+        if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
+            self._continue()
+
+    def _others(self, kind: type[EndUnknown]) -> list[EndUnknown]:
+        """All of the kind that have come by now."""
+        found: list[EndUnknown] = []
+        while (another := self._inbox.pick(kind)) is not None:
+            found.append(another)
+        return found
+
+    async def _look(self) -> None:
+        """Does its key still work? If not it has failed; the machines that run are left alone."""
+        try:
+            checked = await self._check()
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            message = f"could not be looked at, stays ready: {cause_of(failure)[1]}"
+            await self._write(Event(type="provider.unchecked", message=message))
+            return
+        if not checked.passed:
+            await self._fail(_reasons(checked), ProviderChanges(checks=checked.checks))
+
+    async def _fail(self, reason: str, changes: ProviderChanges | None = None) -> None:
+        self._status = ProviderStatus.FAILED
+        event = Event(type="provider.failed", message=reason)
+        await self._write(event, changes=changes, reason=reason)
+
+    async def _remove(self, removal: Removal) -> None:
+        """With regions only when forced; then they are removed first."""
+        dependents = FindDependents(resource_id=self._request.provider_id)
+        regions = (await find_dependents(dependents)).ids
+        if regions and not removal.force:
+            message = f"asked to be removed, has {', '.join(regions)}: stays (force removes them)"
+            await self._write(Event(type="provider.removal-refused", message=message))
+            return
+        before, self._status = self._status, ProviderStatus.REMOVING
+        await self._write(Event(type="provider.removing", message="its regions are removed"))
+        told = TellDependents(resource_id=self._request.provider_id, removal=removal)
+        deadline = workflow.now() + REMOVAL_LIMIT
+        while (await find_dependents(dependents)).ids and workflow.now() < deadline:
+            await tell_dependents(told)
+            await workflow.sleep(REMOVAL_INTERVAL, summary="its regions end")
+        if left := (await find_dependents(dependents)).ids:
+            self._status = before
+            message = f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
+            await self._write(Event(type="provider.removal-refused", message=message))
+            return
+        message, changes = "removed", ProviderChanges()
+        if self._is_cloud:
+            gone = await self._remove_parts()
+            if self._made and not removal.force:
+                await self._refuse_removal()
+                return
+            message, changes = _told_of_removal(gone, self._made), self._with_parts(changes)
+            await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
+        self._status, self._removed = ProviderStatus.ARCHIVED, True
+        await self._write(Event(type="provider.archived", message=message), changes=changes)
+
+    async def _remove_parts(self) -> list[str]:
+        """All that we have made, the last thing first; what is gone. What is left says why."""
+        gone: list[str] = []
+        self._made.clear()
+        for part in reversed(self._parts()):
+            try:
+                seen = await remove_provider_part(part, summary=part.part)
+            except EFFECT_FAILED as failure:
+                if is_cancelled_exception(failure):
+                    raise
+                self._made.append(CloudPart(name=part.part, resource=cause_of(failure)[1]))
+            else:
+                gone.append(seen.part.resource)
+        return gone
+
+    async def _refuse_removal(self) -> None:
+        """Some of it is gone: it is of no use until it is checked, and made, again."""
+        self._status = ProviderStatus.FAILED
+        left = _listed(self._made)
+        reason = f"not removed: {left}; mend it and remove again, or force leaves it"
+        event = Event(type="provider.removal-refused", message=reason)
+        await self._write(event, changes=self._with_parts(ProviderChanges()), reason=reason)
+
+    @workflow.signal(description="Run every check again.")
+    def recheck(self) -> None:
+        self._inbox.put(Recheck())
+
+    @workflow.signal(description="Something did not work: does its key?")
+    def look(self) -> None:
+        if not self._inbox.holds(Look):  # whoever uses it says so at once
+            self._inbox.put(Look())
+
+    @workflow.signal(description="Machines were found that no lease names.")
+    def unknown_machines(self, found: UnknownMachines) -> None:
+        self._inbox.put(found)
+
+    @workflow.signal(description="A person ends a machine that no lease names.")
+    def end_unknown(self, asked: EndUnknown) -> None:
+        self._inbox.put(asked)
+
+    @workflow.signal(description="Whether news of its machines comes to us.")
+    def news_state(self, news: NewsState) -> None:
+        self._inbox.put(news)
+
+    @workflow.signal(description="How its cloud's prices were read with its key.")
+    def prices_state(self, prices: PricesState) -> None:
+        self._inbox.put(prices)
+
+    @workflow.signal(description="Remove the provider; with regions only when forced.")
+    def remove(self, removal: Removal) -> None:
+        self._inbox.put(removal)
+
+    @workflow.query(description="Status and reason.")
+    def status(self) -> ProviderReport:
+        return self._report()
+
+    def _continue(self) -> None:
+        update = {
+            "sequence": self._journal.sequence,
+            "carried_status": self._status,
+            "carried_reason": self._journal.reason,
+            "known_strays": tuple(self._strays.known),
+            "deaf": self._deaf,
+            "price_trouble": self._price_trouble,
+        }
+        workflow.continue_as_new(self._request.model_copy(update=update))
+
+    async def _mention(self, event: Event) -> None:
+        """An event that leaves status and reason as they are."""
+        await self._write(event, reason=self._journal.reason)
+
+    async def _write(
+        self, event: Event, *, changes: ProviderChanges | None = None, reason: str | None = None
+    ) -> None:
+        await self._journal.write(self._status, changes or ProviderChanges(), event, reason=reason)
+
+    def _report(self) -> ProviderReport:
+        return ProviderReport(
+            provider_id=self._request.provider_id,
+            status=self._status,
+            status_reason=self._journal.reason,
+        )
+
+
+def _reasons(checked: ProviderChecked) -> str:
+    """Every check that failed, with what it found and what to do."""
+    failed = [check for check in checked.checks if check.status == "failed"]
+    return "; ".join(
+        f"{check.name}: {check.detail}" + f" ({check.fix})" * bool(check.fix) for check in failed
+    )
+
+
+def _listed(kept: list[CloudPart]) -> str:
+    return "; ".join(f"{part.name}: {part.resource}" for part in kept)
+
+
+def _told_of_removal(gone: list[str], kept: list[CloudPart]) -> str:
+    """What was ours and is gone, what of ours is left, and what never was ours."""
+    left = f"; left, by force: {_listed(kept)}" if kept else ""
+    others = "the service account, its roles and the APIs that are on are as they were"
+    return f"removed {', '.join(gone) or 'nothing'}{left}; {others}"

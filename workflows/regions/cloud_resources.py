@@ -1,0 +1,158 @@
+"""What a region in a cloud is made of: its part of the network, and its storage node."""
+
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
+
+from workflows.contracts.errors import REFUSED
+from workflows.contracts.lifecycles import Look
+from workflows.contracts.providers import REGION_PARTS
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import NodeStatus
+from workflows.effects.regions import (
+    AddStorageNode,
+    DismissNode,
+    FindStorage,
+    RegionPart,
+    StorageNode,
+    add_storage_node,
+    dismiss_node,
+    find_storage,
+    make_region_part,
+    remove_region_part,
+)
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.waiting import until
+from workflows.rules.ids import timed_id
+
+STORAGE_LIMIT = timedelta(hours=8)
+"""Beyond what its node takes to have a machine or to give up: it tells by itself."""
+FIRST_LOOK = timedelta(seconds=30)
+LAST_LOOK = timedelta(minutes=5)
+"""Between two looks at its storage node, which tells by itself: at first, and in the end."""
+_BROKEN = (NodeStatus.FAILED, NodeStatus.REMOVING, NodeStatus.ARCHIVED)
+
+Say = Callable[[str, str], Coroutine[Any, Any, None]]
+
+
+class CloudRegion:
+    """mention: writes an event that leaves the region's status as it is."""
+
+    def __init__(self, request: RegionRequest, mention: Say) -> None:
+        self._request = request
+        self._mention = mention
+
+    @property
+    def is_one(self) -> bool:
+        """Nothing here is asked for where its machines are one's own."""
+        return self._request.storage is not None
+
+    # ── made and removed ────────────────────────────────────────────────────────────────────
+
+    async def build(self, inbox: Inbox) -> None:
+        """Found or made, one after another. Raises: the failure of what cannot be had."""
+        for part in self._parts():
+            made = await make_region_part(part, summary=part.part)
+            await self._mention("region.part-made", made.part.resource)
+        storage = await self._add_storage(())
+        await self._mention("region.storage-added", f"{storage.node_id} is its storage node")
+        await self._until_active(storage.node_id, inbox)
+
+    async def remove_parts(self) -> str:
+        """What is left of them, and why; empty when all are gone."""
+        left = []
+        for part in reversed(self._parts()):
+            try:
+                await remove_region_part(part, summary=part.part)
+            except EFFECT_FAILED as failure:
+                if is_cancelled_exception(failure):
+                    raise
+                left.append(f"{part.part}: {cause_of(failure)[1]}")
+        return "; ".join(left)
+
+    def _parts(self) -> tuple[RegionPart, ...]:
+        request = self._request
+        names = REGION_PARTS.get(request.provider_kind, ()) if self.is_one else ()
+        return tuple(
+            RegionPart(
+                region_id=request.region_id,
+                provider_id=request.provider_id,
+                kind=request.provider_kind,
+                cloud_region=request.cloud_region,
+                part=name,
+            )
+            for name in names
+        )
+
+    # ── its storage ─────────────────────────────────────────────────────────────────────────
+
+    async def missed(self) -> str:
+        """Why its storage cannot be used; empty when it can."""
+        if not self.is_one:
+            return ""
+        nodes = await self._storage()
+        if any(node.status is NodeStatus.ACTIVE for node in nodes):
+            return ""
+        return "; ".join(_said(node) for node in nodes) or "it has no storage node"
+
+    async def replace(self, inbox: Inbox) -> None:
+        """A new one first; then those that were there go. Where there is no new one they stay."""
+        older = tuple(node.node_id for node in await self._storage())
+        new = await self._add_storage(older)
+        message = f"{new.node_id} takes the place of {', '.join(older) or 'none'}"
+        await self._mention("region.storage-added", message)
+        try:
+            await self._until_active(new.node_id, inbox)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            await self._dismiss(new.node_id)
+            await self._mention("region.storage-not-replaced", cause_of(failure)[1])
+            return
+        for node_id in older:
+            await self._dismiss(node_id)
+        await self._mention("region.storage-replaced", f"{new.node_id} is its storage node")
+
+    async def _storage(self) -> tuple[StorageNode, ...]:
+        asked = FindStorage(region_id=self._request.region_id)
+        return (await find_storage(asked)).nodes
+
+    async def _add_storage(self, older: tuple[str, ...]) -> StorageNode:
+        if self._request.storage is None:
+            raise ApplicationError("its machines are one's own", type=REFUSED)
+        command = AddStorageNode(
+            region_id=self._request.region_id,
+            node_id=timed_id("nod", workflow.now(), workflow.uuid4()),
+            machine=self._request.storage,
+            replaces=older,
+            at=workflow.now(),
+        )
+        return await add_storage_node(command)
+
+    async def _dismiss(self, node_id: str) -> None:
+        by = f"region {self._request.name}: another storage node is there"
+        await dismiss_node(DismissNode(node_id=node_id, requested_by=by, at=workflow.now()))
+
+    async def _until_active(self, node_id: str, inbox: Inbox) -> None:
+        """Raises: ApplicationError with its reason, when it will not be."""
+        deadline, pause = workflow.now() + STORAGE_LIMIT, FIRST_LOOK
+        while True:
+            there = {node.node_id: node for node in await self._storage()}
+            node = there.get(node_id)
+            if node is not None and node.status is NodeStatus.ACTIVE:
+                return
+            if node is None or node.status in _BROKEN or workflow.now() >= deadline:
+                why = "its storage node is gone" if node is None else _said(node)
+                raise ApplicationError(why, type=REFUSED)
+            await until(partial(inbox.holds, Look), pause, f"{node.name} is {node.status}")
+            pause = FIRST_LOOK if inbox.pick(Look) else min(2 * pause, LAST_LOOK)
+
+
+def _said(node: StorageNode) -> str:
+    reason = f": {node.reason}" if node.reason else ""
+    return f"storage node {node.name} is {node.status}{reason}"

@@ -1,0 +1,117 @@
+"""How many jobs a cloud's quotas leave room for, and what to raise for more.
+
+Jobs with n GPUs of a type = the least, over all quotas that count, of what is free divided by n
+times the share of one GPU: itself, its CPUs, a local SSD of 375 GB where the machine type brings
+none, and one of all GPUs of the project. A quota that could not be read is unknown, not zero.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from workflows.contracts.quotas import Quota, RunnableJobs, Share
+from workflows.rules.catalogue.clouds import CloudCatalogue, CloudGpu
+
+LOCAL_SSD_GB = 375
+ALL_REGIONS = "all regions"
+GPUS_ALL_REGIONS = "GPUS_ALL_REGIONS"
+LOCAL_SSD = "LOCAL_SSD_TOTAL_GB"
+SPOT_CPUS = "PREEMPTIBLE_CPUS"
+SPOT_LOCAL_SSD = "PREEMPTIBLE_LOCAL_SSD_GB"
+FAMILY = "GPUS-PER-GPU-FAMILY"
+
+
+def family_metric(gpu_family: str) -> str:
+    """What the quota of a GPU family is called here: `GPUS-PER-GPU-FAMILY/NVIDIA_H100`."""
+    return f"{FAMILY}/{gpu_family}"
+
+
+def runnable_jobs(
+    catalogue: CloudCatalogue, region: str, quotas: Iterable[Quota], gpu_count: int = 1
+) -> tuple[RunnableJobs, ...]:
+    """For every GPU type that the region sells, on demand and as spot.
+
+    quotas: of the region and of the project; a metric that is missing counts as unknown.
+    """
+    by_metric = {quota.metric: quota for quota in quotas}
+    types = [catalogue.gpu(name) for name in catalogue.gpu_types_in(region)]
+    return tuple(
+        _runnable(gpu, _shares(gpu, region, by_metric, spot=spot), gpu_count, spot=spot)
+        for gpu in types
+        if gpu is not None
+        for spot in (False, True)
+    )
+
+
+def refusal(region: str, found: Iterable[RunnableJobs]) -> str | None:
+    """Why a region with these would be of no use; None when something runs, or may run."""
+    known = tuple(found)
+    if any(each.jobs is None or each.jobs > 0 for each in known):
+        return None
+    told = "; ".join(f"{each.gpu_type}: {each.advice}" for each in known if not each.spot)
+    return f"{region}: its quotas leave room for no job with a GPU: {told or 'it sells none'}"
+
+
+def _shares(
+    gpu: CloudGpu, region: str, quotas: Mapping[str, Quota], *, spot: bool
+) -> list[tuple[Quota, int]]:
+    """The quotas that one GPU counts against, and how much of each it takes."""
+
+    def quota(metric: str, place: str = region) -> Quota:
+        return quotas.get(metric) or Quota(metric=metric, place=place)
+
+    def granted(metric: str | None, otherwise: str) -> Quota:
+        """Spot has quotas of its own where any was granted; else it counts as on demand."""
+        found = quotas.get(metric) if spot and metric else None
+        return found if found is not None and found.limit != 0 else quota(otherwise)
+
+    own = gpu.quota or family_metric(gpu.gpu_family or "")
+    shares = [
+        (granted(gpu.spot_quota, own), 1),
+        (quota(GPUS_ALL_REGIONS, ALL_REGIONS), 1),
+        (granted(SPOT_CPUS, gpu.cpu_quota), gpu.cpus_per_gpu),
+    ]
+    if not gpu.brings_ssd:
+        shares.append((granted(SPOT_LOCAL_SSD, LOCAL_SSD), LOCAL_SSD_GB))
+    return shares
+
+
+def _runnable(
+    gpu: CloudGpu, of_one: list[tuple[Quota, int]], gpu_count: int, *, spot: bool
+) -> RunnableJobs:
+    shares = tuple(_share(quota, share * gpu_count) for quota, share in of_one)
+    known = [share for share in shares if share.jobs is not None]
+    unknown = [share for share in shares if share.jobs is None]
+    least = min(known, key=lambda share: share.jobs or 0, default=None)
+    decides = least is not None and (least.jobs == 0 or not unknown)
+    deciding = least if least is not None and decides else unknown[0]
+    return RunnableJobs(
+        gpu_type=gpu.gpu_type,
+        gpu_count=gpu_count,
+        spot=spot,
+        jobs=deciding.jobs,
+        limiting=deciding.quota.metric,
+        advice=_advice(deciding, shares),
+        shares=shares,
+    )
+
+
+def _share(quota: Quota, per_job: int) -> Share:
+    free = quota.free
+    return Share(quota=quota, per_job=per_job, jobs=None if free is None else free // per_job)
+
+
+def _advice(deciding: Share, shares: tuple[Share, ...]) -> str:
+    """What one more job needs: every quota that has no room for it."""
+    if deciding.jobs is None:
+        quota = deciding.quota
+        return f"{quota.metric} in {quota.place} could not be read: nobody knows whether it fits"
+    short = [share for share in shares if share.jobs is not None and share.jobs <= deciding.jobs]
+    return "raise " + ", ".join(_raised(share, deciding.jobs + 1) for share in short)
+
+
+def _raised(share: Share, jobs: int) -> str:
+    quota = share.quota
+    wanted = (quota.used or 0) + share.per_job * jobs
+    return (
+        f"{quota.metric} in {quota.place} to {wanted} "
+        f"(now {quota.limit}, of which {quota.used} are used)"
+    )

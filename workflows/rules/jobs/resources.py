@@ -1,0 +1,105 @@
+"""The rules of what a job's workers ask for: GPUs, CPUs, memory, disk, price."""
+
+from collections.abc import Collection, Iterator
+
+from pydantic import JsonValue
+
+from workflows.contracts.job_submission import JobSubmission, Mistake
+from workflows.contracts.placement import Resources, SpotPolicy
+from workflows.rules.catalogue.gpu_names import (
+    MAX_GPUS_PER_WORKER,
+    canonical_name,
+    parse_gpus,
+    unknown_name_rule,
+)
+
+GIB = 1024**3
+
+Mistakes = Iterator[Mistake]
+
+
+def mistake(field: str, rule: str, value: JsonValue) -> Mistake:
+    return Mistake(field=field, rule=rule, value=value)
+
+
+def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = ()) -> Resources:
+    """What each worker asks for, in the catalogue's names. The submission has no mistakes."""
+    asked = submission.resources
+    names, count = asked.gpu_types or (), asked.gpu_count or 0
+    if asked.gpus is not None:
+        short = parse_gpus(asked.gpus)
+        names, count = ((short.name,) if short.name else ()), short.count
+    return Resources(
+        gpu_types=tuple(canonical_name(name, known_gpu_types) or name for name in names),
+        gpu_count=count,
+        cpu_count=asked.cpu_count or (0 if count else 1),
+        memory_bytes=int((asked.memory_gib or 0) * GIB),
+        disk_size_gb=asked.disk_size_gb,
+        max_price_microcredits_per_gpu_hour=asked.max_price_microcredits_per_gpu_hour,
+    )
+
+
+def spot_policy_of(submission: JobSubmission) -> SpotPolicy:
+    """As it says; a service that says nothing keeps its machine."""
+    if submission.placement.spot is not None:
+        return submission.placement.spot
+    return SpotPolicy.NEVER if submission.type.is_service else SpotPolicy.ALLOWED
+
+
+def gpus_asked(job: JobSubmission) -> Mistakes:
+    asked = job.resources
+    if asked.gpus is not None:
+        if asked.gpu_types is not None:
+            yield mistake("resources.gpu_types", "is not given beside gpus", [*asked.gpu_types])
+        if asked.gpu_count is not None:
+            rule = "is not given beside gpus, which says the count"
+            yield mistake("resources.gpu_count", rule, asked.gpu_count)
+        try:
+            parse_gpus(asked.gpus)
+        except ValueError as error:
+            yield mistake("resources.gpus", str(error), asked.gpus)
+        return
+    count = asked.gpu_count
+    if asked.gpu_types and count is None:
+        yield mistake("resources.gpu_count", "is needed with gpu_types", None)
+    if count is None:
+        return
+    if not asked.gpu_types:
+        yield mistake("resources.gpu_count", "needs gpu_types; a CPU-only job has none", count)
+    elif not 1 <= count <= MAX_GPUS_PER_WORKER:
+        yield mistake("resources.gpu_count", f"is 1 to {MAX_GPUS_PER_WORKER}", count)
+
+
+def gpu_names(job: JobSubmission, known: Collection[str]) -> Mistakes:
+    asked = job.resources
+    names = [
+        (f"resources.gpu_types.{index}", name) for index, name in enumerate(asked.gpu_types or ())
+    ]
+    if asked.gpus is not None:
+        try:
+            short = parse_gpus(asked.gpus)
+        except ValueError:
+            return
+        names = [("resources.gpus", short.name)] if short.name else []
+    for field, name in names:
+        if canonical_name(name, known) is None:
+            yield mistake(field, unknown_name_rule(name, known), name)
+
+
+def amounts(job: JobSubmission) -> Mistakes:
+    asked = job.resources
+    wants_gpus = bool(asked.gpu_types) or (
+        asked.gpus is not None and asked.gpus.strip().lower() != "cpu"
+    )
+    if asked.cpu_count is None and not wants_gpus:
+        yield mistake("resources.cpu_count", "is needed for a CPU-only job", None)
+    if asked.cpu_count is not None and not 1 <= asked.cpu_count <= 4096:
+        yield mistake("resources.cpu_count", "is 1 to 4096", asked.cpu_count)
+    if asked.memory_gib is not None and not 0 < asked.memory_gib <= 65_536:
+        yield mistake("resources.memory_gib", "is above 0, at most 65536", asked.memory_gib)
+    if not 10 <= asked.disk_size_gb <= 2000:
+        yield mistake("resources.disk_size_gb", "is 10 to 2000", asked.disk_size_gb)
+    price = asked.max_price_microcredits_per_gpu_hour
+    if not 0 <= price <= 10**12:
+        field = "resources.max_price_microcredits_per_gpu_hour"
+        yield mistake(field, "is 0 to 1000000000000", price)

@@ -1,0 +1,244 @@
+"""The rules of a job's submission: every mistake at once, each with field, rule and value.
+
+In order: what pydantic finds in the shape, then these rules over what could be read.
+"""
+
+from collections.abc import Callable, Collection
+from copy import deepcopy
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+
+from workflows.contracts.base import Contract
+from workflows.contracts.job_submission import JobSubmission, Mistake
+from workflows.contracts.statuses import JobType, ProviderKind
+from workflows.rules.jobs import formats
+from workflows.rules.jobs.resources import Mistakes, amounts, gpu_names, gpus_asked, mistake
+
+MAX_WORKERS = 256
+MAX_PRICE = 10**12
+MAX_RESTARTS = 100
+
+_STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
+"""For required fields that could not be read, so that the rest can be looked at as well."""
+
+
+class Reading(Contract):
+    """What was made of a document: a submission, or every mistake that was found in it."""
+
+    submission: JobSubmission | None = None
+    mistakes: tuple[Mistake, ...] = ()
+
+
+def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Reading:
+    """Parse a job's document and hold it to every rule; with a mistake there is no submission.
+
+    known_gpu_types: GPU types of the platform's nodes, for those outside the catalogue.
+    """
+    try:
+        submission = JobSubmission.model_validate(document)
+    except ValidationError as error:
+        return Reading(mistakes=_malformed(document, error, known_gpu_types))
+    mistakes = mistakes_of(submission, known_gpu_types)
+    return Reading(submission=None if mistakes else submission, mistakes=mistakes)
+
+
+def mistakes_of(
+    submission: JobSubmission, known_gpu_types: Collection[str] = ()
+) -> tuple[Mistake, ...]:
+    """Every rule that the submission breaks; empty when it is sound."""
+    broken = [broken for rule in _RULES for broken in rule(submission)]
+    return (*broken, *gpu_names(submission, known_gpu_types))
+
+
+def _malformed(
+    document: Any, error: ValidationError, known_gpu_types: Collection[str]
+) -> tuple[Mistake, ...]:
+    """The mistakes of shape, and those of the rules in all that has a right shape."""
+    shape = tuple(_mistake_of_shape(details) for details in error.errors())
+    places = [details["loc"] for details in error.errors()]
+    if not isinstance(document, dict) or ("type",) in places:
+        return shape
+    mended = deepcopy(document)
+    try:
+        for place in places:
+            _mend(mended, place)
+        rest = mistakes_of(JobSubmission.model_validate(mended), known_gpu_types)
+    except (ValidationError, LookupError, TypeError):
+        return shape
+    told = {found.field for found in shape}
+    return shape + tuple(found for found in rest if found.field not in told)
+
+
+def _mistake_of_shape(details: Any) -> Mistake:
+    place = details["loc"]
+    given = details["input"]
+    # What holds a secret by its place, or a whole part of the document, is not sent back.
+    hidden = details["type"] == "missing" or "variables" in place or "secrets" in place
+    plain = isinstance(given, str | int | float | bool) and not hidden
+    return Mistake(
+        field=".".join(str(step) for step in place) or "job",
+        rule=details["msg"][:1].lower() + details["msg"][1:],
+        value=given if plain else None,
+    )
+
+
+def _mend(document: Any, place: tuple[int | str, ...]) -> None:
+    """Leave out what is malformed, or put a stand-in where something is needed."""
+    *path, last = place
+    for step in path:
+        document = document[step]
+    if last in _STAND_INS:
+        document[last] = _STAND_INS[str(last)]
+    else:
+        del document[last]
+
+
+def _identity(job: JobSubmission) -> Mistakes:
+    if not formats.is_name(job.name):
+        yield mistake("name", formats.NAME_RULE, job.name)
+    if not 1 <= job.priority <= 5:
+        yield mistake("priority", "is 1 (first) to 5 (last)", job.priority)
+    if job.project_id is not None and not job.project_id.startswith("prj-"):
+        yield mistake("project_id", "is the id of a project, prj-…", job.project_id)
+    if job.code is not None and not job.code.upload_id.startswith("upl-"):
+        yield mistake("code.upload_id", "is the id of an upload, upl-…", job.code.upload_id)
+
+
+def _workers(job: JobSubmission) -> Mistakes:
+    count = len(job.workers)
+    if count == 0:
+        yield mistake("workers", "has at least one worker", count)
+    elif job.type != JobType.TRAINING and count != 1:
+        yield mistake("workers", f"is exactly one for {job.type}", count)
+    elif count > MAX_WORKERS:
+        yield mistake("workers", f"has at most {MAX_WORKERS} workers", count)
+    for index, worker in enumerate(job.workers):
+        if not worker.command.strip():
+            yield mistake(f"workers.{index}.command", "is not empty", worker.command)
+        elif len(worker.command) > 65_536 or "\0" in worker.command:
+            rule = "is at most 65536 characters, none of them NUL"
+            yield mistake(f"workers.{index}.command", rule, None)
+
+
+def _listening(job: JobSubmission) -> Mistakes:
+    if job.reservation_id is not None:
+        rule = "is not available yet: this platform has no port reservations; use port"
+        yield mistake("reservation_id", rule, job.reservation_id)
+    if job.port is not None and not 1024 <= job.port <= 65_535:
+        yield mistake("port", "is 1024 to 65535", job.port)
+    elif job.port is None and job.type.is_service and job.reservation_id is None:
+        yield mistake("port", f"is needed: {job.type} listens on one", None)
+
+
+def _data(job: JobSubmission) -> Mistakes:
+    data = job.data
+    if data.datasets:
+        rule = "are not available yet" if job.type != JobType.INFERENCE else "are not for inference"
+        yield mistake("data.datasets", rule, [*data.datasets])
+    if data.volumes:
+        rule = "are not available yet" if job.type.is_service else "are for notebooks and endpoints"
+        yield mistake("data.volumes", rule, [*data.volumes])
+    if data.checkpoints:
+        yield mistake("data.checkpoints", "are not available yet", [*data.checkpoints])
+    if data.model is not None:
+        yield mistake("data.model", "is not available yet", data.model.id)
+    if data.input is not None:
+        yield from _input(job)
+    if data.output is not None:
+        yield from _output(job)
+
+
+def _input(job: JobSubmission) -> Mistakes:
+    place = job.data.input
+    assert place is not None  # noqa: S101 - the caller has looked
+    if place.type != "local":
+        yield mistake("data.input.type", "is `local`; others are not available yet", place.type)
+    elif place.upload_id is None:
+        yield mistake("data.input.upload_id", "is needed: input is an uploaded archive", None)
+    elif not place.upload_id.startswith("upl-"):
+        yield mistake("data.input.upload_id", "is the id of an upload, upl-…", place.upload_id)
+
+
+def _output(job: JobSubmission) -> Mistakes:
+    place = job.data.output
+    assert place is not None  # noqa: S101 - the caller has looked
+    if job.type.is_service and place.type != "regional":
+        yield mistake("data.output", f"is not for {job.type} unless regional", place.type)
+    elif place.type != "local":
+        yield mistake("data.output.type", "is `local`; others are not available yet", place.type)
+    if place.upload_id is not None:
+        yield mistake("data.output.upload_id", "is for input alone", place.upload_id)
+
+
+def _environment(job: JobSubmission) -> Mistakes:
+    environment = job.environment
+    if environment.image is not None and not formats.is_image(environment.image):
+        yield mistake("environment.image", formats.IMAGE_RULE, environment.image)
+    for index, package in enumerate(environment.python_packages):
+        if not formats.is_python_requirement(package):
+            field = f"environment.python_packages.{index}"
+            yield mistake(field, formats.PYTHON_REQUIREMENT_RULE, package)
+    for index, package in enumerate(environment.apt_packages):
+        if not formats.is_apt_package(package):
+            field = f"environment.apt_packages.{index}"
+            yield mistake(field, formats.APT_PACKAGE_RULE, package)
+    if environment.image is not None and environment.apt_packages:
+        rule = "are not installed into an image: bring an image that has them"
+        yield mistake("environment.apt_packages", rule, [*environment.apt_packages])
+
+
+def _variables(job: JobSubmission) -> Mistakes:
+    environment = job.environment
+    for part, names in (("variables", environment.variables), ("secrets", environment.secrets)):
+        for name in names:
+            if not formats.is_variable_name(name):
+                yield mistake(f"environment.{part}", formats.VARIABLE_RULE, name)
+    for name in sorted(environment.variables.keys() & environment.secrets.keys()):
+        yield mistake("environment.secrets", "has no name that variables also has", name)
+    for name, value in environment.variables.items():
+        if "\0" in value or len(value) > 131_072:
+            rule = "is at most 131072 characters, none of them NUL"
+            yield mistake(f"environment.variables.{name}", rule, None)
+    for name, reference in environment.secrets.items():
+        if not formats.is_secret_reference(reference):
+            yield mistake(f"environment.secrets.{name}", formats.SECRET_RULE, None)
+
+
+def _placing(job: JobSubmission) -> Mistakes:
+    region, providers = job.placement.region_id, job.placement.providers
+    if region is not None and not region.startswith("reg-"):
+        yield mistake("placement.region_id", "is the id of a region, reg-…", region)
+    if providers is not None and not providers:
+        yield mistake("placement.providers", "has at least one, or is left out", [])
+    kinds = {kind.value for kind in ProviderKind}
+    for index, provider in enumerate(providers or ()):
+        if provider not in kinds and not provider.startswith("prv-"):
+            rule = f"is the id of a provider, prv-…, or one of {', '.join(sorted(kinds))}"
+            yield mistake(f"placement.providers.{index}", rule, provider)
+
+
+def _safety(job: JobSubmission) -> Mistakes:
+    cap, idle = job.safety.price_cap_microcredits_per_hour, job.safety.idle_timeout_s
+    if cap is not None and not 0 <= cap <= MAX_PRICE:
+        rule = f"is 0 to {MAX_PRICE}"
+        yield mistake("safety.price_cap_microcredits_per_hour", rule, cap)
+    if not 60 <= idle <= 30 * 86_400:
+        yield mistake("safety.idle_timeout_s", "is 60 to 2592000", idle)
+    if not 0 <= job.safety.max_restarts <= MAX_RESTARTS:
+        rule = f"is 0 to {MAX_RESTARTS}"
+        yield mistake("safety.max_restarts", rule, job.safety.max_restarts)
+
+
+_RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
+    _identity,
+    gpus_asked,
+    amounts,
+    _workers,
+    _listening,
+    _data,
+    _environment,
+    _variables,
+    _placing,
+    _safety,
+)

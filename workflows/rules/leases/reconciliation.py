@@ -1,0 +1,49 @@
+"""A provider's list of machines against our leases, both ways."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from workflows.contracts.statuses import LeaseStatus
+
+
+@dataclass(frozen=True)
+class Leased:
+    """What a lease says of its machine: where it is being tried or is, None: nowhere yet."""
+
+    lease_id: str
+    place: str | None
+    status: LeaseStatus
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be done about what was found, as (machine name, place)."""
+
+    to_release: tuple[tuple[str, str], ...]
+    """Its lease has ended, or is at another place now: a late answer has made it."""
+    unknown: tuple[tuple[str, str], ...]
+    """It carries our mark and no lease names it: for a person, as it may be at work."""
+    missing: tuple[str, ...]
+    """Leases that are ready, by id, and whose machine the provider does not list."""
+
+
+def judge(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) -> Verdict:
+    """owned: (name, place) of every machine with our mark, listed before the leases were read.
+
+    leases: by machine name. A lease is committed before its machine is asked for, so whatever was
+    listed has its lease here; and what came later than the list is judged by the next one.
+    """
+    to_release, unknown = [], []
+    for name, place in sorted(owned):
+        lease = leases.get(name)
+        if lease is None:
+            unknown.append((name, place))
+        elif lease.status.is_final or lease.place != place:
+            to_release.append((name, place))
+    listed = frozenset(owned)
+    missing = [
+        lease.lease_id
+        for name, lease in leases.items()
+        if lease.status is LeaseStatus.READY and (name, lease.place) not in listed
+    ]
+    return Verdict(tuple(to_release), tuple(unknown), tuple(sorted(missing)))

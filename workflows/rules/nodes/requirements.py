@@ -1,0 +1,157 @@
+"""What a region asks of a machine, against what inspection found: every rule, with numbers."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from workflows.contracts.nodes import Disk, Gpu, Hardware, Requirement
+from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name, is_sxm
+
+TB = 1000**4
+GIB = 1024**3
+MIB = 1024**2
+
+GPUS_ALIKE = "gpus-alike"
+NVME_DRIVES = "nvme-drives"
+TPM_2 = "tpm-2"
+SATA_DRIVES = "sata-drives"
+NETWORK_10_GB = "network-10gb"
+MEMORY_PER_VRAM = "memory-per-vram"
+PCIE_LANES = "pcie-lanes"
+CORES_PER_GPU = "cores-per-gpu"
+
+ALL = "all"
+"""As the only relaxed name: every requirement is."""
+
+NAMES: tuple[str, ...] = (
+    GPUS_ALIKE,
+    NVME_DRIVES,
+    TPM_2,
+    SATA_DRIVES,
+    NETWORK_10_GB,
+    MEMORY_PER_VRAM,
+    PCIE_LANES,
+    CORES_PER_GPU,
+)
+"""Every name that a region may relax, beside `all`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """One requirement before relaxation."""
+
+    name: str
+    required: str
+    found: str
+    met: bool
+
+
+def evaluate(
+    hardware: Hardware, *, public: bool, central_storage: bool, relaxed: Collection[str] = ()
+) -> tuple[Requirement, ...]:
+    """Every requirement that the region has of this machine, and what was found.
+
+    relaxed: names of `NAMES`, or `all`. A relaxed requirement that the machine does not meet
+    passes and is marked; one that it meets anyway is not.
+    """
+    findings = [_gpus_alike(hardware), _nvme_drives(hardware), _tpm(hardware)]
+    findings.append(_network(hardware) if central_storage else _sata_drives(hardware))
+    if public and hardware.gpus:
+        findings += [_memory(hardware), _pcie_lanes(hardware), _cores(hardware)]
+    return tuple(_relaxed(finding, relaxed) for finding in findings)
+
+
+def unknown_names(relaxed: Collection[str]) -> tuple[str, ...]:
+    """Those that name no requirement, as they were given."""
+    return tuple(name for name in relaxed if name != ALL and name not in NAMES)
+
+
+def _relaxed(finding: _Finding, relaxed: Collection[str]) -> Requirement:
+    spared = not finding.met and (finding.name in relaxed or ALL in relaxed)
+    return Requirement(
+        name=finding.name,
+        required=finding.required,
+        found=finding.found,
+        passed=finding.met or spared,
+        relaxed=spared,
+    )
+
+
+def _gpus_alike(hardware: Hardware) -> _Finding:
+    types = Counter(gpu_type_of_driver_name(gpu.name) for gpu in hardware.gpus)
+    found = ", ".join(f"{count}×{name}" for name, count in sorted(types.items())) or "no GPU"
+    return _Finding(GPUS_ALIKE, "all GPUs of one model", found, len(types) <= 1)
+
+
+def _nvme_drives(hardware: Hardware) -> _Finding:
+    drives = [disk for disk in hardware.disks if disk.transport == "nvme"]
+    needed_tb = -(-len(hardware.gpus) // 2)
+    met = len(drives) >= 2 and _total(drives) >= needed_tb * TB
+    required = f"2 NVMe drives or more, together {needed_tb} TB or more"
+    return _Finding(NVME_DRIVES, required, _drives(drives, "NVMe"), met)
+
+
+def _tpm(hardware: Hardware) -> _Finding:
+    return _Finding(TPM_2, "TPM 2.0", "TPM 2.0" if hardware.tpm else "no TPM 2.0", hardware.tpm)
+
+
+def _sata_drives(hardware: Hardware) -> _Finding:
+    drives = [disk for disk in hardware.disks if disk.transport == "sata"]
+    large = [disk for disk in drives if disk.size_bytes >= 2 * TB]
+    required = "3 SATA drives or more of 2 TB or more each"
+    return _Finding(SATA_DRIVES, required, _drives(drives, "SATA"), len(large) >= 3)
+
+
+def _network(hardware: Hardware) -> _Finding:
+    speed = hardware.network_mbps
+    found = "unknown" if speed is None else f"{speed:,} Mb/s"
+    return _Finding(NETWORK_10_GB, "10,000 Mb/s or more", found, (speed or 0) >= 10_000)
+
+
+def _memory(hardware: Hardware) -> _Finding:
+    sizes = [gpu.memory_mib for gpu in hardware.gpus]
+    vram_bytes = sum(size or 0 for size in sizes) * MIB
+    required = f"{2 * vram_bytes / GIB:.1f} GiB or more, twice the VRAM"
+    found = f"{hardware.memory_bytes / GIB:.1f} GiB"
+    if None in sizes:
+        required, found = "twice the VRAM", f"{found}, VRAM unknown"
+    met = None not in sizes and hardware.memory_bytes >= 2 * vram_bytes
+    return _Finding(MEMORY_PER_VRAM, required, found, met)
+
+
+def _pcie_lanes(hardware: Hardware) -> _Finding:
+    """GPUs on SXM boards are linked to each other otherwise: their lanes say nothing."""
+    lanes = [gpu.pcie_lanes for gpu in hardware.gpus if not is_sxm(gpu.name)]
+    required = "8 PCIe lanes or more a GPU (SXM aside)"
+    if not lanes:
+        return _Finding(PCIE_LANES, required, "all GPUs are SXM", met=True)
+    found = f"{', '.join('unknown' if lane is None else str(lane) for lane in lanes)} lanes"
+    return _Finding(PCIE_LANES, required, found, all((lane or 0) >= 8 for lane in lanes))
+
+
+def _cores(hardware: Hardware) -> _Finding:
+    each = max(_cores_for(gpu) for gpu in hardware.gpus)
+    count = len(hardware.gpus)
+    required = f"{each} cores or more a GPU, {each * count} for {count}"
+    return _Finding(
+        CORES_PER_GPU,
+        required,
+        f"{hardware.cpu_count} cores",
+        hardware.cpu_count >= each * count,
+    )
+
+
+def _cores_for(gpu: Gpu) -> int:
+    """Two on PCIe 3, four from PCIe 4 on, and where the generation is not known."""
+    return 2 if gpu.pcie_generation is not None and gpu.pcie_generation <= 3 else 4
+
+
+def _total(drives: Collection[Disk]) -> int:
+    return sum(disk.size_bytes for disk in drives)
+
+
+def _drives(drives: Collection[Disk], kind: str) -> str:
+    if not drives:
+        return f"no {kind} drive"
+    sizes = ", ".join(f"{disk.size_bytes / TB:.2f}" for disk in drives)
+    return f"{len(drives)} {kind} drives of {sizes} TB"

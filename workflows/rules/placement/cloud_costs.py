@@ -1,0 +1,66 @@
+"""What a machine that is made for a worker costs: itself, its boot disk, and our fee."""
+
+from workflows.contracts.machines import MachineOffer
+from workflows.contracts.placement import CloudOffer
+from workflows.rules.placement.inventory import GB, Demand
+
+IMAGE_DISK_GB = 50
+"""What the system takes of a boot disk; a smaller one is refused by Google, whose Deep Learning
+images are of this size. A job's own disk comes on top."""
+
+
+def boot_disk_gb(demand: Demand) -> int:
+    return demand.disk_bytes // GB + IMAGE_DISK_GB
+
+
+def machine_cost(offer: CloudOffer, demand: Demand) -> int:
+    """Microcredits an hour that its cloud bills."""
+    return offer.microcredits_per_hour + offer.disk_microcredits_per_hour(boot_disk_gb(demand))
+
+
+def worker_cost(offer: CloudOffer, demand: Demand) -> int:
+    """Microcredits an hour, with our fee."""
+    return machine_cost(offer, demand) + offer.fee.microcredits_per_hour
+
+
+def gpu_hour_cost(offer: CloudOffer, demand: Demand) -> int:
+    """Rounded up: what is compared with a limit is never less than it costs. 0 without GPUs."""
+    return -(-worker_cost(offer, demand) // offer.gpu_count) if offer.gpu_count else 0
+
+
+def priced_zones(
+    zones: tuple[MachineOffer, ...], disk_microcredits_per_hour: int
+) -> tuple[MachineOffer, ...]:
+    """What is leased: the same with its boot disk, as its price is compared with that of the
+    machine that was really made."""
+    if not disk_microcredits_per_hour:
+        return zones
+    return tuple(
+        zone.model_copy(
+            update={
+                "microcredits_per_hour": zone.microcredits_per_hour + disk_microcredits_per_hour
+            }
+        )
+        for zone in zones
+    )
+
+
+def is_too_dear(offer: CloudOffer, demand: Demand) -> bool:
+    """Whether a GPU costs more than was said, or all workers together more than the cap."""
+    if gpu_hour_cost(offer, demand) > demand.max_price_microcredits_per_gpu_hour:
+        return True
+    cap = demand.price_cap_microcredits_per_hour
+    return cap is not None and worker_cost(offer, demand) * demand.workers > cap
+
+
+def machine_cap(offer: CloudOffer, demand: Demand) -> int | None:
+    """Microcredits an hour that the machine itself may cost, when it is made: the fee is ours.
+
+    None: anything. The limit of a GPU's price says nothing of machines without GPUs.
+    """
+    limits = []
+    if demand.gpu_count:
+        limits.append(demand.max_price_microcredits_per_gpu_hour * demand.gpu_count)
+    if demand.price_cap_microcredits_per_hour is not None:
+        limits.append(demand.price_cap_microcredits_per_hour // demand.workers)
+    return min(limits) - offer.fee.microcredits_per_hour if limits else None

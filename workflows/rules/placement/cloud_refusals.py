@@ -1,0 +1,127 @@
+"""What is told of a cloud's offers: why they are not taken, and that one is on its way."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from workflows.contracts.billing import MICROCREDITS
+from workflows.contracts.machines import MachineOffer, Shortage
+from workflows.contracts.placement import CloudOffer, Refusal
+from workflows.rules.catalogue.gpu_names import accepted_types
+from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
+from workflows.rules.placement.inventory import Demand
+
+GIB = 1024**3
+BEING_MADE = "being-made"
+
+
+def machine_words(offer: CloudOffer) -> str:
+    """Such as `spot a2-highgpu-1g (1×A100)`."""
+    kind = "spot" if offer.spot else "on-demand"
+    has = f"{offer.gpu_count}×{offer.gpu_type}" if offer.gpu_count else f"{offer.cpu_count} CPUs"
+    return f"{kind} {offer.machine_type} ({has})"
+
+
+def being_made(offer: CloudOffer, zones: tuple[MachineOffer, ...], workers: int) -> Refusal:
+    """What a job is told while it waits for machines that are made for it.
+
+    zones: with the prices of what is leased.
+    """
+    count = "a machine is" if workers == 1 else f"{workers} machines are"
+    hourly = zones[0].microcredits_per_hour + offer.fee.microcredits_per_hour
+    price = hourly / MICROCREDITS
+    places = ", else ".join(zone.place for zone in zones)
+    words = (
+        f"{count} being made for it: {machine_words(offer)} in {places}, "
+        f"about {price:g} credits an hour each"
+    )
+    return cloud_refusal(offer, BEING_MADE, words, ever=True)
+
+
+def cloud_refusal(offer: CloudOffer, code: str, words: str, *, ever: bool) -> Refusal:
+    """The sentence with its place. ever: it may be otherwise later."""
+    return Refusal(
+        offer_id=offer.offer_id,
+        region_id=offer.region_id,
+        code=code,
+        detail=f"cloud region {offer.region_name} ({offer.cloud_region}): {words}",
+        ever=ever,
+    )
+
+
+def shortage_words(short: Shortage) -> str:
+    return f"{short.reason}; not asked again before {short.until:%H:%M:%S} UTC"
+
+
+def place_words(
+    example: CloudOffer, code: str, demand: Demand, sold: Mapping[str, Collection[int]]
+) -> str:
+    """Why a whole region is out of question. sold: counts by GPU type."""
+    if code == "cpu-only":
+        return "asked no GPU, sells machines with GPUs alone"
+    asked = f"asked {demand.gpu_count}×{' or '.join(demand.gpu_types)}"
+    if code == "gpu-type":
+        return f"{asked}, sells {', '.join(sorted(sold))}"
+    if code == "gpu-count":
+        types = accepted_types(demand.gpu_types) & sold.keys()
+        counts = sorted({count for name in types for count in sold[name]})
+        return f"{asked}, sold with {', '.join(map(str, counts))}"
+    return offer_words(example, code, demand)
+
+
+def offer_words(offer: CloudOffer, code: str, demand: Demand) -> str:
+    """What was asked and what there is."""
+    return _WORDS[code](offer, demand)
+
+
+def _wrong_region(offer: CloudOffer, demand: Demand) -> str:
+    return f"asked region {demand.region_id}, is {offer.region_id}"
+
+
+def _not_owned(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
+    return "asked owned machines alone, these are rented"
+
+
+def _provider(offer: CloudOffer, demand: Demand) -> str:
+    return f"asked provider {' or '.join(demand.providers)}, is of {offer.provider_kind}"
+
+
+def _spot(offer: CloudOffer, demand: Demand) -> str:  # noqa: ARG001
+    return f"spot machines are {demand.spot} for it"
+
+
+def _cpu(offer: CloudOffer, demand: Demand) -> str:
+    return f"asked {demand.cpu_count} CPUs, has {offer.cpu_count}"
+
+
+def _memory(offer: CloudOffer, demand: Demand) -> str:
+    asked, has = demand.memory_bytes / GIB, offer.memory_bytes / GIB
+    return f"asked {asked:.1f} GiB of memory, has {has:.1f}"
+
+
+def _price(offer: CloudOffer, demand: Demand) -> str:
+    most = demand.max_price_microcredits_per_gpu_hour
+    if (hourly := gpu_hour_cost(offer, demand)) > most:
+        price = hourly / MICROCREDITS
+        return f"costs {price:g} credits a GPU-hour, asked at most {most / MICROCREDITS:g}"
+    cap = (demand.price_cap_microcredits_per_hour or 0) / MICROCREDITS
+    return f"the job costs {_of_job(offer, demand):g} credits an hour, asked at most {cap:g}"
+
+
+def _credits(offer: CloudOffer, demand: Demand) -> str:
+    cost = _of_job(offer, demand)
+    return f"the job costs {cost:g} credits an hour, and who pays has none left: add some"
+
+
+def _of_job(offer: CloudOffer, demand: Demand) -> float:
+    return worker_cost(offer, demand) * demand.workers / MICROCREDITS
+
+
+_WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {
+    "cpu": _cpu,
+    "credits": _credits,
+    "memory": _memory,
+    "not-owned": _not_owned,
+    "price": _price,
+    "provider": _provider,
+    "spot": _spot,
+    "wrong-region": _wrong_region,
+}

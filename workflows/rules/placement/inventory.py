@@ -1,0 +1,271 @@
+"""What there is to place jobs on, while a plan is being made: machines with what is free of them.
+
+Built once a round from the offers; plain objects with slots, because a round asks some hundred
+thousand times whether something fits. Machines lie by region and GPU type.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from workflows.contracts.placement import NodeOffer, PendingJob, SpotPolicy
+from workflows.rules.catalogue.gpu_names import accepted_types
+
+GB = 1000**3
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job asks for, without who asks first: equal demands have equal answers."""
+
+    account_id: str
+    workers: int
+    gpu_types: tuple[str, ...]
+    gpu_count: int
+    cpu_count: int
+    memory_bytes: int
+    disk_bytes: int
+    max_price_microcredits_per_gpu_hour: int
+    region_id: str | None = None
+    providers: tuple[str, ...] = ()
+    only_owned: bool = False
+    needs_image: bool = False
+    port: int | None = None
+    price_cap_microcredits_per_hour: int | None = None
+    has_credits: bool = True
+    spot: SpotPolicy = SpotPolicy.ALLOWED
+    fails_on_quota: bool = False
+
+    @classmethod
+    def of(cls, job: PendingJob) -> "Demand":
+        asked = job.resources
+        return cls(
+            account_id=job.account_id,
+            workers=job.worker_count,
+            gpu_types=asked.gpu_types,
+            gpu_count=asked.gpu_count,
+            cpu_count=asked.cpu_count,
+            memory_bytes=asked.memory_bytes,
+            disk_bytes=asked.disk_size_gb * GB,
+            max_price_microcredits_per_gpu_hour=asked.max_price_microcredits_per_gpu_hour,
+            region_id=job.region_id,
+            providers=job.providers,
+            only_owned=job.only_owned,
+            needs_image=job.needs_image,
+            port=job.port,
+            price_cap_microcredits_per_hour=job.price_cap_microcredits_per_hour,
+            has_credits=job.has_credits,
+            spot=job.spot,
+            fails_on_quota=job.fails_on_quota,
+        )
+
+
+def reserved_cpus(asked_cpus: int, asked_gpus: int, node_cpus: int, node_gpus: int) -> int:
+    """CPUs that a worker holds on a node.
+
+    A GPU worker that names no CPUs gets its GPUs' share of the node's, rounded down so that all
+    GPUs can be in use at once, at least one. A CPU worker that names none gets one.
+    """
+    if asked_cpus or not asked_gpus:
+        return asked_cpus or 1
+    return node_cpus * asked_gpus // (node_gpus or 1) or 1
+
+
+class Machine:
+    """One node and what is free of it now; `take` is the only thing that changes it."""
+
+    __slots__ = (
+        "active",
+        "cpu_price",
+        "free_cpus",
+        "free_disk_bytes",
+        "free_gpus",
+        "free_memory_bytes",
+        "gpu_total",
+        "kept_for",
+        "node_id",
+        "offer",
+        "owner_id",
+        "podman",
+        "preferred",
+        "price",
+        "shape",
+        "trusted_only",
+        "used_ports",
+    )
+
+    def __init__(self, offer: NodeOffer) -> None:
+        self.offer = offer
+        self.node_id = offer.node_id
+        self.owner_id = offer.account_id
+        self.active = offer.active
+        self.trusted_only = offer.trusted_only
+        self.podman = "podman" in offer.runtimes
+        self.preferred = offer.preferred
+        self.price = offer.microcredits_per_gpu_hour
+        self.cpu_price = offer.microcredits_per_cpu_core_hour
+        self.gpu_total = len(offer.gpus)
+        self.shape = hash(
+            (
+                offer.account_id,
+                offer.trusted_only,
+                self.podman,
+                offer.cpu_count,
+                offer.memory_bytes,
+                self.gpu_total,
+                self.price,
+                self.cpu_price,
+            )
+        )
+        """Machines of the same shape give the same answers while nothing runs on them."""
+        self.free_gpus = sorted(slot.index for slot in offer.gpus if slot.free)
+        self.free_cpus = offer.free_cpu_count
+        self.free_memory_bytes = offer.free_memory_bytes
+        self.free_disk_bytes = offer.free_disk_bytes
+        self.used_ports = set(offer.used_ports)
+        self.kept_for: str | None = None
+        """A job that has waited for too long: nothing else is placed here."""
+
+    def cpus_for(self, demand: Demand) -> int:
+        if demand.cpu_count:
+            return demand.cpu_count
+        return reserved_cpus(
+            demand.cpu_count, demand.gpu_count, self.offer.cpu_count, self.gpu_total
+        )
+
+    def admits(self, demand: Demand) -> bool:
+        """Whether the node would take such a job if all of it were free."""
+        if demand.needs_image and not self.podman:
+            return False
+        if self.trusted_only and self.owner_id != demand.account_id:
+            return False
+        if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
+            return False
+        if demand.has_credits and demand.price_cap_microcredits_per_hour is None:
+            return True  # asked by the hundred thousand: what it costs is not worked out
+        return not self.is_too_dear(demand) and not self.lacks_credits(demand)
+
+    def is_too_dear(self, demand: Demand) -> bool:
+        """Whether a GPU costs more than was said, or all workers together more than the cap."""
+        if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
+            return True
+        cap = demand.price_cap_microcredits_per_hour
+        return cap is not None and self.cost_per_hour(demand) * demand.workers > cap
+
+    def lacks_credits(self, demand: Demand) -> bool:
+        """Whether a worker costs something here and who pays has nothing left."""
+        return not demand.has_credits and self.cost_per_hour(demand) > 0
+
+    def room(self, demand: Demand) -> int:
+        """How many of the job's workers fit now, at most as many as it has."""
+        if not self.active or self.kept_for is not None or not self.admits(demand):
+            return 0
+        room = min(demand.workers, self.free_cpus // self.cpus_for(demand))
+        if demand.gpu_count:
+            room = min(room, len(self.free_gpus) // demand.gpu_count)
+        if demand.memory_bytes:
+            room = min(room, self.free_memory_bytes // demand.memory_bytes)
+        if demand.port is not None:
+            room = min(room, int(demand.port not in self.used_ports))
+        return max(0, min(room, self.free_disk_bytes // demand.disk_bytes))
+
+    def capacity(self, demand: Demand) -> int:
+        """How many of the job's workers would fit if nothing else ran here, disk aside."""
+        if not self.admits(demand):
+            return 0
+        capacity = min(demand.workers, self.offer.cpu_count // self.cpus_for(demand))
+        if demand.gpu_count:
+            capacity = min(capacity, self.gpu_total // demand.gpu_count)
+        if demand.memory_bytes:
+            capacity = min(capacity, self.offer.memory_bytes // demand.memory_bytes)
+        return min(capacity, 1) if demand.port is not None else capacity
+
+    def take(self, demand: Demand) -> tuple[int, ...]:
+        """Reserve one worker; the indices of its GPUs, lowest first."""
+        taken = tuple(self.free_gpus[: demand.gpu_count])
+        self.free_gpus = self.free_gpus[demand.gpu_count :]
+        self.free_cpus -= self.cpus_for(demand)
+        self.free_memory_bytes -= demand.memory_bytes
+        self.free_disk_bytes -= demand.disk_bytes
+        if demand.port is not None:
+            self.used_ports.add(demand.port)
+        return taken
+
+    def cost_per_hour(self, demand: Demand) -> int:
+        """Microcredits that one worker costs here while it runs."""
+        price = demand.gpu_count * self.price
+        return price + self.cpus_for(demand) * self.cpu_price if self.cpu_price else price
+
+
+@dataclass(slots=True)
+class Place:
+    """The machines of one region, by GPU type."""
+
+    region_id: str
+    region_name: str
+    account_id: str
+    provider_id: str
+    provider_kind: str
+    public: bool
+    by_type: dict[str | None, list[Machine]] = field(default_factory=dict)
+
+    def is_seen_by(self, demand: Demand) -> bool:
+        return self.public or self.account_id == demand.account_id
+
+    def refusal(self, demand: Demand) -> str | None:
+        """The code for which the whole region is out of question, if it is."""
+        if demand.region_id is not None and demand.region_id != self.region_id:
+            return "wrong-region"
+        if demand.only_owned and self.account_id != demand.account_id:
+            return "not-owned"
+        asked = demand.providers
+        if asked and self.provider_id not in asked and self.provider_kind not in asked:
+            return "provider"
+        return None
+
+    def machines(self) -> Iterator[Machine]:
+        for machines in self.by_type.values():
+            yield from machines
+
+    def pools(self, demand: Demand) -> list[list[Machine]]:
+        """Machines of each type that was asked for, those asked for first, first."""
+        if not demand.gpu_count:
+            return list(self.by_type.values())
+        return [
+            self.by_type[gpu_type]
+            for gpu_type in sorted(accepted_types(demand.gpu_types))
+            if gpu_type in self.by_type
+        ]
+
+
+class Inventory:
+    """Every place with its machines. The order of the offers makes no difference."""
+
+    def __init__(self, offers: Iterable[NodeOffer]) -> None:
+        places: dict[tuple[str, str, bool], Place] = {}
+        for offer in offers:
+            key = (offer.region_id, offer.account_id, offer.public)
+            place = places.get(key)
+            if place is None:
+                place = places[key] = _place(offer)
+            gpu_type = offer.gpu_type if offer.gpus else None
+            place.by_type.setdefault(gpu_type, []).append(Machine(offer))
+        self.places = [places[key] for key in sorted(places)]
+        for place in self.places:
+            place.by_type = dict(sorted(place.by_type.items(), key=lambda entry: entry[0] or ""))
+            for machines in place.by_type.values():
+                machines.sort(key=lambda machine: machine.node_id)
+
+    def seen_by(self, demand: Demand) -> list[Place]:
+        """Own regions and public ones. Of others nothing is told, not even a refusal."""
+        return [place for place in self.places if place.is_seen_by(demand)]
+
+
+def _place(offer: NodeOffer) -> Place:
+    return Place(
+        region_id=offer.region_id,
+        region_name=offer.region_name or offer.region_id,
+        account_id=offer.account_id,
+        provider_id=offer.provider_id,
+        provider_kind=offer.provider_kind,
+        public=offer.public,
+    )

@@ -1,0 +1,280 @@
+"""Why a job was not placed: one refusal for every node that it sees, with the numbers.
+
+A person who sees more than `LISTED_NODES` nodes gets one refusal for each region and code instead.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from workflows.contracts.billing import MICROCREDITS
+from workflows.contracts.placement import Refusal
+from workflows.rules.placement.inventory import GB, Demand, Inventory, Machine, Place
+
+LISTED_NODES = 32
+ROOMY = "workers"
+"""The code of a node with room for a worker, which refuses only where the job needs more."""
+GIB = 1024**3
+
+_INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED = (
+    (code, True) for code in ("inactive", "gpu-count", "cpu", "memory", "disk", "port", "reserved")
+)
+
+NOTHING_THERE = Refusal(
+    offer_id="none", code="no-offers", detail="there is no node to look at", ever=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Nodes of one region that refuse for one reason."""
+
+    place: Place
+    code: str
+    ever: bool
+    machines: list[Machine]
+
+
+def refusals_of(
+    demand: Demand, inventory: Inventory, job_id: str | None = None
+) -> tuple[Refusal, ...]:
+    """Every node's reason, as things are now.
+
+    job_id: nodes that are kept free for this job do not refuse it for that.
+    """
+    return told(findings_of(demand, inventory, job_id), demand)
+
+
+def findings_of(demand: Demand, inventory: Inventory, job_id: str | None = None) -> list[Finding]:
+    """Every node that is seen, by what it is short of; those with room are `ROOMY`."""
+    places = inventory.seen_by(demand)
+    return [finding for place in places for finding in _findings(demand, place, job_id)]
+
+
+def told(found: list[Finding], demand: Demand) -> tuple[Refusal, ...]:
+    """The same as sentences, for people."""
+    if not found:
+        return (NOTHING_THERE,)
+    if sum(len(finding.machines) for finding in found) > LISTED_NODES:
+        return tuple(_one_for_all(finding, demand) for finding in found)
+    return tuple(
+        _refusal(finding, machine, demand) for finding in found for machine in finding.machines
+    )
+
+
+def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[Finding]:
+    code = place.refusal(demand)
+    if code is not None:
+        yield Finding(place, code, ever=False, machines=list(place.machines()))
+        return
+    wanted = place.pools(demand)
+    chosen = {id(pool) for pool in wanted}
+    others = [pool for pool in place.by_type.values() if id(pool) not in chosen]
+    if others:
+        machines = [machine for pool in others for machine in pool]
+        yield Finding(place, "gpu-type", ever=False, machines=machines)
+    short: dict[tuple[str, bool], list[Machine]] = {}
+    roomy: list[Machine] = []
+    shapes: dict[int, tuple[tuple[str, bool] | None, int]] = {}
+    for pool in wanted:
+        for machine in pool:
+            empty = shapes.get(machine.shape)
+            if empty is None:
+                empty = shapes[machine.shape] = _shortage_of_empty(machine, demand)
+            shortage, cpus = empty
+            shortage = shortage or _shortage_now(machine, demand, cpus, job_id)
+            (roomy if shortage is None else short.setdefault(shortage, [])).append(machine)
+    for (code, ever), machines in short.items():
+        yield Finding(place, code, ever, machines)
+    if roomy:
+        yield Finding(place, ROOMY, _could_hold(chain.from_iterable(wanted), demand), roomy)
+
+
+def _could_hold(machines: Iterable[Machine], demand: Demand) -> bool:
+    """Whether they could hold all workers if nothing else ran there."""
+    missing = demand.workers
+    for machine in machines:
+        missing -= machine.capacity(demand)
+        if missing <= 0:
+            return True
+    return False
+
+
+def _shortage_of_empty(machine: Machine, demand: Demand) -> tuple[tuple[str, bool] | None, int]:
+    """The code of what machines of this shape lack even with nothing on them; the CPUs asked."""
+    offer, cpus = machine.offer, machine.cpus_for(demand)
+    code = None
+    if not machine.admits(demand):
+        code = _inadmissible(machine, demand)
+    elif demand.gpu_count > machine.gpu_total:
+        code = "gpu-count"
+    elif cpus > offer.cpu_count:
+        code = "cpu"
+    elif demand.memory_bytes > offer.memory_bytes:
+        code = "memory"
+    return (None if code is None else (code, False)), cpus
+
+
+def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred thousand
+    machine: Machine, demand: Demand, cpus: int, job_id: str | None
+) -> tuple[str, bool] | None:
+    """The code of what is short and may become free."""
+    if not machine.active:
+        return _INACTIVE
+    if demand.gpu_count > len(machine.free_gpus):
+        return _GPU_COUNT
+    if cpus > machine.free_cpus:
+        return _CPU
+    if demand.memory_bytes > machine.free_memory_bytes:
+        return _MEMORY
+    if demand.disk_bytes > machine.free_disk_bytes:
+        return _DISK
+    if demand.port in machine.used_ports:
+        return _PORT
+    kept = machine.kept_for is not None and machine.kept_for != job_id
+    return _RESERVED if kept else None
+
+
+def _inadmissible(machine: Machine, demand: Demand) -> str:
+    if demand.needs_image and not machine.podman:
+        return "image"
+    if machine.trusted_only and machine.owner_id != demand.account_id:
+        return "not-owned"
+    return "price" if machine.is_too_dear(demand) else "credits"
+
+
+def _refusal(finding: Finding, machine: Machine, demand: Demand) -> Refusal:
+    words = _WORDS[finding.code](machine, demand, finding.ever)
+    return Refusal(
+        offer_id=machine.node_id,
+        region_id=finding.place.region_id,
+        code=finding.code,
+        detail=f"node {_name(machine)}: {words}",
+        ever=finding.ever,
+    )
+
+
+def _one_for_all(finding: Finding, demand: Demand) -> Refusal:
+    """The node with the most free speaks for the others."""
+    nearest = finding.machines[0]
+    if finding.ever:
+        nearest = max(finding.machines, key=lambda m: (len(m.free_gpus), m.free_cpus))
+    words = _WORDS[finding.code](nearest, demand, finding.ever)
+    count = len(finding.machines)
+    return Refusal(
+        offer_id=finding.place.region_id,
+        region_id=finding.place.region_id,
+        code=finding.code,
+        detail=f"region {finding.place.region_name}: {count} nodes, such as node {_name(nearest)}: "
+        f"{words}",
+        ever=finding.ever,
+    )
+
+
+def _name(machine: Machine) -> str:
+    return machine.offer.node_name or machine.node_id
+
+
+def gpus_asked(demand: Demand) -> str:
+    """Such as `4×A100 or H100`."""
+    return f"{demand.gpu_count}×{' or '.join(demand.gpu_types)}"
+
+
+def _gpu_type(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    has = f"{machine.gpu_total}×{machine.offer.gpu_type}" if machine.gpu_total else "no GPU"
+    return f"asked {gpus_asked(demand)}, has {has}"
+
+
+def _gpu_count(machine: Machine, demand: Demand, ever: bool) -> str:
+    if not ever:
+        return f"asked {gpus_asked(demand)}, has {machine.gpu_total}"
+    free = len(machine.free_gpus)
+    return f"asked {gpus_asked(demand)}, {free} free of {machine.gpu_total}"
+
+
+def _cpu(machine: Machine, demand: Demand, ever: bool) -> str:
+    asked, total = machine.cpus_for(demand), machine.offer.cpu_count
+    has = f"{machine.free_cpus} free of {total}" if ever else f"has {total}"
+    return f"asked {asked} CPUs, {has}"
+
+
+def _memory(machine: Machine, demand: Demand, ever: bool) -> str:
+    total = f"{machine.offer.memory_bytes / GIB:.1f}"
+    has = f"{machine.free_memory_bytes / GIB:.1f} free of {total}" if ever else f"has {total}"
+    return f"asked {demand.memory_bytes / GIB:.1f} GiB of memory, {has}"
+
+
+def _disk(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    asked, free = demand.disk_bytes / GB, max(0, machine.free_disk_bytes) / GB
+    return f"asked {asked:.0f} GB of disk, {free:.1f} free"
+
+
+def _price(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    most = demand.max_price_microcredits_per_gpu_hour
+    if demand.gpu_count and machine.price > most:
+        price = machine.price / MICROCREDITS
+        return f"costs {price:g} credits a GPU-hour, asked at most {most / MICROCREDITS:g}"
+    cost = machine.cost_per_hour(demand) * demand.workers / MICROCREDITS
+    cap = (demand.price_cap_microcredits_per_hour or 0) / MICROCREDITS
+    return f"the job costs {cost:g} credits an hour, asked at most {cap:g}"
+
+
+def _credits(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    cost = machine.cost_per_hour(demand) * demand.workers / MICROCREDITS
+    return f"the job costs {cost:g} credits an hour, and who pays has none left: add some"
+
+
+def _not_owned(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    if machine.trusted_only and not demand.only_owned:
+        return "runs jobs of its owner alone"
+    return "asked owned machines alone, belongs to another account"
+
+
+def _wrong_region(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return f"asked region {demand.region_id}, is in {machine.offer.region_id}"
+
+
+def _provider(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    asked = " or ".join(demand.providers)
+    return f"asked provider {asked}, is of {machine.offer.provider_kind}"
+
+
+def _image(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "asked a container image, has no podman"
+
+
+def _inactive(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "is not active"
+
+
+def _port(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return f"asked port {demand.port}, which is in use"
+
+
+def _reserved(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    return "is kept free for a job that has waited longer"
+
+
+def _workers(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    each = gpus_asked(demand) if demand.gpu_count else f"{machine.cpus_for(demand)} CPUs"
+    fit = machine.room(demand)
+    return f"asked {demand.workers} workers of {each}, {fit} fit here and too few elsewhere"
+
+
+_WORDS: dict[str, Callable[[Machine, Demand, bool], str]] = {
+    "cpu": _cpu,
+    "credits": _credits,
+    "disk": _disk,
+    "gpu-count": _gpu_count,
+    "gpu-type": _gpu_type,
+    "image": _image,
+    "inactive": _inactive,
+    "memory": _memory,
+    "not-owned": _not_owned,
+    "port": _port,
+    "price": _price,
+    "provider": _provider,
+    "reserved": _reserved,
+    "workers": _workers,
+    "wrong-region": _wrong_region,
+}

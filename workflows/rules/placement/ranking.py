@@ -1,0 +1,90 @@
+"""Offers, pure: where one job would go now, without it; and why nowhere else."""
+
+import heapq
+from collections.abc import Iterable
+from operator import itemgetter
+
+from workflows.contracts.placement import NodeOffer, RankedOffer, Ranking
+from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
+from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
+from workflows.rules.placement.inventory import Demand, Inventory, Machine, Place
+from workflows.rules.placement.node_refusals import NOTHING_THERE, ROOMY, findings_of, told
+from workflows.rules.placement.planner import choose_nodes, preference
+
+
+def rank(
+    demand: Demand,
+    offers: Iterable[NodeOffer] | Inventory,
+    market: Market = NO_MARKET,
+    most: int = 100,
+) -> Ranking:
+    """Where such a job would go now, best first, at most so many; and why nowhere else."""
+    inventory = offers if isinstance(offers, Inventory) else Inventory(offers)
+    found = findings_of(demand, inventory)
+    fitting = [
+        (preference(machine, demand), machine, finding.place)
+        for finding in found
+        if finding.code == ROOMY
+        for machine in finding.machines
+    ]
+    best = heapq.nsmallest(most, fitting, key=itemgetter(0))
+    nodes = [_ranked(machine, place, demand) for _, machine, place in best]
+    clouds = market.fitting(demand)
+    first = [_ranked_cloud(choice, demand) for choice in clouds if choice.preferred]
+    last = [_ranked_cloud(choice, demand) for choice in clouds if not choice.preferred]
+    enough = bool(fitting) if demand.workers == 1 else choose_nodes(demand, inventory) is not None
+    # What has room and is not needed has refused nothing.
+    refusing = [finding for finding in found if not enough or finding.code != ROOMY]
+    refusals = [*(told(refusing, demand) if refusing else ()), *market.refusals(demand)]
+    placeable = enough or bool(clouds)
+    if not refusals and not placeable:
+        refusals = [NOTHING_THERE]
+    items = tuple([*first, *nodes, *last][:most])
+    return Ranking(placeable=placeable, items=items, refusals=tuple(refusals))
+
+
+def _ranked(machine: Machine, place: Place, demand: Demand) -> RankedOffer:
+    return RankedOffer(
+        offer_id=machine.node_id,
+        node_name=machine.offer.node_name,
+        region_id=place.region_id,
+        region_name=place.region_name,
+        provider_kind=place.provider_kind,
+        owned=machine.owner_id == demand.account_id,
+        gpu_type=machine.offer.gpu_type if machine.gpu_total else None,
+        gpu_count=machine.gpu_total,
+        free_gpu_count=len(machine.free_gpus),
+        cpu_count=machine.offer.cpu_count,
+        free_cpu_count=machine.free_cpus,
+        memory_bytes=machine.offer.memory_bytes,
+        free_memory_bytes=machine.free_memory_bytes,
+        workers_that_fit=machine.room(demand),
+        microcredits_per_gpu_hour=machine.price,
+        microcredits_per_hour=machine.cost_per_hour(demand),
+    )
+
+
+def _ranked_cloud(choice: Choice, demand: Demand) -> RankedOffer:
+    offer = choice.offer
+    return RankedOffer(
+        offer_id=offer.offer_id,
+        region_id=offer.region_id,
+        region_name=offer.region_name,
+        provider_kind=offer.provider_kind,
+        owned=False,
+        gpu_type=offer.gpu_type,
+        gpu_count=offer.gpu_count,
+        free_gpu_count=offer.gpu_count,
+        cpu_count=offer.cpu_count,
+        free_cpu_count=offer.cpu_count,
+        memory_bytes=offer.memory_bytes,
+        free_memory_bytes=offer.memory_bytes,
+        workers_that_fit=demand.workers,
+        microcredits_per_gpu_hour=gpu_hour_cost(offer, demand),
+        microcredits_per_hour=worker_cost(offer, demand),
+        machine_type=offer.machine_type,
+        spot=offer.spot,
+        zones=tuple(zone.place for zone in choice.zones),
+        price_is_estimate=True,
+        price_read_on=offer.price_read_on,
+    )
