@@ -17,10 +17,10 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
 from activities.db import tables
-from activities.db.beginnings import ask
 from activities.db.ids import new_id
 from activities.db.session import database
-from activities.secrets import secret_box
+from activities.outbox.requests import ask
+from activities.secrets.sealing import secret_box
 from api.authorization import Caller, Needs
 from api.courier import Courier
 from api.models.base import Answer

@@ -7,7 +7,8 @@ import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from activities import handover, temporal
+from activities.outbox import relay
+from activities.temporal import client
 from tests.database import (
     database_url,
     dialect,
@@ -43,9 +44,9 @@ _LONGEST = ("e2e/", "room/test_room", "workers/test_demo", "failure/", "workflow
 def own_temporal_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The client that a test has set is its own: what it was to deliver is not left to the next."""
     for name in ("_client", "_loop"):
-        monkeypatch.setattr(temporal, name, getattr(temporal, name))
+        monkeypatch.setattr(client, name, getattr(client, name))
     yield
-    for delivery in tuple(handover._under_way):
+    for delivery in tuple(relay._under_way):
         delivery.cancel()
 
 

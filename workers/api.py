@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from activities.accounts.bootstrap import first_start
 from activities.db.migrate import migrate
 from activities.db.session import database
-from activities.first_start import first_start
-from activities.handover import hand_over
+from activities.outbox.relay import hand_over
 from activities.settings import settings
-from activities.temporal import client, set_client
+from activities.temporal.client import client, set_client
 from api.app import create_app
 from workers.client import lazy_client
 from workers.process import serve_http

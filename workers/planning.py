@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from temporalio.worker import Worker
 
-from activities.planning import PLANNING
+from activities.registry.planning import PLANNING
 from workers.serving import GRACE_S, begin, run_worker
 from workflows.contracts import queues
 

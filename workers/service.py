@@ -20,11 +20,13 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
-from activities import registry
-from activities.open_regions import open_region_ids
+from activities.regions.open_regions import open_region_ids
+from activities.registry.main import MAIN
+from activities.registry.notifications import NEWS
+from activities.registry.site import SITE
 from activities.settings import Settings, settings
-from activities.site.connections import close_connections
-from activities.temporal import set_client
+from activities.site.node_client import close_connections
+from activities.temporal.client import set_client
 from workers.client import connect_until, ensure_search_attributes, measured
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.serving import GRACE_S, begin, run_worker
@@ -81,7 +83,7 @@ def main_worker(client: Client, rows: ThreadPoolExecutor) -> Worker:
         client,
         task_queue=queues.MAIN,
         workflows=WORKFLOWS,
-        activities=registry.MAIN,
+        activities=MAIN,
         activity_executor=rows,
         workflow_runner=workflow_runner(),
         max_concurrent_activities=ROW_THREADS,
@@ -96,7 +98,7 @@ def site_worker(client: Client, region_id: str) -> Worker:
     return Worker(
         client,
         task_queue=queues.site(region_id),
-        activities=registry.SITE,
+        activities=SITE,
         max_concurrent_activities=SITE_ACTIVITIES,
         max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
@@ -109,7 +111,7 @@ def news_worker(client: Client) -> Worker:
     return Worker(
         client,
         task_queue=queues.NEWS,
-        activities=registry.NEWS,
+        activities=NEWS,
         max_concurrent_activities=SITE_ACTIVITIES,
         max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),

@@ -9,10 +9,10 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
+from activities.accounts.bootstrap import first_start
 from activities.db.migrate import migrate
-from activities.first_start import first_start
 from activities.settings import settings
-from activities.temporal import set_client
+from activities.temporal.client import set_client
 from workers.client import connect_until
 
 GRACE_S = 3

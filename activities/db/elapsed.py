@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, ColumnElement, FunctionElement, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from activities.db.instant import Instant
+from activities.db.instants import Instant
 
 
 class _ElapsedSeconds(FunctionElement[int]):

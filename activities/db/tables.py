@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
-from activities.db.instant import Instant
+from activities.db.instants import Instant
 
 SQLModel.metadata.naming_convention = {
     "pk": "pk_%(table_name)s",

@@ -1,6 +1,6 @@
 """Machines that their owner brings: they are reached over SSH with the platform's own key."""
 
-from activities.platform_key import PlatformKeyError, platform_key_fingerprint
+from activities.secrets.platform_key import PlatformKeyError, platform_key_fingerprint
 from activities.settings import settings
 from workflows.contracts.providers import Check
 

@@ -1,10 +1,10 @@
 """What a cloud allows an account in one of its regions now: asked of the cloud at each call."""
 
-from activities.cloud_prices import priced_catalogue
 from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
-from activities.providers.gcp.provider import answered
+from activities.providers.gcp.project import answered
 from activities.providers.gcp.quotas import read_quotas
 from activities.providers.gcp.session import google_session
+from activities.providers.prices import priced_catalogue
 from workflows.contracts.quotas import Quota, RunnableJobs
 from workflows.contracts.statuses import ProviderKind
 from workflows.rules.catalogue.clouds import CloudCatalogue

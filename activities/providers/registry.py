@@ -5,10 +5,10 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.providers.base import Driver, NewsFeed, Provider, RequestRefused
-from activities.providers.gcp.machines import google_machines
-from activities.providers.gcp.news import google_news
+from activities.providers.cloud_parts import PROJECTS, told
+from activities.providers.gcp.driver import google_machines
+from activities.providers.gcp.notifications import google_news
 from activities.providers.physical import PhysicalProvider
-from activities.providers.projects import PROJECTS, told
 from workflows.contracts.providers import Check
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.providers import CheckProvider, ProviderChecked

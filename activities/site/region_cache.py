@@ -11,11 +11,10 @@ from weakref import WeakValueDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.heartbeats import say
-from activities.sealed_orders import RegionCache
 from activities.settings import settings
-from activities.site.calls import ask
-from activities.site.connections import connections, endpoint, told
+from activities.site.node_client import ask, connections, endpoint, told
+from activities.storage.work_orders import RegionCache
+from activities.temporal.heartbeats import say
 from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress
 

@@ -1,25 +1,23 @@
 """Bringing everything that a worker needs to its node, before its command starts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.heartbeats import beating, say
-from activities.platform_key import platform_key_fingerprint
-from activities.runtimes.choice import NoRuntimeError, choose_runtime
-from activities.sealed_orders import RegionCache, WorkOrder, open_order
-from activities.secrets import MasterKeyError, SealBrokenError
+from activities.secrets.platform_key import platform_key_fingerprint
+from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
-from activities.site.calls import ask
-from activities.site.connections import connections, endpoint, told
+from activities.site.node_client import ask, connections, endpoint, told
 from activities.site.region_cache import bring_out_of_cache
-from activities.site.states import bring_state
+from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
+from activities.storage.work_orders import RegionCache, WorkOrder, open_order
+from activities.temporal.heartbeats import beating, say
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
@@ -182,3 +180,24 @@ def _idle_timeout_s(assignment: WorkerAssignment, order: WorkOrder) -> int | Non
     """
     are_named = len(assignment.gpu_uuids) == len(assignment.gpu_indices)
     return order.idle_timeout_s if assignment.can_be_lost and are_named else None
+
+
+PROCESS, SYSTEMD, PODMAN = "process", "systemd", "podman"
+
+
+class NoRuntimeError(Exception):
+    """The node has none that could run the worker."""
+
+
+def choose_runtime(available: Collection[str], image: str | None) -> str:
+    """`podman` for an image; else systemd, which keeps limits and whole trees; else a process.
+
+    available: as inspection found them; systemd only where the log-in user is root.
+    Raises: NoRuntimeError.
+    """
+    if image is not None and PODMAN not in available:
+        found = ", ".join(sorted(available)) or "none"
+        raise NoRuntimeError(f"image {image}: needs podman on the node, found the runtimes {found}")
+    if image is not None:
+        return PODMAN
+    return SYSTEMD if SYSTEMD in available else PROCESS

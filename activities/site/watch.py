@@ -15,13 +15,12 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.heartbeats import beating
-from activities.platform_key import platform_key_fingerprint
+from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
-from activities.site.calls import ask
-from activities.site.connections import connections, endpoint, told
-from activities.site.signals import JobSignals
+from activities.site.job_signals import JobSignals
+from activities.site.node_client import ask, connections, endpoint, told
 from activities.storage.logs import LogGapError, LogStore, log_store
+from activities.temporal.heartbeats import beating
 from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, LostFrame, frames
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors

@@ -5,7 +5,8 @@ from datetime import datetime
 
 from sqlmodel import Session, col, select
 
-from activities import accounts
+from activities.accounts import accounts
+from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import take_turn
@@ -18,7 +19,7 @@ from api.problems import Problem, invalid, missing, mistake
 
 def shown_account(session: Session, row: tables.Account) -> shapes.Account:
     return shapes.Account(
-        **row.model_dump(), balance_microcredits=accounts.balance_microcredits(session, row)
+        **row.model_dump(), balance_microcredits=payers.balance_microcredits(session, row)
     )
 
 

@@ -6,7 +6,7 @@ from sqlmodel import select
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.leased_nodes import LeasedNode
+from activities.nodes.creation import LeasedNode
 from activities.providers.quotas import catalogue_of, storage_of
 from api.changing import Step
 from api.models.base import Mistake

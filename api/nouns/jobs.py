@@ -5,11 +5,11 @@ from typing import Any
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from activities import accounts
+from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.jobs.submissions import sealed_variables, stored_spec
 from activities.settings import settings
-from activities.submissions import sealed_variables, stored_spec
 from api.authorization import Caller
 from api.changing import Step
 from api.models import jobs as shapes
@@ -134,9 +134,9 @@ def _check_balance(session: Session, account_id: str, resources: Resources) -> N
     if not resources.gpu_count and not settings().cpu_core_hour_microcredits:
         return
     account = session.get(tables.Account, account_id)
-    balance = accounts.balance_microcredits(session, account) if account else 0
+    balance = payers.balance_microcredits(session, account) if account else 0
     if balance <= 0:
-        payer = accounts.payer_of(account) if account else account_id
+        payer = payers.payer_of(account) if account else account_id
         raise Problem(
             "insufficient-credits",
             f"account {payer}: balance {balance} microcredits; must be positive to start a job "

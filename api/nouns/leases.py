@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from activities.db import tables
-from activities.lifecycle_requests import workflow_id_of
+from activities.outbox.workflow_starts import workflow_id_of
 from api.changing import Step
 from api.models import leases as shapes
 from api.nouns.ownership import own_locked

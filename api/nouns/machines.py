@@ -6,8 +6,8 @@ from sqlmodel import select
 
 from activities.db import tables
 from activities.db.session import database
+from activities.leases.orphaned_machines import Listed, listed_machines
 from activities.providers.base import ProviderError, Unavailable
-from activities.unknown_machines import Listed, listed_machines
 from api.authorization import Caller
 from api.changing import Step
 from api.models import machines as shapes

@@ -1,4 +1,4 @@
-"""Transactions, charges and statements; all that moves is posted through `activities/ledger.py`."""
+"""Transactions, charges and statements; `activities/billing/ledger.py` posts all that moves."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import literal
 from sqlmodel import Session, col, func, select
 
-from activities import accounts, ledger
+from activities.billing import ledger, payers
 from activities.db import tables
 from activities.db.ids import new_id
 from api.changing import Step
@@ -26,7 +26,7 @@ _TOTAL = select(func.coalesce(func.sum(tables.LedgerPosting.amount_microcredits)
 def grant_credits(step: Step, account_id: str, asked: CreditGrant) -> shapes.Transaction:
     """Post credits to the account that pays for this one."""
     account = find_account(step.session, account_id)
-    payer = find_account(step.session, accounts.payer_of(account))
+    payer = find_account(step.session, payers.payer_of(account))
     # One grant for each applied request: the idempotency key is what makes a second one the same.
     posted = ledger.add_credits(
         step.session, payer, asked.amount_microcredits, new_id("grant"), step.now
@@ -95,7 +95,7 @@ def statement(
     session: Session, account_id: str, begins_at: datetime, ends_at: datetime
 ) -> shapes.Statement:
     """All movements of an account's own credits in a period, oldest first."""
-    name, at = accounts.credits_name(account_id), col(tables.LedgerTransaction.at)
+    name, at = payers.credits_name(account_id), col(tables.LedgerTransaction.at)
     opening = int(session.exec(_movements(_TOTAL, name).where(at < begins_at)).one())
     rows = session.exec(
         _movements(select(tables.LedgerTransaction, tables.LedgerPosting), name)

@@ -10,8 +10,8 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import take_turn
-from activities.leased_nodes import add_leased_node
-from activities.platform_key import fingerprint_of
+from activities.nodes.creation import add_leased_node
+from activities.secrets.platform_key import fingerprint_of
 from api.authorization import Caller
 from api.changing import Step
 from api.models import nodes as shapes

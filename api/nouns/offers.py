@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlmodel import Session
 
-from activities.inventory import inventory
-from activities.market import market
+from activities.placement.cloud_market import market
+from activities.placement.inventory import inventory
 from api.authorization import Caller
 from api.models import offers as shapes
 from api.models.jobs import PlacementRefusal

@@ -8,9 +8,9 @@ from typing import Any
 from sqlmodel import Session, SQLModel, col, select
 
 from activities.db import tables
-from activities.db.beginnings import begin
 from activities.db.session import take_turn
-from activities.region_rows import own_dependents_of
+from activities.lifecycles.dependents import own_dependents_of
+from activities.outbox.requests import begin
 from api.changing import Step
 from api.models import places as shapes
 from api.nouns.cloud_places import region_columns

@@ -4,7 +4,7 @@ from sqlmodel import select
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.secrets import secret_box
+from activities.secrets.sealing import secret_box
 from api.changing import Step
 from api.models import accounts as shapes
 from api.nouns.ownership import own

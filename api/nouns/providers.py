@@ -5,7 +5,11 @@ from typing import Any
 
 from sqlmodel import col, select
 
-from activities.credentials import (
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import take_turn
+from activities.providers.gcp.key import KeyMistakeError, ServiceAccountKey, read_key
+from activities.secrets.credentials import (
     OF_THE_SERVER,
     STORE,
     CredentialsError,
@@ -16,10 +20,6 @@ from activities.credentials import (
     reference_mistake,
     seal_credentials,
 )
-from activities.db import tables
-from activities.db.ids import new_id
-from activities.db.session import take_turn
-from activities.providers.gcp.key import KeyMistakeError, ServiceAccountKey, read_key
 from api.changing import Step
 from api.models import providers as shapes
 from api.nouns.ownership import lifecycle, own, own_locked

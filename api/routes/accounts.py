@@ -8,7 +8,7 @@ from sqlmodel import col, select
 
 from activities.db import tables
 from activities.db.session import database
-from activities.wake import wake_placement
+from activities.placement.wake import wake_placement
 from api.authorization import Caller, Needs
 from api.changing import Change, changing
 from api.models.accounts import (

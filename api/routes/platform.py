@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
-from activities.platform_key import platform_key_fingerprint, platform_public_key
+from activities.secrets.platform_key import platform_key_fingerprint, platform_public_key
 from api.authorization import Caller, Needs
 from api.models.base import Answer
 

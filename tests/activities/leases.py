@@ -7,7 +7,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.record import record
+from activities.lifecycles.record import record
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges, Record

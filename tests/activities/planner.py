@@ -6,7 +6,7 @@ from sqlmodel import col, select
 
 from activities.db.session import database
 from activities.db.tables import Job
-from activities.placement import plan_placements
+from activities.placement.planning import plan_placements
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.placement import PlanPlacements
 

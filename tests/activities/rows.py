@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from sqlmodel import Session
 
-from activities.accounts import add_account
+from activities.accounts.accounts import add_account
 from activities.db import tables
 from activities.db.ids import new_id
 from workflows.contracts.job_submission import JobSubmission, SubmittedResources, SubmittedWorker

@@ -13,11 +13,11 @@ from temporalio.converter import PayloadConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from activities import temporal
 from activities.settings import settings
-from activities.site.connections import close_connections
+from activities.site.node_client import close_connections
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogStore, log_store
+from activities.temporal import client
 from tests.activities.agent_process import LocalAgent
 from tests.activities.sshd import Sshd
 from workflows.contracts.base import Contract
@@ -120,7 +120,7 @@ async def site(
     settings.cache_clear()
     found = sshd.endpoint(agent.root)
     jobs = Jobs()
-    monkeypatch.setattr(temporal, "_client", jobs)
+    monkeypatch.setattr(client, "_client", jobs)
     yield Site(
         node=NodeAddress(
             node_id="nod-1",

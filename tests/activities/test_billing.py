@@ -12,13 +12,13 @@ from sqlmodel import col, select
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 
-from activities.billing import begin_billing, end_billing, post_usage, tell_job_to_end
+from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
+from activities.billing.ledger import add_credits, balance_of
 from activities.db import tables
 from activities.db.session import Database
-from activities.handover import hand_over
-from activities.ledger import add_credits, balance_of
-from activities.record import record
-from activities.temporal import set_client
+from activities.lifecycles.record import record
+from activities.outbox.relay import hand_over
+from activities.temporal.client import set_client
 from tests.activities.rows import NOW, add_job, add_payer
 from tests.activities.test_ledger import assert_books_are_right
 from tests.activities.test_requests import signals_of

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from activities import placement
+from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
-from activities.leased_nodes import withdraw_places
-from activities.ledger import add_credits
-from activities.placement import plan_placements
+from activities.placement import planning
+from activities.placement.planning import plan_placements
+from activities.placement.withdrawals import withdraw_places
 from activities.settings import settings
 from tests.activities.cloud_rows import (
     add_cloud_region,
@@ -145,7 +145,7 @@ def test_nothing_is_written_where_a_region_is_not_healthy_any_more(
         account = payer(session)
         region = add_cloud_region(session, account)
         job = add_waiting_job(session, account)
-    planned = placement._plan
+    planned = planning._plan
 
     def meanwhile(*given: Any) -> Any:
         made = planned(*given)
@@ -154,7 +154,7 @@ def test_nothing_is_written_where_a_region_is_not_healthy_any_more(
         return made
 
     with monkeypatch.context() as changed:
-        changed.setattr(placement, "_plan", meanwhile)
+        changed.setattr(planning, "_plan", meanwhile)
         assert round_of_planning() == 0
     with migrated.read() as session:
         assert ephemeral_nodes(session) == []

@@ -9,13 +9,13 @@ from sqlmodel import Session, select
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import price_refresh
-from activities.cloud_prices import keep_prices, priced_catalogue
 from activities.db import tables
 from activities.db.session import Database
-from activities.market import market
-from activities.price_refresh import refresh_prices
+from activities.placement.cloud_market import market
+from activities.providers import price_refresh
 from activities.providers.base import RequestRefused, Unavailable
+from activities.providers.price_refresh import refresh_prices
+from activities.providers.prices import keep_prices, priced_catalogue
 from tests.activities.cloud_rows import add_cloud_region
 from tests.activities.rows import NOW, add_payer
 from tests.rules.offers import job

@@ -8,7 +8,10 @@ from sqlmodel import select
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.credentials import (
+from activities.db.session import Database
+from activities.db.tables import Account, Provider, StoredSecret
+from activities.jobs.work_orders import seal_work_orders
+from activities.secrets.credentials import (
     CredentialsError,
     credentials_of,
     environment_name,
@@ -19,10 +22,7 @@ from activities.credentials import (
     reference_mistake,
     seal_credentials,
 )
-from activities.db.session import Database
-from activities.db.tables import Account, Provider, StoredSecret
 from activities.settings import settings
-from activities.work_orders import seal_work_orders
 from tests.activities.rows import add_job, add_payer
 from workflows.contracts.errors import WORK_REFUSED
 from workflows.effects.jobs import SealWorkOrders

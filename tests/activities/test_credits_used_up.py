@@ -10,11 +10,11 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.billing import begin_billing, post_usage, tell_job_to_end
+from activities.billing.job_billing import begin_billing, post_usage, tell_job_to_end
+from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
-from activities.ledger import add_credits
-from activities.temporal import set_client
+from activities.temporal.client import set_client
 from tests.activities.rows import NOW, add_job, add_payer
 from tests.activities.test_requests import signals_of
 from tests.waiting import eventually

@@ -4,12 +4,13 @@ import pytest
 from sqlmodel import Session, select
 
 from activities.db import tables
-from activities.db.release import dismiss_ephemeral, release_job
 from activities.db.session import Database
-from activities.leased_nodes import withdraw_places
-from activities.placement import _mark_announced, _unannounced, find_placement
-from activities.record import record
-from activities.sweep import _dismiss_idle
+from activities.lifecycles.reconciliation import _dismiss_idle
+from activities.lifecycles.record import record
+from activities.nodes.ephemeral import dismiss_ephemeral
+from activities.placement.allocations import release_job
+from activities.placement.planning import _mark_announced, _unannounced, find_placement
+from activities.placement.withdrawals import withdraw_places
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate

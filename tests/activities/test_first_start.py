@@ -11,14 +11,14 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import select
 
+from activities.accounts.bootstrap import first_start
 from activities.db import tables
 from activities.db.session import Database
-from activities.first_start import first_start
-from activities.secrets import master_key
+from activities.secrets.sealing import master_key
 from activities.settings import settings
 
 CHECKOUT = Path(__file__).parents[2]
-START = "from activities.first_start import first_start; first_start()"
+START = "from activities.accounts.bootstrap import first_start; first_start()"
 
 
 def test_the_first_start_makes_an_administrator_who_can_do_all(migrated: Database) -> None:
@@ -67,7 +67,7 @@ def test_a_crash_before_the_commit_leaves_a_key_that_works(migrated: Database) -
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("activities.first_start.add_account", crash)
+        patch.setattr("activities.accounts.bootstrap.add_account", crash)
         with pytest.raises(KeyboardInterrupt):
             first_start()
     test_the_first_start_makes_an_administrator_who_can_do_all(migrated)

@@ -6,8 +6,8 @@ import pytest
 from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
-from activities import heartbeats
-from activities.heartbeats import beating_aside
+from activities.temporal import heartbeats
+from activities.temporal.heartbeats import beating_aside
 
 LIMIT_S = 30
 

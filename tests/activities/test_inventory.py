@@ -3,9 +3,9 @@
 from sqlmodel import Session
 
 from activities.db import tables
-from activities.db.release import release_job
 from activities.db.session import Database
-from activities.inventory import inventory, node_offers
+from activities.placement.allocations import release_job
+from activities.placement.inventory import inventory, node_offers
 from tests.activities.placing import add_gpu_node
 from tests.activities.rows import NOW, add_job, add_payer, add_region, allocate
 from workflows.contracts.placement import NodeOffer

@@ -12,15 +12,11 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.leased_nodes import (
-    LeasedNode,
-    add_leased_node,
-    lease_machine,
-    return_machine,
-    withdraw_places,
-)
-from activities.restarts import restart_of
-from activities.temporal import set_client
+from activities.leases.leasing import lease_machine, return_machine
+from activities.lifecycles.restarts import restart_of
+from activities.nodes.creation import LeasedNode, add_leased_node
+from activities.placement.withdrawals import withdraw_places
+from activities.temporal.client import set_client
 from tests.activities.placing import assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region
 from tests.activities.test_ephemeral_nodes import made_for_a_job, removals_asked

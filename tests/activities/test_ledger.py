@@ -11,17 +11,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import select
 
+from activities.billing.ledger import FUNDING, Entry, LedgerError, add_credits, balance_of, post
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.ledger import (
-    FUNDING,
-    Entry,
-    LedgerError,
-    add_credits,
-    balance_of,
-    post,
-)
 from tests.activities.rows import NOW, add_payer
 
 

@@ -7,11 +7,11 @@ from sqlalchemy import Engine, event
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import machine_sweep
 from activities.db import tables
 from activities.db.session import Database
-from activities.machine_sweep import sweep_machines
-from activities.unknown_machines import end_unknown_machine, listed_machines
+from activities.leases import reconciliation
+from activities.leases.orphaned_machines import end_unknown_machine, listed_machines
+from activities.leases.reconciliation import sweep_machines
 from tests.activities.leases import Books
 from tests.activities.rented import Owned, RentedDriver
 from workflows.contracts import errors
@@ -36,8 +36,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     async def begin(asked: FollowNews) -> None:
         found.append((f"news/{asked.provider_id}", "start", None))
 
-    monkeypatch.setattr(machine_sweep, "tell", note)
-    monkeypatch.setattr(machine_sweep, "begin_listening", begin)
+    monkeypatch.setattr(reconciliation, "tell", note)
+    monkeypatch.setattr(reconciliation, "begin_listening", begin)
     return found
 
 

@@ -8,16 +8,15 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.db import tables
 from activities.db.session import Database
-from activities.lifecycle_requests import start_of
-from activities.machines import (
+from activities.leases.shortages import find_shortages, remember_shortage
+from activities.lifecycles.restarts import restart_of
+from activities.outbox.workflow_starts import start_of
+from activities.providers.machines import (
     await_machine,
     create_machine,
-    find_shortages,
     look_at_machine,
     release_machine,
-    remember_shortage,
 )
-from activities.restarts import restart_of
 from tests.activities.leases import OFFER, Books
 from tests.activities.rented import Owned, RentedDriver
 from tests.activities.rows import NOW

@@ -9,17 +9,13 @@ from sqlmodel import select
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
+from activities.billing.orphaned_runs import bill_strays
 from activities.db import tables
 from activities.db.session import Database
-from activities.node_rows import (
-    bill_strays,
-    find_announcement,
-    find_node_runs,
-    find_peers,
-    tell_jobs,
-)
-from activities.region_rows import find_dependents, tell_dependents
-from activities.temporal import set_client
+from activities.lifecycles.dependents import find_dependents, tell_dependents
+from activities.nodes.peers import find_announcement, find_peers
+from activities.nodes.running_jobs import find_node_runs, tell_jobs
+from activities.temporal.client import set_client
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.activities.test_requests import signals_of
 from workflows.contracts.jobs import EndRequest, NodeLost

@@ -12,15 +12,14 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlmodel import Session
 
-from activities.accounts import credits_name
+from activities.billing.ledger import Entry, add_credits, post
+from activities.billing.payers import credits_name
 from activities.db import tables
-from activities.db.release import release_job
 from activities.db.session import Database
-from activities.inventory import held, node_offers
-from activities.ledger import Entry, add_credits, post
-from activities.placement import find_placement, plan_placements
-from activities.reservations import ContendedError, placed_of, reserve
-from activities.waiting_jobs import waiting_jobs
+from activities.placement.allocations import ContendedError, placed_of, release_job, reserve
+from activities.placement.inventory import held, node_offers
+from activities.placement.planning import find_placement, plan_placements
+from activities.placement.queue import waiting_jobs
 from tests.activities.placing import (
     add_gpu_node,
     add_waiting_job,
@@ -329,7 +328,7 @@ def test_a_job_that_was_canceled_meanwhile_is_not_placed(
             session.get_one(tables.Job, job.id).status = "canceled"
         return plan(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("activities.placement.plan", plan_late)
+    monkeypatch.setattr("activities.placement.planning.plan", plan_late)
     assert round_of().placed == 1
     with migrated.read() as session:
         assert {allocation.job_id for allocation in live(session)} == {other.id}

@@ -9,12 +9,12 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from activities import temporal
+from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
-from activities.ledger import add_credits
-from activities.placement import announce_placements, find_placement, plan_placements
-from activities.temporal import set_client, tell
+from activities.placement.planning import announce_placements, find_placement, plan_placements
+from activities.temporal import client as temporal
+from activities.temporal.client import set_client, tell
 from tests.activities.placing import add_gpu_node, add_waiting_job, assert_books_agree, live
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.jobs import Placement
@@ -116,7 +116,7 @@ async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_f
         return await tell(workflow_id, signal, placement)
 
     with monkeypatch.context() as broken:
-        broken.setattr("activities.placement.tell", lost)
+        broken.setattr("activities.placement.planning.tell", lost)
         answer = await announce_placements(AnnouncePlacements(limit=2))
     assert answer == PlacementsAnnounced(announced=1, more=True, untold=(deaf_id,))
     assert len(await signals(told_by, handle)) == 1

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db import tables
 from activities.db.session import Database
-from activities.record import record
+from activities.lifecycles.record import record
 from tests.activities.rows import GIB, NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import Event

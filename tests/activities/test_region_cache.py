@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from activities.sealed_orders import RegionCache, WorkOrder, seal_order
 from activities.settings import settings
-from activities.site.job import start_worker
-from activities.site.node import prepare_node
+from activities.site.nodes import prepare_node
+from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
+from activities.storage.work_orders import RegionCache, WorkOrder, seal_order
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent_process import LocalAgent

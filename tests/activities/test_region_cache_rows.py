@@ -6,7 +6,7 @@ import pytest
 
 from activities.db import tables
 from activities.db.session import Database
-from activities.region_cache import caches_of
+from activities.regions.cache import caches_of
 from tests.activities.rows import add_node, add_payer, add_region
 from workflows.contracts.nodes import Preparation
 

@@ -11,17 +11,12 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.release import release_job
 from activities.db.session import Database
-from activities.leased_nodes import lease_machine
-from activities.region_rows import (
-    add_storage_node,
-    dismiss_node,
-    find_dependents,
-    find_storage,
-    tell_dependents,
-)
-from activities.temporal import set_client
+from activities.leases.leasing import lease_machine
+from activities.lifecycles.dependents import find_dependents, tell_dependents
+from activities.placement.allocations import release_job
+from activities.regions.storage_nodes import add_storage_node, dismiss_node, find_storage
+from activities.temporal.client import set_client
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placing import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate

@@ -12,8 +12,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.handover import hand_over
-from activities.temporal import signal_once
+from activities.outbox.relay import hand_over
+from activities.temporal.client import signal_once
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
 from tests.temporal_server import TemporalServer
 
@@ -209,7 +209,7 @@ async def test_what_was_held_back_in_one_batch_is_held_back_in_the_next(
             raise TimeoutError("no answer")
         await signal_once(client, workflow_id, signal, *args, **more)
 
-    monkeypatch.setattr("activities.handover.signal_once", lose_stops)
+    monkeypatch.setattr("activities.outbox.relay.signal_once", lose_stops)
     assert await hand_over(temporal_server, wanted) == 0
     assert await signals_of(temporal_server, f"job/{job.id}") == []
 

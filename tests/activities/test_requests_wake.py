@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.client import Client
 
-from activities.temporal import set_client
-from activities.wake import WORKFLOW_ID, Waker
+from activities.placement.wake import WORKFLOW_ID, Waker
+from activities.temporal.client import set_client
 from tests.activities.test_requests import signals_of
 from tests.activities.waiting import wait_until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.secrets import (
+from activities.secrets.sealing import (
     MasterKeyError,
     SealBrokenError,
     make_master_key,

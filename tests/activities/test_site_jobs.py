@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.sealed_orders import WorkOrder, seal_order
 from activities.site import staging
-from activities.site.job import clean_worker, end_worker, look_at_run, start_worker
-from activities.site.node import end_strays
+from activities.site.collection import collect_log, store_output
+from activities.site.nodes import end_strays
+from activities.site.runs import clean_worker, end_worker, look_at_run, start_worker
 from activities.site.staging import stage_worker
-from activities.site.stored import collect_log, store_output
 from activities.storage.names import code_name
+from activities.storage.work_orders import WorkOrder, seal_order
 from activities.transport.errors import OutcomeUnknown
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent_process import processes_of

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.platform_key import platform_public_key
+from activities.secrets.platform_key import platform_public_key
 from activities.settings import settings
-from activities.site import node as site_node
-from activities.site.logins import release_node
-from activities.site.node import (
+from activities.site import nodes as site_node
+from activities.site.nodes import (
     check_site,
     end_strays,
     inspect_node,
@@ -20,6 +19,7 @@ from activities.site.node import (
     prepare_node,
     reach_node,
     reboot_node,
+    release_node,
 )
 from tests.activities.agent_process import processes_of
 from tests.activities.sites import REGION, Site

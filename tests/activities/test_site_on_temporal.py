@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities import temporal
+from activities.temporal import client as temporal
 from tests.activities.sites import REGION, Site
 from tests.activities.test_site_watch import JOB, RUN, stored, watchers
 from tests.activities.waiting import wait_until

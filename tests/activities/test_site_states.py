@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.sealed_orders import WorkOrder, seal_order
+from activities.jobs.work_orders import discard_state
 from activities.settings import settings
-from activities.site.job import start_worker
+from activities.site.collection import bring_packed
+from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
-from activities.site.states import save_state
-from activities.site.stored import bring_packed
-from activities.storage.states import StateCopy, copies_of
+from activities.site.state_snapshots import save_state
+from activities.storage.state_snapshots import StateCopy, copies_of
+from activities.storage.work_orders import WorkOrder, seal_order
 from activities.transport.stream import NodeStream
-from activities.work_orders import discard_state
 from tests.activities.archives import file, packed, symlink
 from tests.activities.sites import REGION, Site
 from tests.activities.waiting import wait_until

@@ -13,9 +13,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.platform_key import platform_key_fingerprint
-from activities.site import signals, watch
-from activities.site.node import reach_node
+from activities.secrets.platform_key import platform_key_fingerprint
+from activities.site import job_signals, watch
+from activities.site.nodes import reach_node
 from activities.site.watch import watch_node
 from activities.storage.logs import LogStore
 from tests.activities.sites import Site
@@ -230,7 +230,7 @@ async def test_a_watch_ends_when_its_worker_stops_and_when_it_is_time(
 async def test_a_signal_that_is_lost_is_sent_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signals, "PAUSES_S", (0.05,))
+    monkeypatch.setattr(job_signals, "PAUSES_S", (0.05,))
     site.jobs.failures = 3
     site.agent.run(RUN, "true")
     async with watched(site):

@@ -4,8 +4,8 @@ import random
 from datetime import datetime, timedelta
 from typing import Any
 
+from activities.billing.machine_costs import spent_microcredits
 from activities.db.session import Database
-from activities.spending import spent_microcredits
 from tests.activities.cloud_rows import add_cloud_region, add_lease
 from tests.activities.rows import NOW, add_payer
 from workflows.rules.billing.metering import cumulative_microcredits

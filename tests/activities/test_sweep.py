@@ -11,8 +11,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.sweep import deliver_requests, sweep_lost
-from activities.temporal import set_client
+from activities.lifecycles.reconciliation import sweep_lost
+from activities.outbox.relay import deliver_requests
+from activities.temporal.client import set_client
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.activities.test_node_rows import start_idle
 from tests.activities.test_requests import ask, signals_of, status_of, undelivered

@@ -11,16 +11,16 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.accounts import add_account
+from activities.accounts.accounts import add_account
 from activities.db.session import Database
 from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
-from activities.sealed_orders import open_order, seal_order
-from activities.secrets import SealBrokenError, secret_box
+from activities.jobs.submissions import sealed_variables, stored_spec
+from activities.jobs.work_orders import discard_work_orders, remove_stored, seal_work_orders
+from activities.secrets.sealing import SealBrokenError, secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import log_store
-from activities.submissions import sealed_variables, stored_spec
-from activities.work_orders import discard_work_orders, remove_stored, seal_work_orders
+from activities.storage.work_orders import open_order, seal_order
 from workflows.contracts import errors
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment
@@ -298,7 +298,7 @@ def test_a_writer_that_stood_still_until_the_job_was_over_leaves_no_orders(
             session.execute(update(Job).where(col(Job.id) == JOB).values(status=status))
         return seal_order(*order)
 
-    monkeypatch.setattr("activities.work_orders.seal_order", slowly)
+    monkeypatch.setattr("activities.jobs.work_orders.seal_order", slowly)
     seal()
     assert store().names("orders") == []
 

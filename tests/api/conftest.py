@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from activities.db.session import Database
-from activities.secrets import make_master_key
+from activities.secrets.sealing import make_master_key
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store

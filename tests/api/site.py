@@ -14,7 +14,7 @@ import httpx
 from fastapi import FastAPI
 from sqlmodel import select, update
 
-from activities.accounts import add_account
+from activities.accounts.accounts import add_account
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database

@@ -6,7 +6,7 @@ import pytest
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.submissions import open_variables
+from activities.jobs.submissions import open_variables
 from tests.api.site import JOB, Person, Site
 
 

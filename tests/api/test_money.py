@@ -8,10 +8,10 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from activities import ledger
-from activities.accounts import credits_name
-from activities.temporal import set_client
-from activities.wake import WORKFLOW_ID
+from activities.billing import ledger
+from activities.billing.payers import credits_name
+from activities.placement.wake import WORKFLOW_ID
+from activities.temporal.client import set_client
 from tests.api.site import Person, Site
 from tests.waiting import eventually
 

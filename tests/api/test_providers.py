@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlmodel import SQLModel
 
-from activities.credentials import credentials_of, environment_name
 from activities.db import tables
 from activities.db.session import Database
 from activities.providers.gcp.session import session_for
+from activities.secrets.credentials import credentials_of, environment_name
 from activities.settings import settings
 from tests.api.site import Person, Site
 from tests.doubles.gcp.double import GcpDouble, service_account_key

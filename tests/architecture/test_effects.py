@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
-from activities import registry
+from activities.registry.main import MAIN
+from activities.registry.notifications import NEWS
+from activities.registry.planning import PLANNING
+from activities.registry.site import SITE
 from tests.architecture.source import ROOT, Source, sources, within
 from workflows import effects
 from workflows.contracts import queues
 from workflows.effects.effect import Effect
 
 BY_QUEUE: dict[str | None, list[Callable[..., Any]]] = {
-    queues.MAIN: list(registry.MAIN),
-    queues.PLANNING: list(registry.PLANNING),
-    queues.NEWS: list(registry.NEWS),
-    None: list(registry.SITE),
+    queues.MAIN: list(MAIN),
+    queues.PLANNING: list(PLANNING),
+    queues.NEWS: list(NEWS),
+    None: list(SITE),
 }
 
 KILLED_WORKER_S = 30
@@ -100,20 +103,18 @@ def _parts(source: Source) -> list[str]:
     return [*names, *(name.rpartition(".")[0] for name in names)]
 
 
-@pytest.mark.parametrize("module", sorted({each.__module__ for each in registry.SITE}))
+@pytest.mark.parametrize("module", sorted({each.__module__ for each in SITE}))
 def test_what_is_done_on_a_site_cannot_reach_the_database(module: str) -> None:
     assert not [name for name in reached_from(module) if within(name, "activities.db")]
 
 
-@pytest.mark.parametrize(
-    "module", sorted({each.__module__ for each in (*registry.MAIN, *registry.PLANNING)})
-)
+@pytest.mark.parametrize("module", sorted({each.__module__ for each in (*MAIN, *PLANNING)}))
 def test_what_writes_rows_cannot_reach_a_node(module: str) -> None:
-    forbidden = ("activities.transport", "activities.site", "activities.runtimes")
+    forbidden = ("activities.transport", "activities.site")
     assert not [name for name in reached_from(module) if within(name, *forbidden)]
 
 
 def test_the_checks_follow_imports_through_modules() -> None:
     assert (ROOT / "activities/db/session.py").exists()
-    assert "activities.db.tables" in reached_from("activities.record")
-    assert "activities.transport.pool" in reached_from("activities.site.node")
+    assert "activities.db.tables" in reached_from("activities.lifecycles.record")
+    assert "activities.transport.pool" in reached_from("activities.site.nodes")

@@ -11,10 +11,10 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.billing import post_usage
+from activities.billing.job_billing import post_usage
+from activities.billing.ledger import add_credits
 from activities.db.session import Database
 from activities.db.tables import Job
-from activities.ledger import add_credits
 from tests.activities.rows import NOW, add_job, add_payer
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s

@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.machine_sweep import sweep_machines
+from activities.leases.reconciliation import sweep_machines
 from activities.providers import registry
 from tests.activities.leases import Books, lease_row
 from tests.activities.rented import Owned, RentedDriver

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 from sqlmodel import select
 
+from activities.accounts.bootstrap import first_start
 from activities.db import tables
 from activities.db.session import Database
-from activities.first_start import first_start
 from tests.activities.placing import add_gpu_node
 from tests.activities.rows import add_region
 from tests.bench.home import home

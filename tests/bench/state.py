@@ -1,11 +1,11 @@
 """What writing steps and reservations costs, beside bare inserts into the same database."""
 
+from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.ledger import add_credits
-from activities.placement import plan_placements
-from activities.record import record
+from activities.lifecycles.record import record
+from activities.placement.planning import plan_placements
 from tests.activities.placing import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_payer, add_region
 from tests.bench.home import home

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from activities.credentials import credentials_of
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.providers.gcp.session import session_for
+from activities.secrets.credentials import credentials_of
 from activities.settings import settings
 from tests.client.conftest import Desk
 from tests.client.served import wait_until

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from activities.platform_key import platform_public_key
+from activities.secrets.platform_key import platform_public_key
 from workers.runner.commands import Commands, PublicApi, Resource
 from workers.runner.lifecycle import Tell
 from workers.runner.machine import read_machine

@@ -7,7 +7,7 @@ from sqlmodel import SQLModel
 from sqlmodel.sql.sqltypes import AutoString
 
 import activities.db.tables  # noqa: F401 - what the metadata is of
-from activities.db.instant import Instant
+from activities.db.instants import Instant
 
 
 def render(kind: str, found: Any, autogenerate_context: Any) -> Any:

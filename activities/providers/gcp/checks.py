@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from activities.providers.gcp.check_context import Looked
 from activities.providers.gcp.errors import GoogleRefusedError, KeyRefusedError, asking
-from activities.providers.gcp.looked import Looked
-from activities.providers.gcp.needs import (
+from activities.providers.gcp.requirements import (
     AGENT_HAS_ITS_ROLE_SINCE,
     APIS,
     CONSOLE,

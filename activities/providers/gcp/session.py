@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from activities.credentials import credentials_of
 from activities.providers.gcp.errors import asking, reason_in, refused
 from activities.providers.gcp.key import ServiceAccountKey, read_key
+from activities.secrets.credentials import credentials_of
 from activities.settings import settings
 
 if TYPE_CHECKING:

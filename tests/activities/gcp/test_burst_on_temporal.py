@@ -14,19 +14,19 @@ from sqlmodel import col, select
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities import registry
-from activities.credentials import own_place, seal_credentials
+from activities.accounts.bootstrap import first_start
+from activities.billing.ledger import add_credits
 from activities.db import tables
-from activities.db.beginnings import begin
 from activities.db.session import Database
-from activities.first_start import first_start
-from activities.handover import hand_over
-from activities.ledger import add_credits
+from activities.outbox.relay import hand_over
+from activities.outbox.requests import begin
 from activities.providers.gcp.network import make_network
 from activities.providers.gcp.session import google_session
 from activities.providers.gcp.subnetworks import make_subnetwork
-from activities.site.connections import close_connections
-from activities.temporal import set_client
+from activities.registry.planning import PLANNING
+from activities.secrets.credentials import own_place, seal_credentials
+from activities.site.node_client import close_connections
+from activities.temporal.client import set_client
 from tests.activities.cloud_rows import add_cloud_region
 from tests.activities.gcp.keys import key_file
 from tests.activities.placing import add_waiting_job
@@ -95,7 +95,7 @@ async def at_work(client: Client, region_id: str) -> AsyncIterator[None]:
         planning = Worker(
             client,
             task_queue=queues.PLANNING,
-            activities=registry.PLANNING,
+            activities=PLANNING,
             activity_executor=rules,
             max_concurrent_activities=1,
         )

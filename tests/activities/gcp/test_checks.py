@@ -6,7 +6,7 @@ import pytest
 
 from activities.providers.gcp.checks import check_project
 from activities.providers.gcp.errors import GoogleUnavailableError
-from activities.providers.gcp.needs import ROLES
+from activities.providers.gcp.requirements import ROLES
 from activities.providers.gcp.session import GoogleSession
 from activities.settings import settings
 from tests.activities.gcp.keys import session_with

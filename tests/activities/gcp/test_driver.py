@@ -2,7 +2,7 @@
 
 import pytest
 
-from activities.providers.gcp.machines import GoogleMachines
+from activities.providers.gcp.driver import GoogleMachines
 from activities.providers.gcp.network import make_network
 from activities.providers.gcp.session import GoogleSession
 from activities.providers.gcp.subnetworks import make_subnetwork
@@ -27,7 +27,7 @@ class TestGoogleMachines(DriverContract):
         self, gcp: GcpDouble, google: GoogleSession, monkeypatch: pytest.MonkeyPatch
     ) -> Market:
         key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
-        monkeypatch.setattr("activities.providers.gcp.machines.platform_public_key", lambda: key)
+        monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: key)
         make_network(google, OURS)
         make_subnetwork(google, OURS, REGION)
         faults = gcp.cloud.faults

@@ -10,18 +10,18 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities import registry
-from activities.credentials import own_place, seal_credentials
 from activities.db import tables
 from activities.db.session import Database
-from activities.news import begin_listening
-from activities.providers.gcp.machines import google_machines
-from activities.providers.gcp.parts import PARTS
+from activities.lifecycles.restarts import restart_of
+from activities.providers.gcp.driver import google_machines
+from activities.providers.gcp.project_resources import PARTS
 from activities.providers.gcp.session import google_session
 from activities.providers.gcp.subnetworks import make_subnetwork
-from activities.restarts import restart_of
+from activities.providers.notifications import begin_listening
+from activities.registry.main import MAIN
+from activities.secrets.credentials import own_place, seal_credentials
 from activities.settings import settings
-from activities.temporal import set_client
+from activities.temporal.client import set_client
 from tests.activities.gcp.keys import key_file
 from tests.activities.leases import OFFER, Books, lease_row
 from tests.activities.rows import NOW
@@ -55,7 +55,7 @@ def books(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("BASELOAD_SECRETS_KEY", "cd" * 32)
     settings.cache_clear()
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
-    monkeypatch.setattr("activities.providers.gcp.machines.platform_public_key", lambda: key)
+    monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: key)
     found = Books(migrated)
     with migrated.write() as session:
         place = own_place("gcp", found.provider_id)
@@ -100,7 +100,7 @@ async def at_work(client: Client) -> AsyncIterator[None]:
                 client,
                 task_queue=queues.MAIN,
                 workflows=[MachineLifecycle, ProviderNews],
-                activities=registry.MAIN,
+                activities=MAIN,
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),
             ),

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import NotFound
 
-from activities.platform_key import fingerprint_of
 from activities.providers.base import CapacityExhausted, NotYet, RequestRefused, Unavailable
 from activities.providers.gcp.catalogue import gcp_catalogue
-from activities.providers.gcp.machines import GoogleMachines
+from activities.providers.gcp.driver import GoogleMachines
 from activities.providers.gcp.network import make_network, remove_network
 from activities.providers.gcp.session import GoogleSession
 from activities.providers.gcp.subnetworks import make_subnetwork, remove_subnetwork
+from activities.secrets.platform_key import fingerprint_of
 from tests.activities.waiting import wait_for
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
@@ -39,7 +39,7 @@ def machines(
     gcp: GcpDouble, google: GoogleSession, monkeypatch: pytest.MonkeyPatch
 ) -> GoogleMachines:
     """The driver of a project with a network in one region."""
-    monkeypatch.setattr("activities.providers.gcp.machines.platform_public_key", lambda: PUBLIC_KEY)
+    monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: PUBLIC_KEY)
     make_network(google, OURS)
     make_subnetwork(google, OURS, REGION)
     return GoogleMachines(google, OURS)

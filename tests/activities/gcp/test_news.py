@@ -11,14 +11,14 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import news
 from activities.db import tables
 from activities.db.session import Database
-from activities.news import listen_for_news
-from activities.providers.gcp.log_entries import told_by
-from activities.providers.gcp.news import GoogleNews
-from activities.providers.gcp.parts import PARTS
+from activities.providers import notifications
+from activities.providers.gcp.audit_log import told_by
+from activities.providers.gcp.notifications import GoogleNews
+from activities.providers.gcp.project_resources import PARTS
 from activities.providers.gcp.session import GoogleSession
+from activities.providers.notifications import listen_for_news
 from activities.providers.registry import FEEDS
 from tests.activities.leases import Books
 from tests.doubles.gcp.double import GcpDouble
@@ -56,7 +56,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, MachineNews]]:
         found[request_id] = (workflow_id, what)
         return True
 
-    monkeypatch.setattr(news, "tell", note)
+    monkeypatch.setattr(notifications, "tell", note)
     return found
 
 
@@ -153,7 +153,7 @@ async def test_what_could_not_be_handed_on_is_not_settled(
     async def silent(*_: Any, **__: Any) -> bool:
         raise ApplicationError("Temporal has not answered")
 
-    monkeypatch.setattr(news, "tell", silent)
+    monkeypatch.setattr(notifications, "tell", silent)
     publish(gcp, entry(books.lease(LeaseStatus.READY).name))
     async with listening(books) as heard:
         with pytest.raises(ApplicationError, match="has not answered"):

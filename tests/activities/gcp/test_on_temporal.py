@@ -11,12 +11,12 @@ from sqlmodel import select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
-from activities import registry
-from activities.credentials import own_place, seal_credentials
 from activities.db import tables
 from activities.db.session import Database
+from activities.registry.main import MAIN
+from activities.secrets.credentials import own_place, seal_credentials
 from activities.settings import settings
-from activities.temporal import set_client
+from activities.temporal.client import set_client
 from tests.activities.gcp.keys import key_file
 from tests.activities.rows import NOW, add_payer
 from tests.doubles.gcp.double import GcpDouble
@@ -104,7 +104,7 @@ async def test_a_provider_lives_and_its_key_is_told_nowhere(
                 temporal_server,
                 task_queue=queues.MAIN,
                 workflows=[ProviderLifecycle, ProviderNews],
-                activities=registry.MAIN,
+                activities=MAIN,
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),
             ),

@@ -10,7 +10,7 @@ from google.cloud import compute_v1
 
 from activities.providers.gcp.errors import GoogleRefusedError, GoogleUnavailableError
 from activities.providers.gcp.names import LABEL, shared_name
-from activities.providers.gcp.parts import PARTS
+from activities.providers.gcp.project_resources import PARTS
 from activities.providers.gcp.session import GoogleSession
 from activities.settings import settings
 from tests.doubles.gcp.double import GcpDouble

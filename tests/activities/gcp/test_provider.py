@@ -8,15 +8,15 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.credentials import own_place, seal_credentials
 from activities.db.session import Database
 from activities.db.tables import Provider
-from activities.providers.projects import (
+from activities.providers.cloud_parts import (
     forget_provider_key,
     make_provider_part,
     remove_provider_part,
 )
 from activities.providers.registry import check_provider
+from activities.secrets.credentials import own_place, seal_credentials
 from activities.settings import settings
 from tests.activities.gcp.keys import key_file
 from tests.activities.rows import NOW, add_payer

@@ -8,16 +8,16 @@ import pytest
 from sqlmodel import select
 from temporalio.client import Client
 
-from activities.credentials import own_place, seal_credentials
+from activities.accounts.bootstrap import first_start
 from activities.db import tables
-from activities.db.beginnings import begin
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.first_start import first_start
-from activities.handover import hand_over
+from activities.outbox.relay import hand_over
+from activities.outbox.requests import begin
 from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
 from activities.providers.gcp.network import make_network, remove_network
 from activities.providers.gcp.session import google_session
+from activities.secrets.credentials import own_place, seal_credentials
 from tests.activities.gcp.keys import key_file
 from tests.activities.gcp.test_burst_on_temporal import (
     at_work,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from activities.providers.gcp import skus
+from activities.providers.gcp import billing_catalog
+from activities.providers.gcp.billing_catalog import names, read_prices
 from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.errors import GoogleRefusedError, GoogleUnavailableError
 from activities.providers.gcp.session import GoogleSession
-from activities.providers.gcp.skus import names, read_prices
 from tests.doubles.gcp.discovery import Json
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
@@ -40,7 +40,7 @@ def price_of(one: Json) -> Json:
 def test_every_page_is_read_and_every_region_gets_its_prices(
     gcp: GcpDouble, google: GoogleSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skus, "PAGE_SIZE", 100)
+    monkeypatch.setattr(billing_catalog, "PAGE_SIZE", 100)
     found = read_prices(google)
     assert found.rejected == ()
     assert {each.region for each in found.lines} == {
@@ -67,7 +67,7 @@ def test_all_that_the_list_counts_is_told_and_used(google: GoogleSession) -> Non
         *DiskKind,
     }
     lines = read_prices(google).lines
-    priced = with_prices(catalogue, lines, [Source(id=skus.SOURCE, what="told")])
+    priced = with_prices(catalogue, lines, [Source(id=billing_catalog.SOURCE, what="told")])
     machine = catalogue.machine_for("T4", 1, spot=False)
     assert machine is not None
     price = priced.price(machine, "us-central1")
@@ -127,10 +127,10 @@ def test_a_project_without_the_api_is_refused_and_a_list_that_breaks_off_is_no_l
     with pytest.raises(GoogleRefusedError):
         read_prices(google)
     gcp.project.services.add("cloudbilling.googleapis.com")
-    monkeypatch.setattr(skus, "PAGE_SIZE", 100)
+    monkeypatch.setattr(billing_catalog, "PAGE_SIZE", 100)
     gcp.cloud.faults.add(Fault(FaultKind.LOST_REPLY, "cloudbilling.services.skus.list", skip=2))
     with pytest.raises(GoogleUnavailableError):
         read_prices(google)
-    monkeypatch.setattr(skus, "MOST_PAGES", 2)
+    monkeypatch.setattr(billing_catalog, "MOST_PAGES", 2)
     with pytest.raises(GoogleUnavailableError, match="no end after 2 pages"):
         read_prices(google)

@@ -1,0 +1,106 @@
+"""Billing as workflows ask for it: beginning, posting, ending."""
+
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+
+from activities.billing.runway import ask_others_to_look, lock_standing, standing_of
+from activities.billing.usage import is_over, open_meter, post_on_meter
+from activities.db.session import database
+from activities.outbox.relay import hand_over_soon
+from activities.temporal.client import CALL_LIMIT_S, client, id_of_this_activity, limited, tell
+from workflows.contracts import queues
+from workflows.contracts.base import Done
+from workflows.contracts.billing import BillingRequest, UsagePosted
+from workflows.contracts.errors import REFUSED
+from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
+
+ATTEMPT = "attempt"
+
+
+def billing_id(job_id: str) -> str:
+    return f"job/{job_id}/billing"
+
+
+@activity.defn
+async def begin_billing(request: BillingRequest) -> Done:
+    """Start the job's billing workflow, or find it started for this attempt: it is then told where
+    the nodes are now.
+
+    One that is left over from an earlier attempt is told to end, and this is tried again.
+    """
+    workflow_id = billing_id(request.job_id)
+    start = client().start_workflow(
+        "JobBilling",
+        request,
+        id=workflow_id,
+        task_queue=queues.MAIN,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        memo={ATTEMPT: request.attempt},
+        static_summary=f"bill of attempt {request.attempt}",
+        rpc_timeout=timedelta(seconds=CALL_LIMIT_S),
+    )
+    try:
+        await limited(start, f"{workflow_id}: start")
+    except WorkflowAlreadyStartedError:
+        await _unless_of_an_earlier_attempt(request)
+    return Done()
+
+
+@activity.defn
+def post_usage(command: PostUsage) -> UsagePosted:
+    """Post every whole and part period that is new; what was posted before is not again.
+
+    The bills of the payer's other jobs are asked to look again when its credits run low by this.
+    Raises: Refused without a usage, since nobody is to pay; NotFound.
+    """
+    if not command.usages:
+        raise ApplicationError("usage: asked to post nothing, for nobody", type=REFUSED)
+    with database().write() as session:
+        opened = [open_meter(session, usage) for usage in command.usages]
+        meters = [meter for meter, _ in opened]
+        added = sum(meter.microcredits_per_hour for meter, new in opened if new and meter.running)
+        posted = sum(
+            post_on_meter(session, meter, usage.through_s)
+            for meter, usage in zip(meters, command.usages, strict=True)
+        )
+        if added:
+            lock_standing(session, meters[0].payer_id)
+        standing = standing_of(session, meters, posted)
+        asked = ask_others_to_look(session, meters, standing, added)
+        over = is_over(session, command.usages[0])
+    hand_over_soon(asked)
+    return standing.model_copy(update={"over": over})
+
+
+@activity.defn
+async def end_billing(done: BillingDone) -> Done:
+    """Tell the billing workflow that all is posted; silent when it is gone."""
+    await tell(billing_id(done.job_id), "settled", done)
+    return Done()
+
+
+@activity.defn
+async def tell_job_to_end(command: TellJobToEnd) -> Done:
+    """Signal `stop` to the job; silent when it has ended."""
+    request_id = id_of_this_activity()
+    await tell(f"job/{command.job_id}", "stop", command.request, request_id=request_id)
+    return Done()
+
+
+async def _unless_of_an_earlier_attempt(request: BillingRequest) -> None:
+    workflow_id = billing_id(request.job_id)
+    describe = client().get_workflow_handle(workflow_id).describe()
+    found = await limited(describe, f"{workflow_id}: describe")
+    attempt = await found.memo_value(ATTEMPT, default=0)
+    if found.status is WorkflowExecutionStatus.RUNNING and attempt >= request.attempt:
+        await tell(workflow_id, "moved", request)
+        return
+    await tell(workflow_id, "settled", BillingDone(job_id=request.job_id, attempt=attempt))
+    raise ApplicationError(
+        f"{workflow_id}: asked to bill attempt {request.attempt}, attempt {attempt} is just ending"
+    )

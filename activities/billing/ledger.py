@@ -1,0 +1,156 @@
+"""Money moves here and nowhere else: balanced, once for each business key, never edited.
+
+Balances of ledger accounts are kept beside their postings, in the same transaction.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session, SQLModel, col, select
+
+from activities.billing.payers import credits_name
+from activities.db.ids import new_id
+from activities.db.tables import Account, LedgerAccount, LedgerPosting, LedgerTransaction
+
+USAGE_FEES = "platform/usage-fees"
+FUNDING = "platform/funding"
+
+
+class LedgerError(ValueError):
+    """An entry that the ledger refuses: not balanced, or another one under a used key."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A transaction to be posted: its legs add up to zero."""
+
+    business_key: str
+    kind: str
+    account_id: str
+    """Whose statement it is on."""
+    legs: Mapping[str, int]
+    """Ledger account to the microcredits that it gains; below zero: what it gives."""
+    at: datetime
+    description: str
+    job_id: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def post(session: Session, entry: Entry) -> LedgerTransaction:
+    """Post an entry inside the caller's transaction, or find it posted before.
+
+    Raises: LedgerError, when it is not balanced, or when its key stands for another entry.
+    """
+    _check(entry)
+    transaction = LedgerTransaction(
+        id=new_id("txn"),
+        business_key=entry.business_key,
+        kind=entry.kind,
+        account_id=entry.account_id,
+        job_id=entry.job_id,
+        description=entry.description,
+        details=entry.details,
+        at=entry.at,
+    )
+    if not _insert_new(session, LedgerTransaction, transaction.model_dump(), "business_key"):
+        return _the_same(session, entry)
+    # One order for all transactions, so that no two wait for each other.
+    balances = {name: _move(session, name, entry.legs[name]) for name in sorted(entry.legs)}
+    for number, (name, amount) in enumerate(entry.legs.items()):
+        session.add(
+            LedgerPosting(
+                transaction_id=transaction.id,
+                leg=number,
+                ledger_account=name,
+                amount_microcredits=amount,
+                balance_after_microcredits=balances[name],
+            )
+        )
+    session.flush()
+    return _posted(session, entry.business_key)
+
+
+def add_credits(
+    session: Session, account: Account, amount_microcredits: int, key: str, at: datetime
+) -> LedgerTransaction:
+    """Put credits into an account, once for each key; the transaction, also when it was before.
+
+    key: what makes a second call the same one, such as an idempotency key or an id.
+    Raises: LedgerError.
+    """
+    if amount_microcredits <= 0:
+        raise LedgerError(f"credits: asked {amount_microcredits} microcredits, must be above 0")
+    entry = Entry(
+        business_key=f"credits/{key}",
+        kind="credits",
+        account_id=account.id,
+        legs={FUNDING: -amount_microcredits, credits_name(account.id): amount_microcredits},
+        at=at,
+        description="credits added",
+    )
+    return post(session, entry)
+
+
+def balance_of(session: Session, ledger_account: str) -> int:
+    """Microcredits that a ledger account holds; below zero, what it owes."""
+    row = session.exec(
+        select(LedgerAccount.balance_microcredits).where(col(LedgerAccount.name) == ledger_account)
+    ).first()
+    return row if row is not None else 0
+
+
+def _check(entry: Entry) -> None:
+    total = sum(entry.legs.values())
+    if total != 0:
+        raise LedgerError(f"{entry.business_key}: the legs add up to {total}, not to 0")
+    if len(entry.legs) < 2 or 0 in entry.legs.values():
+        raise LedgerError(f"{entry.business_key}: asked two legs or more, none of 0")
+
+
+def _move(session: Session, name: str, amount_microcredits: int) -> int:
+    """The balance of a ledger account once the amount has been added."""
+    owner = name.split("/")[1] if name.startswith("account/") else None
+    values = {"name": name, "account_id": owner, "balance_microcredits": 0}
+    _insert_new(session, LedgerAccount, values, "name")
+    balance = col(LedgerAccount.balance_microcredits)
+    moved = session.execute(
+        update(LedgerAccount)
+        .where(col(LedgerAccount.name) == name)
+        .values(balance_microcredits=balance + amount_microcredits)
+        .returning(balance)
+        .execution_options(synchronize_session=False)
+    )
+    return int(moved.scalar_one())
+
+
+def _insert_new(
+    session: Session, table: type[SQLModel], values: dict[str, Any], unique: str
+) -> bool:
+    """Insert a row unless there is one with the same unique value; whether it was inserted."""
+    dialect = session.get_bind().dialect.name
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    statement = (
+        insert(table)
+        .values(values)
+        .on_conflict_do_nothing(index_elements=[unique])
+        .returning(getattr(table, unique))
+    )
+    return session.execute(statement).first() is not None
+
+
+def _posted(session: Session, business_key: str) -> LedgerTransaction:
+    query = select(LedgerTransaction).where(col(LedgerTransaction.business_key) == business_key)
+    return session.exec(query).one()
+
+
+def _the_same(session: Session, entry: Entry) -> LedgerTransaction:
+    before = _posted(session, entry.business_key)
+    query = select(LedgerPosting).where(col(LedgerPosting.transaction_id) == before.id)
+    posted = {row.ledger_account: row.amount_microcredits for row in session.exec(query)}
+    if posted != dict(entry.legs):
+        raise LedgerError(f"{entry.business_key}: stands for {posted}, asked {dict(entry.legs)}")
+    return before

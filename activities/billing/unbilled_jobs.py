@@ -1,0 +1,57 @@
+"""Jobs that run and whose billing workflow was ended from outside: it is begun again.
+
+What had been posted is posted already; what has run meanwhile is posted at the first look.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from pydantic import TypeAdapter
+from sqlmodel import Session, col, select
+
+from activities.billing.job_billing import billing_id
+from activities.db.session import database
+from activities.db.tables import Job
+from activities.outbox.workflow_starts import start_of, workflow_id_of
+from workflows.contracts.billing import BillingRequest
+from workflows.contracts.jobs import JobRequest, WorkerCarry
+from workflows.contracts.statuses import JobStatus
+from workflows.jobs.worker import Worker, billing_of
+
+_WORKERS = TypeAdapter(tuple[WorkerCarry, ...])
+_METERED = (JobStatus.RUNNING, JobStatus.UNREACHABLE)
+
+
+def lost_bills(running: Collection[str], quiet_for: timedelta) -> list[BillingRequest]:
+    """The bills of jobs that run, by what `running` lists, and that nobody meters.
+
+    quiet_for: a job that has changed since may just be beginning or ending its own.
+    """
+    with database().read() as session:
+        job_ids = session.exec(
+            select(Job.id).where(
+                col(Job.status).in_(_METERED),
+                col(Job.updated_at) < datetime.now(UTC) - quiet_for,
+            )
+        ).all()
+        lost = [
+            job_id
+            for job_id in job_ids
+            if workflow_id_of(job_id) in running and billing_id(job_id) not in running
+        ]
+        return [bill for job_id in lost if (bill := _bill_of(session, job_id)) is not None]
+
+
+def _bill_of(session: Session, job_id: str) -> BillingRequest | None:
+    """None: nothing of it has started."""
+    job = session.get_one(Job, job_id)
+    request = start_of(session, job).argument
+    workers = _workers_of(job)
+    if not isinstance(request, JobRequest) or not any(worker.billed for worker in workers):
+        return None
+    return billing_of(request, job.attempt, workers)
+
+
+def _workers_of(job: Job) -> Sequence[Worker]:
+    carried = _WORKERS.validate_python(job.workers)
+    return [Worker(job.id, job.attempt, worker) for worker in carried]

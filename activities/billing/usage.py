@@ -1,0 +1,149 @@
+"""Posting what runs have used: meters that move forwards only, slice by slice."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+from temporalio.exceptions import ApplicationError
+
+from activities.billing.ledger import USAGE_FEES, Entry, post
+from activities.billing.payers import credits_name, payer_of
+from activities.db.tables import Account, Job, Project, UsageMeter
+from activities.settings import settings
+from workflows.contracts.billing import UsageRates, WorkerUsage
+from workflows.contracts.errors import NOT_FOUND
+from workflows.contracts.statuses import JobStatus
+from workflows.rules.billing.metering import Slice, slices
+
+
+def post_worker_usage(session: Session, usage: WorkerUsage) -> int:
+    """Post what one run has used beyond what was posted; the microcredits that are new.
+
+    The first call fixes the run's start, its rates and its payer. Raises: NotFound.
+    """
+    meter, _ = open_meter(session, usage)
+    return post_on_meter(session, meter, usage.through_s)
+
+
+def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> int:
+    """Post what a run has used up to `through_s` and was not posted; the new microcredits."""
+    if through_s <= meter.posted_s:
+        return 0
+    rates = UsageRates.model_validate(meter.rates)
+    cut = slices(
+        rates.microcredits_per_hour,
+        posted_s=meter.posted_s,
+        through_s=through_s,
+        period_s=settings().billing_period_s,
+    )
+    posted = sum(_post_slice(session, meter, piece) for piece in cut)
+    seconds = through_s - meter.posted_s
+    meter.posted_s = through_s
+    meter.posted_microcredits += posted
+    session.add(meter)
+    session.execute(
+        update(Job)
+        .where(col(Job.id) == meter.job_id)
+        .values(
+            charged_microcredits=col(Job.charged_microcredits) + posted,
+            gpu_seconds=col(Job.gpu_seconds) + seconds * rates.gpu_count,
+        )
+    )
+    return posted
+
+
+def is_over(session: Session, usage: WorkerUsage) -> bool:
+    """Whether the job of a run has written down that the run's attempt has ended."""
+    job = session.get(Job, usage.job_id)
+    return job is not None and not _runs(job, usage.attempt)
+
+
+def payer_of_job(session: Session, job_id: str) -> str:
+    """The account that pays: the owner of the job's project, or who pays for that one.
+
+    Raises: NotFound.
+    """
+    owner = session.exec(
+        select(Account)
+        .join(Project, col(Project.account_id) == Account.id)
+        .join(Job, col(Job.project_id) == Project.id)
+        .where(col(Job.id) == job_id)
+    ).first()
+    if owner is None:
+        raise _no_job(job_id)
+    return payer_of(owner)
+
+
+def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
+    """The meter of a run, and whether this call has made it.
+
+    Raises: NotFound.
+    """
+    key = (usage.job_id, usage.worker, usage.attempt)
+    job = session.exec(
+        select(Job).where(col(Job.id) == usage.job_id).with_for_update()
+    ).first()  # the job's row is the lock of all its meters, those that are not there yet too
+    if job is None:
+        raise _no_job(usage.job_id)
+    meter = session.get(UsageMeter, key)
+    if meter is not None:
+        return meter, False
+    rates = UsageRates.model_validate((job.rates or {}).get(str(usage.worker)) or {})
+    meter = UsageMeter(
+        job_id=usage.job_id,
+        worker=usage.worker,
+        attempt=usage.attempt,
+        payer_id=payer_of_job(session, usage.job_id),
+        rates=rates.model_dump(mode="json"),
+        microcredits_per_hour=rates.microcredits_per_hour,
+        running=_runs(job, usage.attempt),
+        started_at=usage.started_at,
+    )
+    session.add(meter)
+    session.flush()
+    return meter, True
+
+
+def _runs(job: Job, attempt: int) -> bool:
+    resting = (JobStatus.STOPPED, JobStatus.REMOVING)
+    status = JobStatus(job.status)
+    return attempt == job.attempt and not status.is_final and status not in resting
+
+
+def _post_slice(session: Session, meter: UsageMeter, piece: Slice) -> int:
+    """A slice that costs nothing moves the meter and leaves no transaction."""
+    amount = piece.amount_microcredits
+    if amount == 0:
+        return 0
+    begins = _instant(meter, piece.start_s)
+    seconds = piece.end_s - piece.start_s
+    post(
+        session,
+        Entry(
+            business_key=f"job/{meter.job_id}/usage/{meter.worker}/{begins.isoformat()}",
+            kind="usage-fee",
+            account_id=meter.payer_id,
+            job_id=meter.job_id,
+            legs={credits_name(meter.payer_id): -amount, USAGE_FEES: amount},
+            at=_instant(meter, piece.end_s),
+            description=f"worker {meter.worker}: {seconds} s from {begins:%Y-%m-%d %H:%M:%S} UTC",
+            details={
+                "worker": meter.worker,
+                "attempt": meter.attempt,
+                "from_s": piece.start_s,
+                "through_s": piece.end_s,
+                "rates": meter.rates,
+            },
+        ),
+    )
+    return amount
+
+
+def _instant(meter: UsageMeter, seconds: int) -> datetime:
+    return meter.started_at + timedelta(seconds=seconds)
+
+
+def _no_job(job_id: str) -> ApplicationError:
+    return ApplicationError(
+        f"usage: asked to post for {job_id}, found no such job", type=NOT_FOUND, non_retryable=True
+    )

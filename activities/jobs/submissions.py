@@ -1,0 +1,30 @@
+"""A submission in its row: without the values of variables, which lie beside it, sealed."""
+
+import json
+from typing import Any
+
+from activities.secrets.sealing import secret_box
+from workflows.contracts.job_submission import JobSubmission
+
+
+def stored_spec(submission: JobSubmission) -> dict[str, Any]:
+    """What the row keeps in plain: variables have their names and no values."""
+    spec = submission.model_dump(mode="json")
+    spec["environment"]["variables"] = dict.fromkeys(submission.environment.variables, "")
+    return spec
+
+
+def sealed_variables(job_id: str, submission: JobSubmission) -> bytes | None:
+    """The variables as JSON, sealed for this job; None when there are none."""
+    variables = submission.environment.variables
+    if not variables:
+        return None
+    return secret_box().seal(json.dumps(variables).encode(), job_id.encode())
+
+
+def open_variables(job_id: str, sealed: bytes | None) -> dict[str, str]:
+    """The variables that were sealed for this job."""
+    if sealed is None:
+        return {}
+    opened: dict[str, str] = json.loads(secret_box().open(sealed, job_id.encode()))
+    return opened

@@ -1,0 +1,195 @@
+"""Work orders of jobs out of their rows: written sealed, with every secret resolved, and removed.
+
+What is in them never passes through a workflow: it gets their places in the object store.
+"""
+
+from dataclasses import dataclass
+
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.db.session import database
+from activities.db.tables import Allocation, Job, StoredSecret, Upload
+from activities.jobs.submissions import open_variables
+from activities.regions.cache import caches_of
+from activities.secrets.sealing import secret_box
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.logs import log_store
+from activities.storage.names import states_of
+from activities.storage.work_orders import RegionCache, WorkOrder, seal_order
+from workflows.contracts.base import Done
+from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.jobs import WorkerAssignment, run_id
+from workflows.contracts.statuses import JobStatus
+from workflows.effects.jobs import (
+    DiscardState,
+    DiscardWorkOrders,
+    RemoveStored,
+    SealWorkOrders,
+    WorkOrdersSealed,
+)
+
+STORE = "store://"
+BEFORE_ITS_START = (
+    JobStatus.NEW,
+    JobStatus.WAITING_FOR_RESOURCES,
+    JobStatus.PROVISIONING,
+    JobStatus.WAITING_FOR_DATA,
+)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What the rows say of a job, before any of it is written to the store."""
+
+    submission: JobSubmission
+    environment: dict[str, str]
+    code_sha256: str | None
+    input_sha256: str | None
+    ports: dict[int, int | None]
+    """Worker to the port that it holds on its node."""
+    caches: dict[str, RegionCache]
+    """By node: those of the regions that machines were leased in."""
+
+
+@activity.defn
+def seal_work_orders(command: SealWorkOrders) -> WorkOrdersSealed:
+    """One sealed order for each assignment, at a place that the job and attempt name.
+
+    Doing it again replaces them. Raises: NOT_FOUND, WORK_REFUSED for a secret that may not be
+    used or is not there.
+    """
+    with database().read() as session:
+        material = _gather(session, command)
+    references = tuple(
+        seal_order(
+            command.job_id,
+            command.attempt,
+            assignment.worker,
+            assignment.node.region_id,
+            _order(command, assignment, material),
+        )
+        for assignment in command.assignments
+    )
+    # A worker that stood still meanwhile has written after the job's own removal of its orders.
+    if not _are_wanted(command):
+        _discard(command.job_id, command.attempt)
+    return WorkOrdersSealed(references=references)
+
+
+@activity.defn
+def discard_work_orders(command: DiscardWorkOrders) -> Done:
+    """Remove the orders of one attempt; silent when there are none."""
+    _discard(command.job_id, command.attempt)
+    return Done()
+
+
+@activity.defn
+def discard_state(command: DiscardState) -> Done:
+    """Remove all copies of a job's resume state; silent when there are none."""
+    blob_store(settings().storage).delete_folder(states_of(command.job_id))
+    return Done()
+
+
+@activity.defn
+def remove_stored(command: RemoveStored) -> Done:
+    """Remove log, output, orders and state of a job; silent when there are none."""
+    log_store(settings().storage).delete(command.job_id)
+    store = blob_store(settings().storage)
+    store.delete_folder(states_of(command.job_id))
+    for kind in ("outputs", "orders"):
+        store.delete_folder(f"{kind}/{command.job_id}")
+    return Done()
+
+
+def _discard(job_id: str, attempt: int) -> None:
+    blob_store(settings().storage).delete_folder(f"orders/{job_id}/{attempt}")
+
+
+def _are_wanted(command: SealWorkOrders) -> bool:
+    """Whether that attempt of the job has yet to stage its runs; in its end it removes them."""
+    query = select(Job.id).where(
+        Job.id == command.job_id,
+        Job.attempt == command.attempt,
+        col(Job.status).in_(BEFORE_ITS_START),
+    )
+    with database().read() as session:
+        return session.exec(query).first() is not None
+
+
+def _gather(session: Session, command: SealWorkOrders) -> Material:
+    job = session.get(Job, command.job_id)
+    if job is None:
+        raise ApplicationError(f"{command.job_id}: there is no such job", type=NOT_FOUND)
+    submission = JobSubmission.model_validate(job.spec)
+    environment = open_variables(job.id, job.sealed_variables)
+    for name, reference in submission.environment.secrets.items():
+        environment[name] = _secret(session, job, name, reference)
+    data_input = submission.data.input
+    held = select(Allocation.worker, Allocation.port).where(
+        Allocation.job_id == job.id, Allocation.attempt == command.attempt
+    )
+    return Material(
+        submission=submission,
+        environment=environment,
+        code_sha256=_upload(session, submission.code.upload_id if submission.code else None),
+        input_sha256=_upload(session, data_input.upload_id if data_input else None),
+        ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
+        caches=caches_of(session, {each.node.node_id for each in command.assignments}),
+    )
+
+
+def _secret(session: Session, job: Job, name: str, reference: str) -> str:
+    """The value of a secret of the job's own project; no other can be named by a job."""
+    asked = f"{job.id}: environment.secrets.{name}: asked {reference}"
+    place = reference.removeprefix(STORE)
+    if not reference.startswith(f"{STORE}projects/{job.project_id}/"):
+        raise ApplicationError(
+            f"{asked}: a job may use secrets of its own project alone, "
+            f"{STORE}projects/{job.project_id}/…",
+            type=WORK_REFUSED,
+        )
+    row = session.get(StoredSecret, place)
+    if row is None:
+        raise ApplicationError(
+            f"{asked}: there is no such secret; set it, then submit the job again",
+            type=WORK_REFUSED,
+        )
+    return secret_box().open(row.sealed, place.encode()).decode()
+
+
+def _upload(session: Session, upload_id: str | None) -> str | None:
+    if upload_id is None:
+        return None
+    upload = session.get(Upload, upload_id)
+    if upload is None:
+        raise ApplicationError(f"{upload_id}: there is no such upload", type=NOT_FOUND)
+    return upload.sha256
+
+
+def _order(command: SealWorkOrders, assignment: WorkerAssignment, material: Material) -> WorkOrder:
+    submission, worker = material.submission, assignment.worker
+    environment = {
+        **material.environment,
+        "BASELOAD_JOB_ID": command.job_id,
+        "BASELOAD_WORKER": str(worker),
+        "BASELOAD_WORKERS": str(len(command.assignments)),
+    }
+    return WorkOrder(
+        run_id=run_id(command.job_id, worker, command.attempt),
+        command=submission.workers[worker].command,
+        environment=environment,
+        image=submission.environment.image,
+        python_packages=submission.environment.python_packages,
+        apt_packages=submission.environment.apt_packages,
+        code_sha256=material.code_sha256,
+        input_sha256=material.input_sha256,
+        disk_size_gb=submission.resources.disk_size_gb,
+        grace_s=settings().job_end_grace_s,
+        idle_timeout_s=submission.idle_timeout_s,
+        port=material.ports.get(worker) or submission.port,
+        cache=material.caches.get(assignment.node.node_id),
+    )

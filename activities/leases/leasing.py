@@ -1,0 +1,166 @@
+"""Nodes whose machines are leased for them: for a region's storage, a person, or one job."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.db.session import database
+from activities.db.tables import (
+    Lease,
+    Node,
+    RequestRow,
+)
+from activities.outbox.relay import hand_over_soon
+from activities.outbox.requests import ask, begin
+from activities.outbox.workflow_starts import workflow_id_of
+from activities.temporal.client import id_of_this_activity, tell
+from workflows.contracts.errors import NOT_FOUND, REFUSED
+from workflows.contracts.leases import GiveBack, MachineReady
+from workflows.contracts.machines import MachineOffer, MachineSeen
+from workflows.contracts.statuses import LeaseStatus, MachineState, NodeStatus
+from workflows.effects.leases import (
+    HolderTold,
+    LeaseMachine,
+    MachineLeased,
+    MachineReturned,
+    ReturnMachine,
+    TellHolder,
+)
+
+MACHINE_PREFIX = "baseload-"
+"""Of the names of machines at their providers: by it the news of a cloud is told apart."""
+_LIVE = (
+    LeaseStatus.RESERVED,
+    LeaseStatus.CREATING,
+    LeaseStatus.WAITING_FOR_SSH,
+    LeaseStatus.READY,
+)
+
+
+@activity.defn
+def lease_machine(command: LeaseMachine) -> MachineLeased:
+    """The lease of this id, else the one that lives for the node, else a new one, committed with
+    the start of its workflow.
+
+    Raises: Refused, when the node is being removed; NotFound, when it never was.
+    """
+    with database().write() as session:
+        leased, request_id = _leased(session, command)
+    if request_id is not None:
+        hand_over_soon([request_id])
+    return leased
+
+
+def _leased(session: Session, command: LeaseMachine) -> tuple[MachineLeased, str | None]:
+    node = session.get(Node, command.node_id, with_for_update=True)
+    if node is None:
+        raise ApplicationError(f"{command.node_id}: there is no such node", type=NOT_FOUND)
+    row = session.get(Lease, command.lease_id) or _live_lease(session, node.id)
+    if row is not None:
+        return _told_of(row), None
+    if node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
+        raise ApplicationError(f"node {node.name}: is removed and gets no machine", type=REFUSED)
+    row = _lease_of(node, command)
+    return _told_of(row), begin(session, row, "lease")
+
+
+def _live_lease(session: Session, node_id: str) -> Lease | None:
+    """Its workflow may have forgotten it; the newest, where there are more."""
+    query = select(Lease).where(col(Lease.holder_id) == node_id, col(Lease.status).in_(_LIVE))
+    return session.exec(query.order_by(col(Lease.id).desc())).first()
+
+
+def _lease_of(node: Node, command: LeaseMachine) -> Lease:
+    wish = command.machine
+    return Lease(
+        id=command.lease_id,
+        account_id=node.account_id,
+        name=f"{MACHINE_PREFIX}{command.lease_id}",
+        region_id=command.region_id,
+        provider_id=wish.provider_id,
+        provider_kind=wish.provider_kind,
+        holder_id=node.id,
+        offers=[offer.model_dump(mode="json") for offer in wish.offers],
+        spec=wish.spec.model_dump(mode="json"),
+        price_cap_microcredits_per_hour=wish.price_cap_microcredits_per_hour,
+        deadline=command.at + timedelta(seconds=wish.spec.lifetime_s),
+        status=LeaseStatus.RESERVED,
+        created_at=command.at,
+        updated_at=command.at,
+    )
+
+
+def _told_of(row: Lease) -> MachineLeased:
+    status = LeaseStatus(row.status)
+    ready = _ready(row) if status is LeaseStatus.READY else None
+    return MachineLeased(lease_id=row.id, status=status, reason=row.status_reason, ready=ready)
+
+
+def _ready(row: Lease) -> MachineReady:
+    """As its workflow has told, or will tell, whoever it is for."""
+    offer = MachineOffer.model_validate(row.offer)
+    seen = MachineSeen(
+        state=MachineState.RUNNING,
+        place=offer.place,
+        provider_machine_id=row.provider_machine_id,
+        host=row.host,
+        port=row.port,
+        user=row.user,
+        minion_id=row.minion_id,
+        microcredits_per_hour=row.microcredits_per_hour,
+        began_at=row.began_at,
+    )
+    return MachineReady(lease_id=row.id, seen=seen, offer=offer)
+
+
+@activity.defn
+async def return_machine(command: ReturnMachine) -> MachineReturned:
+    """Tell every lease of the node that its machine is not needed; those that had one until then.
+
+    Each is told as often as this is asked, and hears the first. An attempt that was held up until
+    another run of the node's life has gone on tells nobody: the next machine is not its own.
+    """
+    left, sequence = await asyncio.to_thread(_open_leases, command.node_id)
+    if sequence > command.sequence:
+        return MachineReturned(left=left, sequence=sequence)
+    asked = GiveBack(reason=command.reason, by_holder=True)
+    for lease_id in left:
+        if not await tell(workflow_id_of(lease_id), "give_back", asked):
+            requests = await asyncio.to_thread(_ask_to_give_back, lease_id, asked, command.at)
+            hand_over_soon(requests)
+    return MachineReturned(left=left)
+
+
+def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
+    """Those of the node, and the last step that its row has."""
+    final = [status for status in LeaseStatus if status.is_final]
+    of_it = (col(Lease.holder_id) == node_id, col(Lease.status).not_in(final))
+    with database().read() as session:
+        node = session.get(Node, node_id)
+        left = tuple(sorted(session.exec(select(Lease.id).where(*of_it)).all()))
+        return left, node.sequence if node else 0
+
+
+def _ask_to_give_back(lease_id: str, asked: GiveBack, at: datetime) -> list[str]:
+    """Its workflow has not begun, or waits for the sweep: it is told once it is there."""
+    with database().write(f"give back {lease_id}") as session:
+        waits = select(RequestRow.id).where(
+            col(RequestRow.resource_id) == lease_id,
+            col(RequestRow.verb) == "give_back",
+            col(RequestRow.delivered_at).is_(None),
+        )
+        found = session.exec(waits).first()
+        return [found or ask(session, lease_id, "give_back", asked, at)]
+
+
+@activity.defn
+async def tell_holder(command: TellHolder) -> HolderTold:
+    """Signal who the machine is for; once, however often this is done."""
+    workflow_id = workflow_id_of(command.holder_id)
+    signal = "machine_lost" if command.ready is None else "machine_ready"
+    news = command.lost if command.ready is None else command.ready
+    heard = await tell(workflow_id, signal, news, request_id=id_of_this_activity())
+    return HolderTold(is_there=heard)

@@ -1,0 +1,203 @@
+"""Finding what was lost: requests that nobody delivered, rows whose workflow is gone."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import ColumnElement, delete
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.billing.job_billing import begin_billing, billing_id
+from activities.billing.unbilled_jobs import lost_bills
+from activities.db import tables
+from activities.db.session import database
+from activities.db.tables import RequestRow
+from activities.lifecycles.restarts import Restart, restart_of
+from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
+from activities.outbox.relay import hand_over_soon
+from activities.outbox.workflow_starts import TABLES, workflow_id_of
+from activities.temporal.client import client, limited
+from workflows.contracts import queues
+from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType
+from workflows.effects.reconciliation import (
+    LostSwept,
+    SweepLost,
+)
+
+ANNOUNCED_FOR = timedelta(days=7)
+QUIET_FOR = timedelta(minutes=2)
+CALLS_AT_ONCE = 16
+_ENDED: dict[type[tables.LifecycleRow], Sequence[str]] = {
+    tables.Job: [status for status in JobStatus if status.is_final],
+    tables.Lease: [status for status in LeaseStatus if status.is_final],
+}
+
+
+@activity.defn
+async def sweep_lost(command: SweepLost) -> LostSwept:
+    """Start again, from its row, every open lifecycle whose workflow is not running, and the bill
+    of every running job.
+
+    What runs is listed once; only a row that is not listed is asked about by itself. What a
+    machine has said of itself is forgotten when it has not said it again for a week. A node that
+    was made for a job and holds none is asked to leave, by whomever it was not told so before.
+    """
+    await asyncio.to_thread(_forget_announcements)
+    hand_over_soon(await asyncio.to_thread(_dismiss_idle))
+    running = await _running(client())
+    restarted: list[str] = []
+    for table in TABLES.values():
+        after = ""
+        while page := await asyncio.to_thread(_open_rows, table, after, command.page_size):
+            after = page[-1]
+            missing = [found for found in page if workflow_id_of(found) not in running]
+            restarted += await _restart_all(missing)
+            activity.heartbeat(after)
+    restarted += await _bill_again(running)
+    return LostSwept(restarted=tuple(restarted))
+
+
+def _forget_announcements() -> None:
+    """Anybody may announce, and nobody takes an announcement back."""
+    before = datetime.now(UTC) - ANNOUNCED_FOR
+    with database().write() as session:
+        session.execute(
+            delete(tables.NodeAnnouncement).where(col(tables.NodeAnnouncement.last_at) < before)
+        )
+
+
+def _dismiss_idle() -> list[str]:
+    """Nodes whose dismissal was lost with their workflow: the requests that ask for it again."""
+    now = datetime.now(UTC)
+    asked = (
+        select(RequestRow.id)
+        .where(
+            col(RequestRow.resource_id) == tables.Node.id, col(RequestRow.delivered_at).is_(None)
+        )
+        .exists()
+    )
+    quiet = select(tables.Node.id).where(
+        tables.Node.type == NodeType.EPHEMERAL,
+        col(tables.Node.status).not_in(LEAVING),
+        col(tables.Node.updated_at) < now - QUIET_FOR,
+        ~asked,
+    )
+    with database().write() as session:
+        return dismiss_ephemeral(session, session.exec(quiet).all(), now)
+
+
+async def _running(temporal: Client) -> set[str]:
+    query = "ExecutionStatus = 'Running'"
+    return {found.id async for found in temporal.list_workflows(query, page_size=1000)}
+
+
+def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list[str]:
+    """Rows whose start was delivered, not at their end, that were quiet for a while; by id."""
+    undelivered = (
+        select(RequestRow.id)
+        .where(col(RequestRow.resource_id) == col(table.id), col(RequestRow.delivered_at).is_(None))
+        .exists()
+    )
+    query = (
+        select(table.id)
+        .where(
+            col(table.id) > after,
+            (col(table.sequence) > 0) | ~undelivered,
+            col(table.updated_at) < datetime.now(UTC) - QUIET_FOR,
+            _is_open(table),
+        )
+        .order_by(col(table.id))
+        .limit(limit)
+    )
+    with database().read() as session:
+        return list(session.exec(query).all())
+
+
+def _is_open(table: type[tables.LifecycleRow]) -> ColumnElement[bool]:
+    """A provider or node that has failed still has a workflow; a failed job has none."""
+    ended = _ENDED.get(table, (JobStatus.ARCHIVED,))
+    return col(table.status).not_in([str(status) for status in ended])
+
+
+async def _restart_all(resource_ids: Sequence[str]) -> list[str]:
+    turns = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def one(resource_id: str) -> bool:
+        async with turns:
+            try:
+                return await _restart(resource_id)
+            except (RPCError, ApplicationError, ValueError, LookupError, TypeError) as cause:
+                # The others do not wait for it; the next sweep comes by in minutes.
+                activity.logger.warning("%s was not started again: %s", resource_id, cause)
+                return False
+
+    done = await asyncio.gather(*(one(resource_id) for resource_id in resource_ids))
+    return [found for found, restarted in zip(resource_ids, done, strict=True) if restarted]
+
+
+async def _bill_again(running: Collection[str]) -> list[str]:
+    """The ids of the jobs' billing workflows that were begun again."""
+    begun: list[str] = []
+    for bill in await asyncio.to_thread(lost_bills, running, QUIET_FOR):
+        activity.heartbeat(bill.job_id)
+        workflow_id = billing_id(bill.job_id)
+        try:
+            if not await _is_running(workflow_id):
+                await begin_billing(bill)
+                begun.append(workflow_id)
+        except (RPCError, ApplicationError) as cause:
+            activity.logger.warning("%s was not begun again: %s", workflow_id, cause)
+    return begun
+
+
+async def _restart(resource_id: str) -> bool:
+    """False: it runs after all, or has come to its end meanwhile."""
+    if await _is_running(workflow_id_of(resource_id)):
+        return False
+    restart = await asyncio.to_thread(_start, resource_id)
+    if restart is None:
+        return False
+    start, removal = restart.start, restart.removal
+    call = client().start_workflow(
+        start.workflow,
+        start.argument,
+        id=start.id,
+        task_queue=queues.MAIN,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        search_attributes=start.search_attributes,
+        static_summary=f"{start.summary}, started again by the sweep",
+        start_signal=None if removal is None else "remove",
+        start_signal_args=[] if removal is None else [removal],
+    )
+    await limited(call, f"{start.id}: start again")
+    return True
+
+
+async def _is_running(workflow_id: str) -> bool:
+    handle = client().get_workflow_handle(workflow_id)
+    try:
+        found = await limited(handle.describe(), f"{handle.id}: describe")
+    except RPCError as cause:
+        if cause.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return bool(found.status is WorkflowExecutionStatus.RUNNING)
+
+
+def _start(resource_id: str) -> Restart | None:
+    """From the row as it is now: its workflow may have ended properly since it was listed."""
+    with database().read() as session:
+        row = _still_open(session, resource_id)
+        return None if row is None else restart_of(session, row)
+
+
+def _still_open(session: Session, resource_id: str) -> tables.LifecycleRow | None:
+    table = TABLES[resource_id.partition("-")[0]]
+    query = select(table).where(col(table.id) == resource_id, _is_open(table))
+    row: tables.LifecycleRow | None = session.exec(query).first()
+    return row

@@ -1,0 +1,151 @@
+"""The one writer of a lifecycle's state: status, events and changes of a step, together."""
+
+from typing import Any
+
+from sqlalchemy import CursorResult, update
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.db.ids import new_id
+from activities.db.session import database, take_turn
+from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provider, Region
+from activities.nodes.ephemeral import stay
+from activities.outbox.relay import hand_over_soon
+from activities.placement.allocations import release_job
+from activities.placement.wake import wake_placement
+from workflows.contracts.errors import NOT_FOUND
+from workflows.contracts.nodes import Hardware
+from workflows.contracts.record import (
+    JobChanges,
+    LeaseChanges,
+    NodeChanges,
+    Record,
+    Recorded,
+)
+from workflows.contracts.statuses import JobStatus, NodeStatus
+from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
+
+_TABLES: dict[str, type[LifecycleRow]] = {
+    "provider": Provider,
+    "region": Region,
+    "node": Node,
+    "job": Job,
+    "lease": Lease,
+}
+
+
+@activity.defn
+def record(step: Record) -> Recorded:
+    """Write a step once; a repeated or older one finds a later number and changes nothing.
+
+    Raises: NotFound, when there is no row for the resource.
+    """
+    with database().write() as session:
+        applied, asked = _apply(session, step)
+    hand_over_soon(asked)
+    if _matters_to_placement(step):
+        wake_placement()
+    return Recorded(applied=applied)
+
+
+def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
+    """Whether it was written; the requests that are to be handed over after the commit."""
+    table = _TABLES[step.changes.noun]
+    values = {
+        "status": step.status,
+        "status_reason": step.status_reason,
+        "sequence": step.sequence,
+        "updated_at": step.at,
+        **_values(step),
+    }
+    written = session.execute(
+        update(table)
+        .where(col(table.id) == step.resource_id, col(table.sequence) < step.sequence)
+        .values(values)
+    )
+    if not isinstance(written, CursorResult) or written.rowcount == 0:
+        _must_exist(session, table, step.resource_id)
+        return False, []
+    asked: list[str] = []
+    if isinstance(step.changes, JobChanges) and step.changes.release:
+        stay(session, step.changes.staying_nodes)
+        asked = release_job(session, step.resource_id, step.at)
+    _append_events(session, step)
+    return True, asked
+
+
+def _values(step: Record) -> dict[str, Any]:
+    """The columns that the changes of a step set beside its status."""
+    changes = step.changes
+    values = changes.model_dump(
+        mode="json", exclude={"noun", "release", "staying_nodes", "is_another"}, exclude_none=True
+    )
+    if isinstance(changes, NodeChanges) and changes.hardware is not None:
+        values |= _capacity(changes.hardware)
+    if isinstance(changes, LeaseChanges):
+        # Instants as they are: what JSON makes of them no column takes.
+        values |= {"began_at": changes.began_at, "ended_at": changes.ended_at}
+        known = {name: value for name, value in values.items() if value is not None}
+        return {**_NO_MACHINE, **known} if changes.is_another else known
+    return values
+
+
+_NO_MACHINE = {
+    "provider_machine_id": None,
+    "host": None,
+    "port": 22,
+    "user": "root",
+    "minion_id": None,
+    "microcredits_per_hour": None,
+    "began_at": None,
+    "ended_at": None,
+}
+
+
+def _capacity(hardware: Hardware) -> dict[str, Any]:
+    gpus = hardware.gpus
+    return {
+        "gpu_type": gpu_type_of_driver_name(gpus[0].name) if gpus else None,
+        "gpu_count": len(gpus),
+        "cpu_count": hardware.cpu_count,
+        "memory_bytes": hardware.memory_bytes,
+    }
+
+
+def _append_events(session: Session, step: Record) -> None:
+    """Last in the transaction: positions are given in the order in which commits are seen."""
+    if not step.events:
+        return
+    take_turn(session, f"events/{step.account_id}")
+    for index, event in enumerate(step.events):
+        session.add(
+            EventRow(
+                id=new_id("evt"),
+                account_id=step.account_id,
+                resource_id=step.resource_id,
+                sequence=step.sequence,
+                index=index,
+                type=event.type,
+                message=event.message,
+                details=event.details,
+                at=step.at,
+            )
+        )
+        session.flush()
+
+
+def _must_exist(session: Session, table: type[LifecycleRow], resource_id: str) -> None:
+    if session.exec(select(table.id).where(col(table.id) == resource_id)).first() is None:
+        raise ApplicationError(
+            f"{table.__tablename__}: asked to record a step of {resource_id}, found no such row",
+            type=NOT_FOUND,
+            non_retryable=True,
+        )
+
+
+def _matters_to_placement(step: Record) -> bool:
+    changes = step.changes
+    if isinstance(changes, JobChanges):
+        return changes.release or step.status == JobStatus.WAITING_FOR_RESOURCES
+    return isinstance(changes, NodeChanges) and step.status == NodeStatus.ACTIVE

@@ -1,0 +1,66 @@
+"""Nodes that were made for one job: which of them stay after it, and which are asked to leave."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from activities.db.tables import Allocation, Node
+from activities.outbox.requests import ask
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.statuses import NodeStatus, NodeType
+
+LEAVING = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)
+
+
+def stay(session: Session, node_ids: Iterable[str]) -> None:
+    """What was made for a job does not leave with it: people end it, or its lease's deadline."""
+    wanted = sorted(set(node_ids))
+    if not wanted:
+        return
+    query = select(Node).where(
+        col(Node.id).in_(wanted),
+        Node.type == NodeType.EPHEMERAL,
+        col(Node.status).not_in(LEAVING),
+    )
+    for node in session.exec(query.order_by(col(Node.id)).with_for_update()):
+        if node.machine is not None:
+            node.machine = {**node.machine, "stays": True}
+            session.add(node)
+    session.flush()
+
+
+def stays(machine: Mapping[str, Any] | None) -> bool:
+    """Whether a node's machine, a `MachineWish`, has outlived the job that it was made for."""
+    return machine is not None and bool(machine.get("stays"))
+
+
+def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -> list[str]:
+    """Ask those of the nodes to be removed that were made for one job and hold none any more,
+    but for those that stay.
+
+    Answers the requests that are to be handed over after the commit. One that is leaving already
+    is not asked again; asked twice, it leaves once.
+    """
+    wanted = sorted(set(node_ids))
+    if not wanted:
+        return []
+    held = (
+        select(Allocation.id)
+        .where(col(Allocation.node_id) == Node.id, col(Allocation.released_at).is_(None))
+        .exists()
+    )
+    unused = session.exec(
+        select(Node.id, Node.machine)
+        .where(
+            col(Node.id).in_(wanted),
+            Node.type == NodeType.EPHEMERAL,
+            col(Node.status).not_in(LEAVING),
+            ~held,
+        )
+        .order_by(col(Node.id))
+    ).all()
+    removal = Removal(force=True, requested_by="the end of its job")
+    leaving = [node_id for node_id, machine in unused if not stays(machine)]
+    return [ask(session, node_id, "remove", removal, at) for node_id in leaving]

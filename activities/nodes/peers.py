@@ -1,0 +1,50 @@
+"""A node's announcement, and the other nodes of its region that it must reach."""
+
+from sqlmodel import col, select
+from temporalio import activity
+
+from activities.db.session import database
+from activities.db.tables import Node, NodeAnnouncement, Region
+from activities.nodes.addresses import address_of
+from workflows.contracts.nodes import Announcement
+from workflows.contracts.statuses import NodeStatus
+from workflows.effects.nodes import (
+    AnnouncementFound,
+    FindAnnouncement,
+    FindPeers,
+    PeersFound,
+)
+
+_ONBOARD = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
+
+
+@activity.defn
+def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
+    """What the machine with this key has last said of itself."""
+    with database().read() as session:
+        row = session.get(NodeAnnouncement, command.minion_id)
+    if row is None:
+        return AnnouncementFound()
+    announcement = Announcement(
+        minion_id=row.minion_id, host=row.host, port=row.port, user=row.user
+    )
+    return AnnouncementFound(announcement=announcement)
+
+
+@activity.defn
+def find_peers(command: FindPeers) -> PeersFound:
+    """The region's other nodes that are up: the new one must reach them."""
+    query = (
+        select(Node, Region)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(
+            col(Node.region_id) == command.region_id,
+            col(Node.id) != command.node_id,
+            col(Node.status).in_(_ONBOARD),
+            col(Node.host).is_not(None),
+        )
+        .order_by(col(Node.id))
+    )
+    with database().read() as session:
+        rows = session.exec(query).all()
+    return PeersFound(peers=tuple(address_of(node, region) for node, region in rows))

@@ -1,0 +1,101 @@
+"""What a node's workflow asks of the rows: its announcement, its neighbours, what runs on it."""
+
+import asyncio
+
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from activities.db.session import database
+from activities.db.tables import Allocation, Node, Region
+from activities.nodes.addresses import address_of
+from activities.outbox.workflow_starts import workflow_id_of
+from activities.temporal.client import id_of_this_activity, tell
+from workflows.contracts.base import Contract
+from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost, run_id
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.nodes import (
+    FindNodeRuns,
+    JobsTold,
+    NodeRunsFound,
+    TellJobs,
+)
+
+_SIGNALS_AT_ONCE = 32
+
+
+@activity.defn
+def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
+    """The runs that live allocations hold on the node, and their jobs."""
+    with database().read() as session:
+        live = _live(session, command.node_id)
+    return NodeRunsFound(
+        run_ids=tuple(run_id(held.job_id, held.worker, held.attempt) for held in live),
+        job_ids=tuple(dict.fromkeys(held.job_id for held in live)),
+    )
+
+
+@activity.defn
+async def tell_jobs(command: TellJobs) -> JobsTold:
+    """Signal every job on the node. A job that has ended meanwhile needs no telling.
+
+    Raises: ApplicationError, to be tried again, once all were tried and some could not be told.
+    """
+    found = await asyncio.to_thread(find_node_runs, FindNodeRuns(node_id=command.node_id))
+    signal, argument = await asyncio.to_thread(_message, command)
+    turns = asyncio.Semaphore(_SIGNALS_AT_ONCE)
+    request_id = id_of_this_activity()
+
+    async def one(job_id: str) -> str | None:
+        async with turns:
+            try:
+                await tell(workflow_id_of(job_id), signal, argument, request_id=request_id)
+            except (RPCError, ApplicationError) as cause:
+                return f"{job_id}: {cause}"
+            return None
+
+    untold = [said for said in await asyncio.gather(*map(one, found.job_ids)) if said]
+    if untold:
+        raise ApplicationError(f"{signal}: {len(untold)} jobs not told, first {untold[0]}")
+    return JobsTold(job_ids=found.job_ids)
+
+
+def _message(command: TellJobs) -> tuple[str, Contract]:
+    if command.what == "lost":
+        return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
+    if command.what == "ended":
+        lost = NodeLost(
+            node_id=command.node_id,
+            reason=command.reason,
+            for_good=True,
+            ended_at=command.ended_at,
+        )
+        return "node_lost", lost
+    if command.what == "back":
+        return "node_back", NodeBack(node_id=command.node_id, node=_where(command.node_id))
+    removed = EndRequest(
+        reason=command.reason,
+        code="node-removed",
+        node_id=command.node_id,
+        is_gone=command.what == "gone",
+    )
+    return "stop", removed
+
+
+def _where(node_id: str) -> NodeAddress | None:
+    """It may have moved while it was away, and a job knows where it was."""
+    with database().read() as session:
+        node = session.get(Node, node_id)
+        if node is None or node.host is None:
+            return None
+        return address_of(node, session.get_one(Region, node.region_id))
+
+
+def _live(session: Session, node_id: str) -> list[Allocation]:
+    query = (
+        select(Allocation)
+        .where(col(Allocation.node_id) == node_id, col(Allocation.released_at).is_(None))
+        .order_by(col(Allocation.job_id), col(Allocation.worker))
+    )
+    return list(session.exec(query).all())

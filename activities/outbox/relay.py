@@ -1,0 +1,252 @@
+"""Handing over to Temporal what rows promise: starts and signals, in the order of their writing.
+
+A request is delivered when Temporal has taken it, or when there is nothing left to take it. What
+fails or takes too long stays undelivered, and the `starts` workflow comes back for it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+from sqlalchemy import update
+from sqlalchemy.exc import NoResultFound
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.db.session import database
+from activities.db.tables import RequestRow
+from activities.outbox.workflow_starts import (
+    WorkflowStart,
+    row_of,
+    start_of,
+    workflow_id_of,
+)
+from activities.temporal.client import client, client_loop, signal_once
+from activities.temporal.client import client as connected_client
+from workflows.contracts import queues
+from workflows.contracts.statuses import JobStatus, LeaseStatus
+from workflows.effects.reconciliation import (
+    DeliverRequests,
+    RequestsDelivered,
+)
+
+START = "start"
+CALL_LIMIT_S = 5.0
+AT_ONCE = 32
+CHUNK = 64
+_FINAL = frozenset({"archived", *(one for one in (*JobStatus, *LeaseStatus) if one.is_final)})
+
+log = structlog.get_logger("handover")
+_under_way: set[Future[None]] = set()
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One request, and all that is needed to deliver it without looking at a row again."""
+
+    request_id: str
+    workflow_id: str
+    verb: str
+    argument: dict[str, Any] | None
+    start: WorkflowStart | None
+    """The workflow may have to be started for it."""
+    is_final: bool
+    """Nothing takes signals any more."""
+    again: bool = False
+    """The workflow has ended before and is started once more, to remove what it left."""
+
+
+async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
+    """Deliver the named requests that are not delivered yet; how many are now.
+
+    Requests of one resource follow one another, a failed one holds back those after it.
+    """
+    delivered = 0
+    held_back: set[str] = set()
+    for first in range(0, len(request_ids), CHUNK):
+        wanted = request_ids[first : first + CHUNK]
+        prepared = await asyncio.to_thread(_prepare, wanted)
+        deliveries = [one for one in prepared if one.workflow_id not in held_back]
+        done: list[str] = []
+        try:
+            in_order = (_deliver_in_order(client, one, done) for one in _by_workflow(deliveries))
+            await asyncio.gather(*in_order)
+        finally:  # what was taken is not sent again, also when this is cancelled half way
+            await asyncio.shield(asyncio.to_thread(_mark_delivered, tuple(done)))
+        delivered += len(done)
+        held_back |= {one.workflow_id for one in deliveries if one.request_id not in done}
+    return delivered
+
+
+def hand_over_soon(request_ids: Sequence[str]) -> None:
+    """From any thread, after the commit. What does not arrive is left to the `starts` workflow."""
+    loop = client_loop()
+    if loop is None or not request_ids:
+        return
+    delivery = _hand_over_quietly(connected_client(), request_ids)
+    try:
+        under_way = asyncio.run_coroutine_threadsafe(delivery, loop)
+    except RuntimeError:  # the loop has ended meanwhile, the process with it
+        delivery.close()
+        return
+    _under_way.add(under_way)
+    under_way.add_done_callback(_under_way.discard)
+
+
+async def _hand_over_quietly(client: Client, request_ids: Sequence[str]) -> None:
+    try:
+        await hand_over(client, request_ids)
+    except Exception:  # The rows stay.
+        log.warning("requests wait to be handed over", count=len(request_ids), exc_info=True)
+
+
+def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
+    with database().read() as session:
+        rows = session.exec(
+            select(RequestRow)
+            .where(col(RequestRow.id).in_(request_ids), col(RequestRow.delivered_at).is_(None))
+            .order_by(col(RequestRow.created_at), col(RequestRow.id))
+        ).all()
+        return [found for row in rows if (found := _delivery_of(session, row)) is not None]
+
+
+def _delivery_of(session: Session, request: RequestRow) -> Delivery | None:
+    """None: its row cannot be read. It waits for a person, the others do not wait for it."""
+    try:
+        return _delivery(session, request)
+    except (ValueError, LookupError, TypeError, NoResultFound) as cause:
+        log.warning("not handed over", request=request.id, why=str(cause))
+        return None
+
+
+def _delivery(session: Session, request: RequestRow) -> Delivery:
+    row = row_of(session, request.resource_id)
+    removal = request.verb == START and bool((request.argument or {}).get("removal"))
+    is_final = row is None or row.status in _FINAL
+    again = removal and is_final
+    start = None
+    if row is not None and row.status != "archived" and (again or row.sequence == 0):
+        start = start_of(session, row, request.argument)
+    return Delivery(
+        request_id=request.id,
+        workflow_id=workflow_id_of(request.resource_id),
+        # It rested when its removal was asked for: if it was started again, it is told so there.
+        verb="remove" if removal and not again else request.verb,
+        argument=None if removal else request.argument,
+        start=start,
+        is_final=is_final,
+        again=again,
+    )
+
+
+def _by_workflow(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
+    grouped: dict[str, list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        grouped[delivery.workflow_id].append(delivery)
+    return list(grouped.values())
+
+
+async def _deliver_in_order(
+    client: Client, deliveries: Sequence[Delivery], done: list[str]
+) -> None:
+    """Deliver up to the first that fails; each id goes to `done` when Temporal has taken it."""
+    for delivery in deliveries:
+        try:
+            async with _turn(), asyncio.timeout(CALL_LIMIT_S):
+                taken = await _deliver(client, delivery)
+        except (RPCError, RuntimeError, TimeoutError) as cause:
+            log.warning("not handed over", request=delivery.request_id, why=str(cause))
+            taken = False
+        if not taken:
+            return
+        done.append(delivery.request_id)
+
+
+async def _deliver(client: Client, delivery: Delivery) -> bool:
+    """False: it is to be tried again later."""
+    if delivery.start is not None and not await _start(client, delivery.start, delivery):
+        return False
+    if delivery.verb == START:
+        return True
+    arguments = [] if delivery.argument is None else [delivery.argument]
+    call = (delivery.workflow_id, delivery.verb, arguments)
+    try:
+        await signal_once(client, *call, request_id=delivery.request_id)
+    except RPCError as cause:
+        if cause.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return delivery.is_final  # one that is lost is started again by the sweep, and then told
+    return True
+
+
+async def _start(client: Client, start: WorkflowStart, delivery: Delivery) -> bool:
+    """Start what was never started. False: what was there before has not closed yet."""
+    policy = WorkflowIDReusePolicy
+    try:
+        await client.start_workflow(
+            start.workflow,
+            start.argument,
+            id=start.id,
+            task_queue=queues.MAIN,
+            id_reuse_policy=policy.ALLOW_DUPLICATE if delivery.again else policy.REJECT_DUPLICATE,
+            id_conflict_policy=_conflict_policy(delivery),
+            search_attributes=start.search_attributes,
+            static_summary=start.summary,
+        )
+    except WorkflowAlreadyStartedError:
+        # A removal waits for the run before it to close; anything else came too late to matter.
+        return not delivery.again
+    return True
+
+
+def _conflict_policy(delivery: Delivery) -> WorkflowIDConflictPolicy:
+    if delivery.again:
+        return WorkflowIDConflictPolicy.FAIL
+    return WorkflowIDConflictPolicy.USE_EXISTING
+
+
+def _mark_delivered(request_ids: Sequence[str]) -> None:
+    if not request_ids:
+        return
+    with database().write() as session:
+        session.execute(
+            update(RequestRow)
+            .where(col(RequestRow.id).in_(request_ids))
+            .values(delivered_at=datetime.now(UTC))
+        )
+
+
+def _turn() -> asyncio.Semaphore:
+    """At most so many calls at once in this process, whoever asks."""
+    return _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
+
+
+@activity.defn
+async def deliver_requests(command: DeliverRequests) -> RequestsDelivered:
+    """Hand over what has waited for longer than the API takes to do so itself."""
+    ids = await asyncio.to_thread(_undelivered, command)
+    delivered = await hand_over(client(), ids) if ids else 0
+    return RequestsDelivered(delivered=delivered, more=len(ids) >= command.limit and delivered > 0)
+
+
+def _undelivered(command: DeliverRequests) -> list[str]:
+    before = datetime.now(UTC) - timedelta(seconds=command.older_than_s)
+    query = (
+        select(RequestRow.id)
+        .where(col(RequestRow.delivered_at).is_(None), col(RequestRow.created_at) <= before)
+        .order_by(col(RequestRow.created_at))
+        .limit(command.limit)
+    )
+    with database().read() as session:
+        return list(session.exec(query).all())

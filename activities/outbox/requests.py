@@ -1,0 +1,52 @@
+"""Writing down what has been promised: a new resource with the start of its workflow, a signal.
+
+In the caller's transaction. What is asked for is delivered after the commit, see
+`activities/outbox/relay.py`; the `starts` workflow finds what nobody has delivered.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+from sqlmodel import Session
+
+from activities.db.ids import new_id
+from activities.db.session import take_turn
+from activities.db.tables import EventRow, LifecycleRow, RequestRow
+
+
+def begin(session: Session, row: LifecycleRow, noun: str) -> str:
+    """Add a row, its event of sequence 0, and the start of its workflow: the request's id."""
+    session.add(row)
+    session.flush()
+    # The same turn as `record` takes: positions grow in the order of the commits.
+    take_turn(session, f"events/{row.account_id}")
+    session.add(
+        EventRow(
+            id=new_id("evt"),
+            account_id=row.account_id,
+            resource_id=row.id,
+            sequence=0,
+            type=f"{noun}.requested",
+            message=f"{noun} {row.name} was asked for",
+            details={},
+            at=row.created_at,
+        )
+    )
+    return ask(session, row.id, "start", None, row.created_at)
+
+
+def ask(
+    session: Session,
+    resource_id: str,
+    verb: str,
+    argument: BaseModel | dict[str, Any] | None,
+    at: datetime,
+) -> str:
+    """Promise that the workflow is started or signalled: the request's id."""
+    said = argument.model_dump(mode="json") if isinstance(argument, BaseModel) else argument
+    request_id = new_id("req")
+    session.add(
+        RequestRow(id=request_id, resource_id=resource_id, verb=verb, argument=said, created_at=at)
+    )
+    return request_id

@@ -1,0 +1,79 @@
+"""The places that jobs hold, with all that their workflows need to use them."""
+
+from sqlmodel import Session, col, select
+
+from activities.db.tables import Allocation, Lease, Node, Region
+from activities.placement.inventory import SHOWN, NodeFacts, facts_of
+from workflows.contracts.jobs import Placement, WorkerAssignment
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import LeaseStatus, NodeType
+
+
+def is_there(node: Node) -> bool:
+    """Whether its machine is there and prepared: one that is leased for a job is made first."""
+    return node.status in SHOWN and node.host is not None
+
+
+def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
+    """The live allocations of these jobs, with all that a workflow needs to use them.
+
+    Nothing of a job of whose machines one is still being made.
+    """
+    rows = session.exec(
+        select(Allocation, Node, Region)
+        .join(Node, col(Node.id) == Allocation.node_id)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(col(Allocation.job_id).in_(job_ids), col(Allocation.released_at).is_(None))
+        .order_by(col(Allocation.job_id), col(Allocation.attempt), col(Allocation.worker))
+    ).all()
+    facts = facts_of(session, {(node.id, node.sequence) for _, node, _ in rows})
+    places: dict[tuple[str, int], list[WorkerAssignment]] = {}
+    leases = _leases(session, {node.id for _, node, _ in rows if node.machine is not None})
+    unmade = {(held.job_id, held.attempt) for held, node, _ in rows if not is_there(node)}
+    for allocation, node, region in rows:
+        places.setdefault((allocation.job_id, allocation.attempt), []).append(
+            _assignment(allocation, node, region, facts[node.id]).model_copy(
+                update={"lease_id": leases.get(node.id)}
+            )
+        )
+    return [
+        Placement(job_id=job_id, attempt=attempt, assignments=tuple(assignments))
+        for (job_id, attempt), assignments in places.items()
+        if (job_id, attempt) not in unmade
+    ]
+
+
+def _leases(session: Session, node_ids: set[str]) -> dict[str, str]:
+    """The lease of the machine that each of these nodes has now."""
+    if not node_ids:
+        return {}
+    ready = select(Lease.holder_id, Lease.id).where(
+        col(Lease.holder_id).in_(node_ids), Lease.status == LeaseStatus.READY
+    )
+    return dict(session.exec(ready).all())
+
+
+def _assignment(
+    allocation: Allocation, node: Node, region: Region, facts: NodeFacts
+) -> WorkerAssignment:
+    uuids = dict(facts.gpus)
+    return WorkerAssignment(
+        worker=allocation.worker,
+        node=NodeAddress(
+            node_id=node.id,
+            region_id=node.region_id,
+            host=node.host or "",
+            port=node.port,
+            user=node.user,
+            minion_id=node.minion_id,
+            root=region.node_root,
+        ),
+        gpu_indices=tuple(allocation.gpu_indices),
+        # A GPU that a later inspection no longer lists goes by its index: the driver decides.
+        gpu_uuids=tuple(uuids.get(index, str(index)) for index in allocation.gpu_indices),
+        cpu_count=allocation.cpu_count,
+        memory_bytes=allocation.memory_bytes,
+        runtimes=facts.runtimes,
+        job_user=facts.job_user,
+        ephemeral=node.type == NodeType.EPHEMERAL,
+    )

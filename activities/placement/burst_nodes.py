@@ -1,0 +1,129 @@
+"""Nodes that are made for one job each: written down together with what their job has of them."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from activities.db.ids import new_id
+from activities.db.tables import Node, Region
+from activities.nodes.creation import LeasedNode, add_leased_node
+from activities.placement.allocations import ContendedError, write_places
+from activities.settings import settings
+from workflows.contracts.jobs import run_id
+from workflows.contracts.machines import MachineWish
+from workflows.contracts.placement import Burst, CloudOffer, PendingJob
+from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
+from workflows.rules.placement.cloud_costs import machine_cap
+from workflows.rules.placement.cloud_market import Market, spec_of
+from workflows.rules.placement.cloud_refusals import being_made
+from workflows.rules.placement.inventory import Demand
+
+
+def make_nodes(
+    session: Session,
+    bursts: Iterable[tuple[Burst, PendingJob]],
+    seen: Market,
+    now: datetime,
+) -> list[str]:
+    """A node for each worker of these jobs, which the caller has locked, with all of it reserved.
+
+    Answers the requests that start them, to be handed over after the commit.
+    Raises: ContendedError, where a region is not healthy any more: nothing may be committed.
+    """
+    taken = [(burst, job, seen.offer(burst.offer_id)) for burst, job in bursts]
+    if not taken:
+        return []
+    regions = _locked(session, {offer.region_id for _, _, offer in taken})
+    requests: list[str] = []
+    allocations: list[dict[str, Any]] = []
+    for burst, job, offer in taken:
+        wish = _wish(burst, job, offer)
+        for worker in range(job.worker_count):
+            node, request = _add_node(session, regions[offer.region_id], (job, worker), wish, now)
+            _fill(node, offer, job)
+            requests.append(request)
+            allocations.append(_allocation(job, worker, node, offer, now))
+    write_places(session, allocations, [_job_values(*each) for each in taken])
+    return requests
+
+
+def _locked(session: Session, region_ids: set[str]) -> dict[str, Region]:
+    """Healthy still, and not removed before the nodes are there."""
+    query = (
+        select(Region)
+        .where(col(Region.id).in_(region_ids), Region.status == RegionStatus.HEALTHY)
+        .order_by(col(Region.id))
+        .with_for_update(read=True)
+    )
+    found = {region.id: region for region in session.exec(query)}
+    if missing := sorted(region_ids - found.keys()):
+        raise ContendedError(f"region {missing[0]}: is not healthy any more")
+    return found
+
+
+def _wish(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineWish:
+    tags = {"project": job.project_id, "job": job.job_id}
+    lifetime_s = settings().ephemeral_lifetime_s
+    return MachineWish(
+        provider_id=offer.provider_id,
+        provider_kind=ProviderKind(offer.provider_kind),
+        offers=burst.zones,
+        spec=spec_of(job.resources.disk_size_gb, lifetime_s, tags, containers=job.needs_image),
+        price_cap_microcredits_per_hour=machine_cap(offer, Demand.of(job)),
+    )
+
+
+def _add_node(
+    session: Session,
+    region: Region,
+    of: tuple[PendingJob, int],
+    wish: MachineWish,
+    now: datetime,
+) -> tuple[Node, str]:
+    job, worker = of
+    asked = LeasedNode(
+        node_id=new_id("nod"),
+        name=run_id(job.job_id, worker, job.attempt),
+        type=NodeType.EPHEMERAL,
+        services=("compute",),
+        machine=wish,
+    )
+    return add_leased_node(session, region, asked, now)
+
+
+def _fill(node: Node, offer: CloudOffer, job: PendingJob) -> None:
+    """What it will have, until it has been looked at; its job has all of it."""
+    node.gpu_type, node.gpu_count = offer.gpu_type, offer.gpu_count
+    node.cpu_count = node.reserved_cpu_count = offer.cpu_count
+    node.memory_bytes = offer.memory_bytes
+    node.reserved_memory_bytes = job.resources.memory_bytes
+
+
+def _allocation(
+    job: PendingJob, worker: int, node: Node, offer: CloudOffer, now: datetime
+) -> dict[str, Any]:
+    return {
+        "id": new_id("alc"),
+        "job_id": job.job_id,
+        "worker": worker,
+        "attempt": job.attempt,
+        "node_id": node.id,
+        "cpu_count": offer.cpu_count,
+        "memory_bytes": job.resources.memory_bytes,
+        "gpu_indices": list(range(offer.gpu_count)),
+        "port": job.port,
+        "created_at": now,
+    }
+
+
+def _job_values(burst: Burst, job: PendingJob, offer: CloudOffer) -> dict[str, Any]:
+    """What it costs with us is fixed here; what the machine costs is in its lease."""
+    told = being_made(offer, burst.zones, job.worker_count)
+    fee = offer.fee.model_dump(mode="json")
+    return {
+        "id": job.job_id,
+        "rates": {str(worker): fee for worker in range(job.worker_count)},
+        "placement_refusals": [told.model_dump(mode="json")],
+    }

@@ -1,0 +1,99 @@
+"""What a provider has once in its cloud: found or made, removed; and its key, forgotten."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.providers.base import ProviderError, RequestRefused
+from activities.providers.gcp.project import GcpProject
+from activities.providers.gcp.region_resources import GcpRegion
+from activities.secrets.credentials import forget_credentials
+from workflows.contracts.base import Done
+from workflows.contracts.errors import REFUSED
+from workflows.contracts.providers import Check, CloudPart
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.providers import ForgetProviderKey, ProviderPart, ProviderPartSeen
+from workflows.effects.regions import RegionPart
+
+
+class CloudProject(Protocol):
+    """A provider's project, account or tenancy in a cloud, by its key."""
+
+    def check(self) -> tuple[Check, ...]: ...
+
+    def make(self, part: str) -> CloudPart: ...
+
+    def remove(self, part: str) -> CloudPart: ...
+
+
+PROJECTS: dict[ProviderKind, Callable[[str], CloudProject]] = {ProviderKind.GCP: GcpProject}
+"""What makes the project of one provider, by its id."""
+
+
+@activity.defn
+def make_provider_part(command: ProviderPart) -> ProviderPartSeen:
+    """Find one of a provider's own things in its cloud, else make it."""
+    with told():
+        project = PROJECTS[command.kind](command.provider_id)
+        return ProviderPartSeen(part=project.make(command.part))
+
+
+@activity.defn
+def remove_provider_part(command: ProviderPart) -> ProviderPartSeen:
+    """Remove one of a provider's own things from its cloud; silent when it is not there."""
+    with told():
+        project = PROJECTS[command.kind](command.provider_id)
+        return ProviderPartSeen(part=project.remove(command.part))
+
+
+@activity.defn
+def forget_provider_key(command: ForgetProviderKey) -> Done:
+    """Remove the key that was given for a provider; one that is elsewhere stays there."""
+    forget_credentials(command.provider_id)
+    return Done()
+
+
+@contextmanager
+def told() -> Generator[None, None, None]:
+    """Let a provider's answers reach the workflow by their kind: what was refused stays refused."""
+    try:
+        yield
+    except RequestRefused as refusal:
+        raise ApplicationError(str(refusal), type=REFUSED) from refusal
+    except ProviderError as error:
+        raise ApplicationError(str(error), type=error.kind) from error
+
+
+class CloudPlace(Protocol):
+    """One region of a cloud, by the key of a provider."""
+
+    def make(self, part: str) -> CloudPart: ...
+
+    def remove(self, part: str) -> CloudPart: ...
+
+
+PLACES: dict[ProviderKind, Callable[[str, str], CloudPlace]] = {ProviderKind.GCP: GcpRegion}
+"""What makes a place, by its provider's id and what the cloud calls it."""
+
+
+@activity.defn
+def make_region_part(command: RegionPart) -> ProviderPartSeen:
+    """Find one of a region's own things in its cloud, else make it."""
+    with told():
+        return ProviderPartSeen(part=_place(command).make(command.part))
+
+
+@activity.defn
+def remove_region_part(command: RegionPart) -> ProviderPartSeen:
+    """Remove one of a region's own things from its cloud; silent when it is not there."""
+    with told():
+        return ProviderPartSeen(part=_place(command).remove(command.part))
+
+
+def _place(command: RegionPart) -> CloudPlace:
+    if command.kind not in PLACES:
+        raise RequestRefused(f"region {command.region_id}: {command.kind} has no regions")
+    return PLACES[command.kind](command.provider_id, command.cloud_region)

@@ -1,0 +1,63 @@
+"""A project at Google as a provider: what is looked at, made and removed for it as a whole."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from activities.providers.base import RequestRefused, Unavailable
+from activities.providers.gcp.checks import check_project
+from activities.providers.gcp.errors import (
+    GoogleRefusedError,
+    GoogleUnavailableError,
+    KeyRefusedError,
+)
+from activities.providers.gcp.key import KeyMistakeError
+from activities.providers.gcp.project_resources import PARTS
+from activities.providers.gcp.session import GoogleSession, google_session
+from activities.secrets.credentials import CredentialsError
+from workflows.contracts.providers import Check, CloudPart
+
+
+class GcpProject:
+    """Everything of one provider; blocking, and safe to be done again.
+
+    Raises, all of it: Unavailable, RequestRefused.
+    """
+
+    def __init__(self, provider_id: str) -> None:
+        self._provider_id = provider_id
+
+    def check(self) -> tuple[Check, ...]:
+        """Every check; a key that is not there, or is none, is one that fails."""
+        try:
+            session = google_session(self._provider_id)
+        except (CredentialsError, KeyMistakeError) as mistake:
+            fix = "give the provider a key again"
+            return (Check(name="key", status="failed", detail=str(mistake), fix=fix),)
+        with answered():
+            return check_project(session)
+
+    def make(self, part: str) -> CloudPart:
+        """Find it, else make it. Raises: RequestRefused for what has our name and is not ours."""
+        with answered():
+            return CloudPart(name=part, resource=PARTS[part].make(self._session, self._provider_id))
+
+    def remove(self, part: str) -> CloudPart:
+        """Remove it if it is there and ours."""
+        with answered():
+            removed = PARTS[part].remove(self._session, self._provider_id)
+            return CloudPart(name=part, resource=removed)
+
+    @property
+    def _session(self) -> GoogleSession:
+        return google_session(self._provider_id)
+
+
+@contextmanager
+def answered() -> Generator[None, None, None]:
+    """Let Google's answers be those that every provider has."""
+    try:
+        yield
+    except GoogleUnavailableError as error:
+        raise Unavailable(str(error)) from error
+    except (GoogleRefusedError, KeyRefusedError, CredentialsError, KeyMistakeError) as error:
+        raise RequestRefused(str(error)) from error

@@ -1,0 +1,139 @@
+"""Machines at their providers: found or made, looked at, ended and seen to be gone."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.providers.base import Driver, NotYet, ProviderError
+from activities.providers.registry import driver_of
+from activities.temporal.heartbeats import beating
+from workflows.contracts.machines import MachineSeen
+from workflows.contracts.statuses import MachineState
+from workflows.effects.machines import (
+    CreateMachine,
+    EndUnknownMachine,
+    LookAtMachine,
+    NamedMachine,
+    ReleaseMachine,
+)
+
+CALLS_AT_ONCE = 64
+"""As many as this worker's activities: none waits for a thread while its limit runs."""
+GONE = MachineSeen(state=MachineState.GONE)
+
+Found = TypeVar("Found")
+
+
+@activity.defn
+async def create_machine(command: CreateMachine) -> MachineSeen:
+    """Find it by its name, else make it; what came of an answer that was lost is found again."""
+    return await asked_of(command, lambda driver: _find_or_create(driver, command))
+
+
+@activity.defn
+async def look_at_machine(command: LookAtMachine) -> MachineSeen:
+    """What its provider says of it; gone, when there is none of that name."""
+    return await asked_of(command, lambda driver: _find(driver, command) or GONE)
+
+
+@activity.defn
+async def await_machine(command: LookAtMachine) -> MachineSeen:
+    """As `look_at_machine`, once it can be reached or never will be. Raises: NotYet."""
+
+    def look(driver: Driver) -> MachineSeen:
+        seen = _find(driver, command) or GONE
+        on_its_way = seen.state is MachineState.MAKING
+        if on_its_way or (seen.state is MachineState.RUNNING and not seen.is_reachable):
+            why = seen.reason or "no address or no host key yet"
+            raise NotYet(f"{command.machine_name}: {seen.state}, {why}")
+        return seen
+
+    return await asked_of(command, look)
+
+
+@activity.defn
+async def release_machine(command: ReleaseMachine) -> MachineSeen:
+    """End it, whatever else can be known of it. Raises: NotYet, while its provider knows it."""
+
+    def release(driver: Driver) -> MachineSeen:
+        driver.release(command.machine_name, command.place)
+        if (left := _find(driver, command)) is not None:
+            raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
+        return _looked_back(driver, command)
+
+    return await asked_of(command, release)
+
+
+def _looked_back(driver: Driver, command: ReleaseMachine) -> MachineSeen:
+    """It is gone: since when and until when it cost, where that can be had without more ado."""
+    if command.provider_machine_id is None and not command.was_unseen:
+        return GONE
+    try:
+        return driver.look_back(command.machine_name, command.place, command.provider_machine_id)
+    except ProviderError as error:
+        activity.logger.warning("%s is gone, but not when: %s", command.machine_name, error)
+        return GONE
+
+
+def _find_or_create(driver: Driver, command: CreateMachine) -> MachineSeen:
+    """Raises: NotYet, while a machine that was made for an earlier offer is in the way."""
+    seen = _find(driver, command)
+    if seen is None:
+        seen = driver.create(command.machine_name, command.offer, command.spec)
+    if seen.offer_mark in ("", command.offer.mark):
+        return seen
+    # Its insert was lost and came late: it is not what is asked for now, and nobody wants it.
+    driver.release(command.machine_name, command.place)
+    raise NotYet(f"{command.machine_name}: it was made as {seen.offer_mark}, and is ended first")
+
+
+def _find(driver: Driver, command: NamedMachine) -> MachineSeen | None:
+    return driver.find(command.machine_name, command.place)
+
+
+async def asked_of(
+    command: NamedMachine | EndUnknownMachine, question: Callable[[Driver], Found]
+) -> Found:
+    """A provider's answer, or its refusal as the workflow knows it."""
+    async with beating():
+        with _told(command):
+            return await _to_its_end(
+                lambda: question(driver_of(command.provider_kind, command.provider_id))
+            )
+
+
+async def _to_its_end(question: Callable[[], Found]) -> Found:
+    """In a thread, which nobody can stop: given up, it is left when it is over, and not before.
+
+    What is made by a call that was given up would else be made behind its release. One that has
+    not begun never does.
+    """
+    work = provider_threads().submit(question)
+    try:
+        return await asyncio.shield(asyncio.wrap_future(work))
+    except asyncio.CancelledError:
+        if not work.cancel():
+            await asyncio.wait([asyncio.wrap_future(work)])
+        raise
+
+
+@lru_cache(maxsize=1)
+def provider_threads() -> ThreadPoolExecutor:
+    """Of their own: providers answer in a minute, and rows are not to wait for them, nor is a
+    process that stops.
+    """
+    return ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="providers")
+
+
+@contextmanager
+def _told(command: NamedMachine | EndUnknownMachine) -> Iterator[None]:
+    try:
+        yield
+    except ProviderError as error:
+        raise ApplicationError(f"{command.machine_name}: {error}", type=error.kind) from error

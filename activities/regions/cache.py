@@ -1,0 +1,46 @@
+"""The caches of regions in clouds: which machines are to use one, and where it is."""
+
+from collections.abc import Collection
+
+from sqlmodel import Session, col, select
+
+from activities.db.tables import Node, Region
+from activities.storage.work_orders import RegionCache
+from workflows.contracts.nodes import NodeAddress, Preparation
+from workflows.contracts.statuses import NodeStatus
+
+
+def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCache]:
+    """For each of the nodes whose machine is leased: its region's cache, where there is one now."""
+    query = select(Node).where(col(Node.id).in_(node_ids))
+    leased = [node for node in session.exec(query).all() if node.machine is not None]
+    caches = {region_id: _cache_of(session, region_id) for region_id in _regions_of(leased)}
+    found = {node.id: caches[node.region_id] for node in leased}
+    return {node_id: cache for node_id, cache in found.items() if cache is not None}
+
+
+def _regions_of(nodes: list[Node]) -> set[str]:
+    return {node.region_id for node in nodes}
+
+
+def _cache_of(session: Session, region_id: str) -> RegionCache | None:
+    """The newest's, where a storage node is just being replaced."""
+    query = (
+        select(Node)
+        .where(col(Node.region_id) == region_id, col(Node.status) == NodeStatus.ACTIVE)
+        .order_by(col(Node.id).desc())
+    )
+    for node in session.exec(query).all():
+        prepared = Preparation.model_validate(node.preparation or {})
+        if "storage" in node.services and prepared.cache and node.host:
+            address = NodeAddress(
+                node_id=node.id,
+                region_id=region_id,
+                host=node.host,
+                port=node.port,
+                user=node.user,
+                minion_id=node.minion_id,
+                root=session.get_one(Region, region_id).node_root,
+            )
+            return RegionCache(node=address, address=prepared.cache)
+    return None

@@ -1,0 +1,95 @@
+"""What providers and regions ask of the rows: who still uses them."""
+
+import asyncio
+
+from sqlmodel import Session, col, select
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.db.session import database
+from activities.db.tables import Node, Region
+from activities.nodes.creation import LeasedNode, add_leased_node
+from activities.outbox.relay import hand_over_soon
+from activities.outbox.requests import ask
+from workflows.contracts.base import Done
+from workflows.contracts.errors import REFUSED
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
+from workflows.effects.regions import (
+    AddStorageNode,
+    DismissNode,
+    FindStorage,
+    StorageFound,
+    StorageNode,
+)
+
+
+def storage_nodes_of(session: Session, region_id: str) -> list[Node]:
+    """Storage nodes whose machines are leased, oldest first."""
+    query = (
+        select(Node)
+        .where(col(Node.region_id) == region_id, col(Node.status) != NodeStatus.ARCHIVED)
+        .order_by(col(Node.id))
+    )
+    rows = session.exec(query).all()
+    return [row for row in rows if row.machine is not None and "storage" in row.services]
+
+
+@activity.defn
+def find_storage(command: FindStorage) -> StorageFound:
+    """The storage nodes that a region in a cloud has made for itself."""
+    with database().read() as session:
+        found = storage_nodes_of(session, command.region_id)
+        return StorageFound(nodes=tuple(_storage(row) for row in found))
+
+
+@activity.defn
+def add_storage_node(command: AddStorageNode) -> StorageNode:
+    """The one that is there beside those that are to be replaced, else a new one.
+
+    Raises: Refused, when the region is being removed.
+    """
+    with database().write() as session:
+        region = session.get_one(Region, command.region_id, with_for_update=True)
+        there = [row for row in storage_nodes_of(session, region.id) if _stays(row, command)]
+        if there:
+            return _storage(there[-1])
+        if region.status in (RegionStatus.REMOVING, RegionStatus.ARCHIVED):
+            raise ApplicationError(f"region {region.name}: is removed", type=REFUSED)
+        asked = LeasedNode(
+            node_id=command.node_id,
+            name=f"{region.name}-storage",
+            type=NodeType.PERMANENT,
+            services=("storage",),
+            machine=command.machine,
+        )
+        node, request_id = add_leased_node(session, region, asked, command.at)
+        added = _storage(node)
+    hand_over_soon([request_id])
+    return added
+
+
+def _stays(row: Node, command: AddStorageNode) -> bool:
+    return row.id not in command.replaces and row.status != NodeStatus.REMOVING
+
+
+def _storage(row: Node) -> StorageNode:
+    status = NodeStatus(row.status)
+    return StorageNode(node_id=row.id, name=row.name, status=status, reason=row.status_reason)
+
+
+@activity.defn
+async def dismiss_node(command: DismissNode) -> Done:
+    """Ask a node to be removed; its workflow hears the first who asks."""
+    requests = await asyncio.to_thread(_ask_to_leave, command)
+    hand_over_soon(requests)
+    return Done()
+
+
+def _ask_to_leave(command: DismissNode) -> list[str]:
+    with database().write() as session:
+        node = session.get(Node, command.node_id, with_for_update=True)
+        if node is None or node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
+            return []
+        removal = Removal(force=True, requested_by=command.requested_by)
+        return [ask(session, node.id, "remove", removal, command.at)]

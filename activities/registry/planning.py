@@ -1,0 +1,6 @@
+"""What the planning queue serves: apart from the others, since its process loads nothing else."""
+
+from activities.placement.planning import plan_placements
+from activities.registry import Activity
+
+PLANNING: tuple[Activity, ...] = (plan_placements,)

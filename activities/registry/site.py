@@ -1,0 +1,38 @@
+"""What a site queue serves: activities that touch nodes and never open the database."""
+
+from activities.registry import Activity
+from activities.site.collection import collect_log, store_output
+from activities.site.nodes import (
+    check_site,
+    end_strays,
+    inspect_node,
+    list_runs,
+    prepare_node,
+    reach_node,
+    reboot_node,
+    release_node,
+)
+from activities.site.runs import clean_worker, end_worker, look_at_run, start_worker
+from activities.site.staging import stage_worker
+from activities.site.state_snapshots import save_state
+from activities.site.watch import watch_node
+
+SITE: tuple[Activity, ...] = (
+    check_site,
+    reach_node,
+    inspect_node,
+    prepare_node,
+    reboot_node,
+    release_node,
+    list_runs,
+    end_strays,
+    watch_node,
+    stage_worker,
+    start_worker,
+    look_at_run,
+    end_worker,
+    collect_log,
+    store_output,
+    save_state,
+    clean_worker,
+)

@@ -1,0 +1,131 @@
+"""Keys of providers: sealed in the store, in the environment or in a file; elsewhere references.
+
+`store://providers/<kind>/<name>` is sealed in the database, unless the environment has it, which
+then beats the store. `env://NAME` and `file:///path` are the server's own: for administrators.
+A job's secrets lie under `store://projects/`, which is no place for these.
+"""
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+from sqlmodel import Session
+
+from activities.db.session import database
+from activities.db.tables import Provider, StoredSecret
+from activities.secrets.sealing import MasterKeyError, SealBrokenError, secret_box
+from activities.settings import environment_value
+
+STORE = "store://"
+ENVIRONMENT = "env://"
+FILE = "file://"
+OF_THE_SERVER = (ENVIRONMENT, FILE)
+MAX_FILE_BYTES = 64 * 1024
+_STORED = re.compile(r"store://providers/[a-z]+/[a-zA-Z0-9_-]{1,100}")
+_NAME = re.compile(r"env://[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+
+class CredentialsError(ValueError):
+    """A reference that leads to nothing; the message names it, never a value."""
+
+
+def is_reference(given: str) -> bool:
+    return given.startswith((STORE, *OF_THE_SERVER))
+
+
+def reference_mistake(reference: str) -> str | None:
+    """The rule that a reference breaks, None when it is one."""
+    if reference.startswith(STORE):
+        return None if _STORED.fullmatch(reference) else "is store://providers/<kind>/<name>"
+    if reference.startswith(ENVIRONMENT):
+        return None if _NAME.fullmatch(reference) else "is env://NAME"
+    path = reference.removeprefix(FILE)
+    return None if path.startswith("/") and "\0" not in path else "is file:///path"
+
+
+def own_place(kind: str, provider_id: str) -> str:
+    """Where the key of a provider lies that was given as a literal."""
+    return f"providers/{kind}/{provider_id}"
+
+
+def seal_credentials(
+    session: Session, account_id: str, place: str, content: str, now: datetime
+) -> str:
+    """Keep a key, in place of an earlier one; its reference."""
+    row = StoredSecret(
+        name=place,
+        account_id=account_id,
+        sealed=secret_box().seal(content.encode(), place.encode()),
+        updated_at=now,
+    )
+    session.merge(row)
+    return f"{STORE}{place}"
+
+
+def forget_credentials(provider_id: str) -> None:
+    """Remove the key that was given for this provider; silent when there is none."""
+    with database().write() as session:
+        provider = session.get(Provider, provider_id)
+        if provider is None:
+            return
+        row = session.get(StoredSecret, own_place(provider.kind, provider_id))
+        if row is not None:
+            session.delete(row)
+
+
+def environment_name(reference: str) -> str:
+    """The variable that beats a place of the store."""
+    place = reference.removeprefix(STORE)
+    return "BASELOAD_STORE_" + re.sub(r"[^A-Za-z0-9]", "_", place).upper()
+
+
+def is_read_only(reference: str) -> bool:
+    """Whether the environment has it: then nobody changes it here."""
+    return (
+        reference.startswith(STORE) and environment_value(environment_name(reference)) is not None
+    )
+
+
+def open_credentials(session: Session, account_id: str, reference: str) -> str:
+    """The key behind a reference, for this account. Raises: CredentialsError."""
+    if rule := reference_mistake(reference):
+        raise CredentialsError(f"{reference}: {rule}")
+    if reference.startswith(ENVIRONMENT):
+        return _from_environment(reference, reference.removeprefix(ENVIRONMENT))
+    if reference.startswith(FILE):
+        return _from_file(Path(reference.removeprefix(FILE)))
+    if is_read_only(reference):
+        return _from_environment(reference, environment_name(reference))
+    place = reference.removeprefix(STORE)
+    row = session.get(StoredSecret, place)
+    if row is None or row.account_id != account_id:
+        raise CredentialsError(f"{reference}: there is no such key in the store")
+    try:
+        return secret_box().open(row.sealed, place.encode()).decode()
+    except (SealBrokenError, MasterKeyError) as cause:
+        raise CredentialsError(f"{reference}: cannot be opened: {cause}") from cause
+
+
+def credentials_of(provider_id: str) -> str:
+    """The key of a provider. Raises: CredentialsError, when it is not where its row says."""
+    with database().read() as session:
+        provider = session.get(Provider, provider_id)
+        if provider is None or provider.credentials is None:
+            raise CredentialsError(f"{provider_id}: asked for its key, found no reference to one")
+        return open_credentials(session, provider.account_id, provider.credentials)
+
+
+def _from_environment(reference: str, name: str) -> str:
+    value = environment_value(name)
+    if not value:
+        raise CredentialsError(f"{reference}: {name} is not set in the server's environment")
+    return value
+
+
+def _from_file(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise CredentialsError(f"{FILE}{path}: is larger than {MAX_FILE_BYTES} bytes")
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise CredentialsError(f"{FILE}{path}: cannot be read: {type(cause).__name__}") from cause

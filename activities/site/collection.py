@@ -1,0 +1,120 @@
+"""Bytes from a node into the store: what is missing of a log, an output."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import IO
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.settings import settings
+from activities.site.node_client import ask, connections, endpoint, told
+from activities.storage.blobs import BlobStore, blob_store
+from activities.storage.logs import LogGapError, LogStore, log_store
+from activities.storage.names import output_name
+from activities.temporal.heartbeats import beating
+from workflows.contracts import errors
+from workflows.contracts.jobs import parse_run_id
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveState, StoreOutput
+
+BATCH_BYTES = 4 << 20
+LOOK_S = 20.0
+
+
+@activity.defn
+async def collect_log(command: CollectLog) -> LogCollected:
+    """Store every byte that the run has logged and that is not stored; none twice."""
+    async with beating():
+        return LogCollected(stored_bytes=await bring_log(command.node, command.run_id))
+
+
+async def bring_log(node: NodeAddress, run_id: str) -> int:
+    """See `collect_log`; the bytes that are stored in the end, all that the node has.
+
+    Raises: ApplicationError, OUTCOME_UNKNOWN when the node hands out less than it says it has.
+    """
+    logs = log_store(settings().storage)
+    answer = await ask(node, "look", {"run_ids": [run_id]}, limit_s=LOOK_S)
+    wanted: int = answer["runs"][run_id]["log_bytes"]
+    stored = await asyncio.to_thread(logs.length, run_id)
+    if stored < wanted:
+        stored = await _read_log(node, run_id, logs, (stored, wanted))
+    if stored < wanted:
+        raise ApplicationError(
+            f"{node.node_id}: log of {run_id}: {wanted} bytes there, {stored} could be stored",
+            type=errors.OUTCOME_UNKNOWN,
+        )
+    return stored
+
+
+async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[int, int]) -> int:
+    """Store the bytes of a span of a log, in the few writes that make it fast."""
+    offset, end = span
+    request = {"run_id": run_id, "offset": offset, "length": end - offset}
+    waiting = bytearray()
+    with told(node):
+        async with await connections().stream(endpoint(node), "read_log", request) as stream:
+            async for chunk in stream:
+                waiting += chunk
+                if len(waiting) >= BATCH_BYTES:
+                    offset = await _append(logs, run_id, offset, waiting)
+            return await _append(logs, run_id, offset, waiting)
+
+
+async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) -> int:
+    """Store and empty `waiting`; the offset of what comes next.
+
+    Raises: ApplicationError, when the store has lost what it had: the next try begins there.
+    """
+    content = bytes(waiting)
+    waiting.clear()
+    try:
+        await asyncio.to_thread(logs.append, run_id, offset, content)
+    except LogGapError as gap:
+        raise ApplicationError(str(gap), type=errors.OUTCOME_UNKNOWN) from gap
+    return offset + len(content)
+
+
+@activity.defn
+async def store_output(command: StoreOutput) -> OutputStored:
+    """Store the run's output folder as tar.gz; one that is stored already is not stored again."""
+    store = blob_store(settings().storage)
+    job_id, worker, attempt = parse_run_id(command.run_id)
+    name = output_name(job_id, worker, attempt)
+    async with beating():
+        size = await asyncio.to_thread(store.size, name)
+        if size is None:
+            size = await bring_packed(command, "pack_output", store, name)
+    return OutputStored(stored_bytes=size)
+
+
+async def bring_packed(
+    command: StoreOutput | SaveState, verb: str, store: BlobStore, name: str
+) -> int:
+    """Store what a verb packs of the run, whole or not at all; its bytes."""
+    size = 0
+    request = {"run_id": command.run_id}
+    with told(command.node):
+        async with (
+            _writing(store, name) as file,
+            await connections().stream(endpoint(command.node), verb, request) as stream,
+        ):
+            async for chunk in stream:
+                await asyncio.to_thread(file.write, chunk)
+                size += len(chunk)
+    return size
+
+
+@contextlib.asynccontextmanager
+async def _writing(store: BlobStore, name: str) -> AsyncGenerator[IO[bytes]]:
+    """An object to be written, whole or not at all, without blocking the event loop."""
+    writer = store.writer(name)
+    file = await asyncio.to_thread(writer.__enter__)
+    try:
+        yield file
+    except BaseException as error:
+        await asyncio.to_thread(writer.__exit__, type(error), error, error.__traceback__)
+        raise
+    await asyncio.to_thread(writer.__exit__, None, None, None)

@@ -1,0 +1,192 @@
+"""What a node's lifecycle asks of its machine."""
+
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.secrets.platform_key import (
+    PlatformKeyError,
+    platform_key_fingerprint,
+    platform_public_key,
+)
+from activities.settings import settings
+from activities.site.collection import bring_log
+from activities.site.node_client import ask
+from activities.temporal.heartbeats import beating
+from workflows.contracts import errors
+from workflows.contracts.base import Done
+from workflows.contracts.jobs import parse_run_id
+from workflows.contracts.nodes import Hardware, NodeAddress, Preparation, RunSeen
+from workflows.effects.nodes import (
+    EndStrays,
+    InspectNode,
+    ListRuns,
+    NodeInspected,
+    NodePrepared,
+    NodeReached,
+    PrepareNode,
+    ReachNode,
+    RebootNode,
+    ReleaseNode,
+    RunsListed,
+    StraysEnded,
+)
+from workflows.effects.regions import CheckSite, SiteChecked
+
+STRAY_GRACE_S = 2
+STRAY_LOG_S = 20.0
+STRAY_KEPT = timedelta(hours=1)
+CACHE_KEPT = timedelta(days=14)
+
+
+@activity.defn
+async def check_site(command: CheckSite) -> SiteChecked:
+    """Prove that a worker serves the region's queue and holds the platform's key."""
+    try:
+        fingerprint = await asyncio.to_thread(platform_key_fingerprint)
+    except PlatformKeyError as error:
+        raise ApplicationError(
+            f"region {command.region_id}: the worker of its site has no key for nodes: {error}",
+            type=errors.REFUSED,
+        ) from error
+    return SiteChecked(platform_key_fingerprint=fingerprint)
+
+
+@activity.defn
+async def reach_node(command: ReachNode) -> NodeReached:
+    """Prove that the node answers with its own key; puts the agent there when it is missing.
+
+    Raises: NODE_REFUSED when the machine cannot run the agent, beside all that a connection may.
+    """
+    answer = await ask(
+        command.node, "look", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
+    )
+    return NodeReached(boot_mark=answer["boot_mark"])
+
+
+@activity.defn
+async def inspect_node(command: InspectNode) -> NodeInspected:
+    """What the machine is made of, as its own kernel and drivers say."""
+    async with beating():
+        answer = await ask(command.node, "inspect", {}, limit_s=55)
+    return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
+
+
+@activity.defn
+async def prepare_node(command: PrepareNode) -> NodePrepared:
+    """Folders, the job user, who may log in, neighbours; a second time changes nothing."""
+    request = {
+        "exclusive": command.exclusive,
+        "authorized_key": await asyncio.to_thread(platform_public_key),
+        "peers": [[peer.host, peer.port] for peer in command.peers],
+        "cache": _cache() if command.serves_cache else None,
+    }
+    async with beating():
+        answer = await ask(command.node, "prepare", request, limit_s=240)
+    job_user, served = answer["job_user"], answer.get("cache") or {}
+    alone = None if job_user else "the log-in user is not root: jobs share its account"
+    return NodePrepared(
+        preparation=Preparation(
+            job_user=job_user,
+            closed_logins=answer["closed_logins"],
+            unreachable_peers=tuple(answer["unreachable_peers"]),
+            cache=served.get("address"),
+            no_cache_reason=served.get("reason"),
+            trusted_only_reason=alone,
+        )
+    )
+
+
+def _cache() -> dict[str, Any]:
+    return {
+        "port": settings().region_cache_port,
+        "max_bytes": settings().region_cache_max_bytes,
+        "index_url": settings().package_index_url,
+    }
+
+
+@activity.defn
+async def reboot_node(command: RebootNode) -> Done:
+    """Restart the machine, unless it has restarted since the boot that is named."""
+    answer = await ask(command.node, "look", {"run_ids": []}, limit_s=12)
+    if answer["boot_mark"] == command.boot_mark:
+        await ask(command.node, "reboot", {}, limit_s=12)
+    return Done()
+
+
+@activity.defn
+async def list_runs(command: ListRuns) -> RunsListed:
+    """Every run that the node knows of, whatever its state."""
+    answer = await ask(command.node, "look", {"run_ids": None}, limit_s=18)
+    return RunsListed(run_ids=tuple(sorted(answer["runs"])))
+
+
+@activity.defn
+async def end_strays(command: EndStrays) -> StraysEnded:
+    """End what was on the node when `live` was asked for and is not in it, and store its log.
+
+    A folder is removed only when it was told an hour ago, and told once more: this answer may be
+    lost on its way, and the next try then finds again what is to be billed. How long ago the run
+    ended is no measure: its node may have been away since, and its clock may be wrong.
+    """
+    async with beating():
+        request = {
+            "live": list(command.live),
+            "among": list(command.among),
+            "grace_s": STRAY_GRACE_S,
+            "owner": platform_key_fingerprint(),
+        }
+        answer = await ask(command.node, "strays", request, limit_s=90)
+        ended: dict[str, dict[str, Any]] = answer["ended"]
+        await _prune(command.node)
+        seen = [_seen(run_id, state) for run_id, state in ended.items()]
+        runs = tuple(run for run in seen if run is not None)
+        for run in runs:
+            # Whose log cannot be stored within the time is ended all the same.
+            with contextlib.suppress(ApplicationError, TimeoutError, OSError):
+                async with asyncio.timeout(STRAY_LOG_S):
+                    await bring_log(command.node, run.run_id)
+        old = [run_id for run_id, state in ended.items() if _is_old(state)]
+        if old:
+            # What is left is told again the next time; what was told now is to be billed.
+            with contextlib.suppress(ApplicationError):
+                await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
+    return StraysEnded(runs=runs)
+
+
+async def _prune(node: NodeAddress) -> None:
+    """Remove code and packages that no job has used for a while; not worth a failure."""
+    request = {"keep_code": [], "max_age_s": CACHE_KEPT.total_seconds()}
+    with contextlib.suppress(ApplicationError):
+        await ask(node, "prune", request, limit_s=20)
+
+
+def _is_old(state: dict[str, Any]) -> bool:
+    return float(state["told_before_s"]) >= STRAY_KEPT.total_seconds()
+
+
+def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
+    """None for a run that was not named by us: it is ended like the others, and nobody's."""
+    try:
+        job_id, worker, attempt = parse_run_id(run_id)
+    except ValueError:
+        return None
+    return RunSeen(
+        run_id=run_id,
+        job_id=job_id,
+        worker=worker,
+        attempt=attempt,
+        elapsed_s=state["elapsed_s"],
+        started_at=state["started_at"],
+    )
+
+
+@activity.defn
+async def release_node(command: ReleaseNode) -> Done:
+    """Let others log in as before it was prepared; a second time changes nothing."""
+    await ask(command.node, "release", {}, limit_s=25)
+    return Done()

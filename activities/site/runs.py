@@ -1,0 +1,83 @@
+"""What a job asks of the node of one of its workers, once its command is staged."""
+
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.site.node_client import ask
+from activities.temporal.heartbeats import beating
+from workflows.contracts import errors
+from workflows.contracts.base import Done
+from workflows.contracts.jobs import Exit, RunReport
+from workflows.contracts.statuses import RunState
+from workflows.effects.jobs import CleanWorker, EndWorker, LookAtRun, StartWorker
+
+START_S = 16.0
+LOOK_S = 10.0
+END_S = 170.0
+CLEAN_S = 110.0
+STARTED = frozenset({RunState.RUNNING, RunState.EXITED, RunState.LOST})
+
+
+@activity.defn
+async def start_worker(command: StartWorker) -> RunReport:
+    """Start the run's command, or find it started; when nobody knows which, look."""
+    request = {"run_id": command.run_id}
+    try:
+        answer = await ask(command.node, "start", request, limit_s=START_S)
+    except ApplicationError as failure:
+        if failure.type != errors.OUTCOME_UNKNOWN:
+            raise
+        report = await _look(LookAtRun(node=command.node, run_id=command.run_id))
+        if report.state not in STARTED:
+            raise
+        return report
+    return _report(command.run_id, answer)
+
+
+@activity.defn
+async def look_at_run(command: LookAtRun) -> RunReport:
+    """What the node says of the run."""
+    return await _look(command)
+
+
+@activity.defn
+async def end_worker(command: EndWorker) -> RunReport:
+    """End the run's whole tree and see that it is gone; a second time tells the same exit."""
+    request = {"run_id": command.run_id, "grace_s": command.grace_s}
+    async with beating():
+        return _report(command.run_id, await ask(command.node, "end", request, limit_s=END_S))
+
+
+@activity.defn
+async def clean_worker(command: CleanWorker) -> Done:
+    """Remove the run's folder; silent when there is none.
+
+    Raises: NODE_REFUSED when the run is still there.
+    """
+    request = {"run_ids": [command.run_id]}
+    async with beating():
+        answer = await ask(command.node, "clean", request, limit_s=CLEAN_S)
+    if answer["kept"]:
+        raise ApplicationError(
+            f"{command.node.node_id}: {command.run_id} still runs, so its folder is kept",
+            type=errors.NODE_REFUSED,
+        )
+    return Done()
+
+
+async def _look(command: LookAtRun) -> RunReport:
+    answer = await ask(command.node, "look", {"run_ids": [command.run_id]}, limit_s=LOOK_S)
+    return _report(command.run_id, answer["runs"][command.run_id])
+
+
+def _report(run_id: str, state: dict[str, Any]) -> RunReport:
+    return RunReport(
+        run_id=run_id,
+        state=RunState(state["state"]),
+        elapsed_s=state["elapsed_s"],
+        idle_s=state.get("idle_s", 0.0),
+        exit=Exit.model_validate(state["exit"]) if state["exit"] else None,
+        log_bytes=state["log_bytes"],
+    )

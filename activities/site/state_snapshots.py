@@ -1,0 +1,131 @@
+"""Resume states: from a run's folder into the store, and out of it to where its job goes on."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.secrets.platform_key import platform_key_fingerprint
+from activities.settings import settings
+from activities.site.collection import bring_packed
+from activities.site.node_client import ask, connections, endpoint, told
+from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
+from activities.storage.state_snapshots import StateCopy, copies_of, remove_older
+from activities.temporal.heartbeats import beating
+from workflows.contracts import errors
+from workflows.contracts.jobs import parse_run_id
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.jobs import SaveState, StateOutcome, StateSaved, WorkerStaged
+
+LOOK_S = 60.0
+TRANSFER_S = 3000.0
+TRIES = 3
+"""For a copy of what the command is writing in that very moment."""
+MOST_FILES = 200_000
+"""As many as an archive may hold that a node unpacks."""
+GROWTH = 2
+"""What is restored may be so much larger than what was allowed: it has grown while it was read."""
+
+logger = logging.getLogger(__name__)
+
+
+@activity.defn
+async def save_state(command: SaveState) -> StateSaved:
+    """Copy the run's state into the store, unless its last copy is of the same.
+
+    The last good copy is there until the next one is, whole.
+    """
+    async with beating():
+        request = {"run_id": command.run_id}
+        seen = await ask(command.node, "mark_state", request, limit_s=LOOK_S)
+        most_bytes = settings().state_max_bytes
+        saved = StateSaved(
+            outcome=StateOutcome.SAVED, state_bytes=seen["bytes"], file_count=seen["files"]
+        )
+        if seen["files"] == 0:
+            return saved.model_copy(update={"outcome": StateOutcome.NOTHING})
+        if seen["bytes"] > most_bytes or seen["files"] > MOST_FILES:
+            limit = f"{most_bytes / 1e9:.1f} GB in {MOST_FILES} files"
+            return saved.model_copy(update={"outcome": StateOutcome.TOO_LARGE, "limit": limit})
+        if not await _copy(command, seen["mark"]):
+            return saved.model_copy(update={"outcome": StateOutcome.UNCHANGED})
+    return saved
+
+
+async def _copy(command: SaveState, mark: str) -> bool:
+    """Whether a copy was needed, and is there now. What a later attempt has saved stays."""
+    store = blob_store(settings().storage)
+    job_id, worker, attempt = parse_run_id(command.run_id)
+    copies = await asyncio.to_thread(copies_of, store, job_id, worker)
+    if any(copy.attempt > attempt for copy in copies):
+        return False
+    if copies and (copies[-1].attempt, copies[-1].mark) == (attempt, mark):
+        return False
+    new = StateCopy(attempt, command.at, mark)
+    await _pack(command, store, new.name(job_id, worker))
+    await asyncio.to_thread(remove_older, store, job_id, worker, new)
+    return True
+
+
+async def _pack(command: SaveState, store: BlobStore, name: str) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            await bring_packed(command, "pack_state", store, name)
+        except ApplicationError as failure:
+            if not left or _refusal(failure) != "unsettled":
+                raise
+        else:
+            return
+
+
+async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> WorkerStaged:
+    """Put the newest copy of an earlier attempt into the state folder of a run that is new there.
+
+    A copy that cannot be unpacked is no reason not to begin: then its command finds no state.
+    """
+    store = blob_store(settings().storage)
+    job_id, worker, attempt = parse_run_id(run_id)
+    copies = await asyncio.to_thread(copies_of, store, job_id, worker)
+    newest = next((copy for copy in reversed(copies) if copy.attempt < attempt), None)
+    if newest is None:
+        return WorkerStaged()
+    if not is_staged:
+        try:
+            await _put(node, run_id, store, newest.name(job_id, worker))
+        except ApplicationError as failure:
+            if _refusal(failure) not in ("broken-archive", "unsafe-archive", "archive-too-large"):
+                raise
+            logger.warning("%s: its state is not restored: %s", run_id, failure)
+            return WorkerStaged(state_refused=failure.message)
+    return WorkerStaged(state_saved_at=newest.saved_at)
+
+
+async def _put(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> None:
+    request = {
+        "run_id": run_id,
+        "owner": platform_key_fingerprint(),
+        "max_bytes": settings().state_max_bytes * GROWTH,
+        "max_files": MOST_FILES * GROWTH,
+    }
+    with told(node):
+        await connections().feed(
+            endpoint(node), "put_state", request, _chunks(store, name), limit_s=TRANSFER_S
+        )
+
+
+async def _chunks(store: BlobStore, name: str) -> AsyncGenerator[bytes]:
+    """Raises: ApplicationError, when a newer one has just taken its place: the next try sees it."""
+    chunks: Iterator[bytes] = store.stream(name)
+    try:
+        while chunk := await asyncio.to_thread(next, chunks, b""):
+            yield chunk
+    except BlobMissingError as error:
+        raise ApplicationError(f"{name}: gone meanwhile", type=errors.OUTCOME_UNKNOWN) from error
+
+
+def _refusal(failure: ApplicationError) -> str:
+    """The agent's code, where it has said no."""
+    said = failure.details[0] if failure.details else {}
+    return str(said.get("code", "")) if isinstance(said, dict) else ""
