@@ -14,31 +14,31 @@ from typing import Any
 from .errors import RefusedError
 
 ANSWERS = {
-    "inspect": "inspect_machine:inspect_machine",
+    "inspect": "host.inspection:inspect_machine",
     "prepare": "prepare:prepare",
     "release": "prepare:release",
     "reboot": "prepare:reboot",
-    "has_code": "code_archive:has_code",
-    "unpack_code": "code_archive:unpack_code",
-    "keep_code": "cache_code:keep_code",
-    "fetch_code": "cache_code:fetch_code",
-    "stage": "stage:stage",
-    "mark_state": "state:mark_state",
-    "start": "start:start",
-    "look": "look:look",
-    "end": "end:end",
-    "clean": "clean:clean",
-    "strays": "clean:strays",
-    "prune": "clean:prune",
+    "has_code": "files.code_archive:has_code",
+    "unpack_code": "files.code_archive:unpack_code",
+    "keep_code": "cache.code:keep_code",
+    "fetch_code": "cache.code:fetch_code",
+    "stage": "runs.stage:stage",
+    "mark_state": "runs.state_snapshots:mark_state",
+    "start": "runs.start:start",
+    "look": "runs.status:look",
+    "end": "runs.end:end",
+    "clean": "runs.clean:clean",
+    "strays": "runs.clean:strays",
+    "prune": "runs.clean:prune",
 }
 # These speak bytes instead of one document; their request is the first line of stdin.
 STREAMS = {
     "watch": "watch:watch",
-    "read_log": "transfer:read_log",
-    "pack_output": "transfer:pack_output",
-    "put_input": "transfer:put_input",
-    "pack_state": "state:pack_state",
-    "put_state": "state:put_state",
+    "read_log": "files.transfer:read_log",
+    "pack_output": "files.transfer:pack_output",
+    "put_input": "files.transfer:put_input",
+    "pack_state": "runs.state_snapshots:pack_state",
+    "put_state": "runs.state_snapshots:put_state",
 }
 REFUSED = 3
 
@@ -79,10 +79,10 @@ def main() -> int:
     """Do the verb in argv[1]; 0 when there is an answer, 3 when a stream was refused."""
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "supervise":
-        _load("supervisor:supervise")(sys.argv[2], sys.argv[3])
+        _load("runs.supervisor:supervise")(sys.argv[2], sys.argv[3])
         return 0
     if verb == "serve_cache":
-        _load("cache_server:serve")(sys.argv[2])
+        _load("cache.server:serve")(sys.argv[2])
         return 0
     if verb in ANSWERS:
         _answer(verb)

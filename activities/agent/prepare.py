@@ -9,9 +9,10 @@ import sys
 import threading
 from typing import Any
 
-from . import cache_service, job_users, logins
+from .cache import service
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
+from .host import job_accounts, logins
 
 PEER_LIMIT_S = 3.0
 
@@ -26,13 +27,13 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     folders = Folders(request.get("root", ""))
     made = folders.make()
     is_root = os.geteuid() == 0
-    job_user = job_users.make(JOB_USER) if is_root else None
+    job_user = job_accounts.make(JOB_USER) if is_root else None
     closed = bool(request.get("exclusive")) and is_root
     if closed:
         logins.close_others(request.get("authorized_key") or "")
     cache = request.get("cache")
     return {
-        "cache": cache_service.serve_here(folders, cache) if cache else None,
+        "cache": service.serve_here(folders, cache) if cache else None,
         "folders_made": made,
         "job_user": job_user,
         "unreachable_peers": unreachable(request.get("peers") or []),
@@ -45,7 +46,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
 
     Raises: RefusedError `sshd-config`.
     """
-    cache_service.end_serving(Folders(request.get("root", "")))
+    service.end_serving(Folders(request.get("root", "")))
     return {"opened": logins.open_again() if os.geteuid() == 0 else []}
 
 

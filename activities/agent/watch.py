@@ -14,11 +14,11 @@ import select
 import time
 from typing import Any
 
-from . import look
-from .cache_place import wish_of
+from .cache.location import wish_of
 from .compiled import keep_compiled
 from .folders import Folders, Run
-from .idleness import Idleness
+from .runs import status
+from .runs.idleness import Idleness
 
 BUSY_POLL_S = 0.05
 QUIET_POLL_S = 0.15
@@ -251,7 +251,7 @@ class Watcher:
         for run_id, followed in self.live.items():
             if followed.told_lost or not followed.run.has("process.json"):
                 continue
-            state = look.state_of(followed.run)
+            state = status.state_of(followed.run)
             if state["state"] == "lost":
                 followed.told_lost = True
                 _send(
@@ -272,7 +272,7 @@ def watch(request: dict[str, Any]) -> None:
     keep_compiled()
     folders = Folders(request.get("root", ""))
     if wish_of(folders) is not None:
-        from .cache_service import keep_serving  # noqa: PLC0415 - most nodes serve none
+        from .cache.service import keep_serving  # noqa: PLC0415 - most nodes serve none
 
         keep_serving(folders)
     Watcher(folders, request.get("known") or {}, request.get("owner")).serve()

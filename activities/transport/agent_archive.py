@@ -36,8 +36,8 @@ def agent_archive() -> AgentArchive:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.py", MAIN.encode())
-        for source in sorted(AGENT.glob("*.py")):
-            _add(archive, f"{INSIDE}/{source.name}", source.read_bytes())
+        for source in sorted(AGENT.rglob("*.py")):
+            _add(archive, f"{INSIDE}/{source.relative_to(AGENT)}", source.read_bytes())
     content = packed.getvalue()
     sha256 = hashlib.sha256(content).hexdigest()
     return AgentArchive(sha256, f"agent-{sha256[:12]}.pyz", content)

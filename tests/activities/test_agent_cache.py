@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent.cache_pages import links_of, page_of
-from activities.agent.cache_server import Cache
-from activities.agent.cache_store import CODE, FILES, CacheStore
+from activities.agent.cache.index_pages import links_of, page_of
+from activities.agent.cache.server import Cache
+from activities.agent.cache.store import CODE, FILES, CacheStore
 from activities.agent.errors import RefusedError
 from tests.activities.agent_process import LocalAgent, spec
 from tests.activities.archives import archive, file

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from activities.agent.idleness import UNSEEN_S
+from activities.agent.runs.idleness import UNSEEN_S
 from tests.activities.agent_process import LocalAgent
 from tests.activities.test_agent_machine import put_smi
 from tests.activities.waiting import wait_for

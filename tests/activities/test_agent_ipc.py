@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent import ipc, job_users
-from activities.agent.command import DEFAULT_PATH
+from activities.agent.host import ipc, job_accounts
+from activities.agent.host.spawn import DEFAULT_PATH
 from tests.activities.agent_process import LocalAgent
 from tests.activities.waiting import wait_for
 
@@ -36,7 +36,7 @@ def kept(uid: int) -> list[int]:
 @pytest.fixture
 def uid(agent: LocalAgent) -> int:
     agent.call("prepare", exclusive=False, authorized_key="", peers=[])
-    return pwd.getpwnam(job_users.make(ACCOUNT)).pw_uid
+    return pwd.getpwnam(job_accounts.make(ACCOUNT)).pw_uid
 
 
 def test_all_that_an_account_left_is_removed_and_nothing_of_another() -> None:
@@ -89,7 +89,7 @@ def test_what_an_account_left_where_all_may_write_goes_and_what_it_was_given_sta
     (shared / "of another").touch()
     (shared / "link").symlink_to(given)
     os.lchown(shared / "link", uid, -1)
-    job_users.forget_files(ACCOUNT)
+    job_accounts.forget_files(ACCOUNT)
     assert [folder for folder in left if folder.exists()] == []
     assert [path.name for path in shared.iterdir()] == ["of another"]
     assert (given / "file").exists()

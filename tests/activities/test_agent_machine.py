@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent import inspect_machine, processes
+from activities.agent.host import inspection, processes
 from activities.transport.agent_archive import agent_archive
 from tests.activities.agent_process import LocalAgent, Refused
 
@@ -81,7 +81,7 @@ def test_a_lost_gpu_is_an_error(agent: LocalAgent, tmp_path: Path) -> None:
 def test_disks_are_read_from_old_and_new_lsblk(rota: str, size: str) -> None:
     device = f'{{"name": "sda", "rota": {rota}, "tran": "sata", "size": {size}, "type": "disk"}}'
     loop = '{"name": "loop0", "rota": false, "tran": null, "size": 5, "type": "loop"}'
-    found = inspect_machine.disks(f'{{"blockdevices": [{device}, {loop}]}}')
+    found = inspection.disks(f'{{"blockdevices": [{device}, {loop}]}}')
     assert found == [
         {
             "name": "sda",
@@ -105,12 +105,12 @@ def test_the_network_is_as_fast_as_its_fastest_card_and_not_as_a_bridge_says(
 ) -> None:
     put_card(tmp_path, "veth0", "10000", has_device=False)
     put_card(tmp_path, "br0", "100000", has_device=False)
-    assert inspect_machine.network_mbps(str(tmp_path)) is None
+    assert inspection.network_mbps(str(tmp_path)) is None
     put_card(tmp_path, "eth0", "1000\n")
     put_card(tmp_path, "eth1", "2500\n")
     put_card(tmp_path, "eth2", "-1\n")
     (tmp_path / "wlan0/device").mkdir(parents=True)
-    assert inspect_machine.network_mbps(str(tmp_path)) == 2500
+    assert inspection.network_mbps(str(tmp_path)) == 2500
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_tpm_counts_where_it_is_of_version_2(
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    assert inspect_machine.has_tpm_2(str(tmp_path)) is is_2
+    assert inspection.has_tpm_2(str(tmp_path)) is is_2
 
 
 def test_preparing_makes_the_folders_and_doing_it_again_changes_nothing(
@@ -166,7 +166,7 @@ def test_the_agent_runs_on_the_oldest_python_that_is_promised(agent: LocalAgent)
     """Every module is compiled by the grammar of 3.8; nothing newer is imported at the top."""
     import ast
 
-    for source in Path("activities/agent").glob("*.py"):
+    for source in Path("activities/agent").rglob("*.py"):
         tree = ast.parse(source.read_text(), feature_version=(3, 8))
         names = {
             alias.name.split(".")[0]

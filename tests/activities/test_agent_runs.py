@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent import processes
+from activities.agent.host import processes
 from tests.activities.agent_process import LocalAgent, Refused, processes_of, spec
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for

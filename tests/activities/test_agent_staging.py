@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.agent import build_users, processes, tree
+from activities.agent.host import process_tree, processes
+from activities.agent.packages import build_accounts
 from tests.activities import archives
 from tests.activities.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import Change, file, hard_link, special, symlink, zeros
@@ -252,11 +253,13 @@ def test_only_what_shares_an_accounts_number_in_somebodys_container_outlives_its
     ours = subprocess.Popen([*sleeping, "6304"])
     try:
         wait_for(lambda: _sleep("6303") and _sleep("6304"), "both to sleep")
-        build_users.end_processes(uid)
+        build_accounts.end_processes(uid)
         assert command_lines("sleep 6304") == []
         assert command_lines("sleep 6303") != []
     finally:
-        tree.send(processes.descendants({theirs.pid}, processes.everything()), signal.SIGKILL)
+        process_tree.send(
+            processes.descendants({theirs.pid}, processes.everything()), signal.SIGKILL
+        )
         for process in (theirs, ours):
             process.kill()
             process.wait()

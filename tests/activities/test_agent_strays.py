@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from activities.agent import clean, end, folders, stage
+from activities.agent import folders
 from activities.agent.errors import RefusedError
+from activities.agent.runs import clean, end, stage
 from tests.activities.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for

@@ -1,0 +1,111 @@
+"""Code by way of the region's cache: put into it by the platform, fetched out of it by machines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.client import HTTPException
+from typing import Any
+
+from ..errors import RefusedError
+from ..files.code_archive import unpack_code
+from ..folders import Folders
+from .location import FOLDER, wish_of
+from .store import CHUNK_BYTES, CODE, CacheStore, chunks_of
+
+READ_S = 20.0
+PART = ".fetched-"
+
+
+def keep_code(request: dict[str, Any]) -> dict[str, Any]:
+    """Take an uploaded archive into this machine's cache, whether or not it is there.
+
+    The archive is removed afterwards, also when it is refused.
+    Raises: RefusedError `no-cache`, `no-archive`, `hash-mismatch`, `too-large`.
+    """
+    folders = Folders(request.get("root", ""))
+    path = request["archive"]
+    try:
+        wish = wish_of(folders)
+        if wish is None:
+            raise RefusedError("no-cache", "this machine serves no cache")
+        store = CacheStore(os.path.join(folders.root, FOLDER), int(wish["max_bytes"]))
+        with open(path, "rb") as archive, _as(wish.get("user")):
+            store.keep(CODE, request["sha256"], chunks_of(archive))
+    except FileNotFoundError as error:
+        raise RefusedError("no-archive", str(error)) from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    return {}
+
+
+@contextlib.contextmanager
+def _as(user: str | None) -> Iterator[None]:
+    """Write as that account: root follows nothing that it may have put there."""
+    if not user:
+        yield
+        return
+    entry = pwd.getpwnam(user)
+    mask = os.umask(0o077)
+    os.setegid(entry.pw_gid)
+    os.seteuid(entry.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.umask(mask)
+
+
+def fetch_code(request: dict[str, Any]) -> dict[str, Any]:
+    """Bring code out of the region's cache and unpack it; never a refusal of the cache's own.
+
+    cache: its host:port; max_archive_bytes: no archive is larger.
+    Answers `found`: `here` (it was unpacked already), `fetched`, `missing`, `damaged` or
+    `unreached`; `words`; `fetched_bytes`.
+    Raises: RefusedError, as `unpack_code`, but for a wrong hash.
+    """
+    folders = Folders(request.get("root", ""))
+    folders.make()
+    sha256 = request["sha256"]
+    if os.path.isdir(folders.code_of(sha256)):
+        return _told("here")
+    descriptor, part = tempfile.mkstemp(prefix=PART, dir=folders.code)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            url = "http://%s/code/%s" % (request["cache"], sha256)
+            size = _download(url, file, int(request["max_archive_bytes"]))
+        unpack_code(dict(request, archive=part))
+        return _told("fetched", fetched_bytes=size)
+    except urllib.error.HTTPError as error:
+        return _told("missing" if error.code == 404 else "unreached", str(error))
+    except (OSError, HTTPException) as error:
+        return _told("unreached", str(error))
+    except RefusedError as refusal:
+        if refusal.code != "hash-mismatch":
+            raise
+        return _told("damaged", refusal.message)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+
+
+def _told(found: str, words: str = "", fetched_bytes: int = 0) -> dict[str, Any]:
+    return {"found": found, "words": words, "fetched_bytes": fetched_bytes}
+
+
+def _download(url: str, file: Any, limit: int) -> int:
+    """Straight from there, whatever proxy there is to the world outside."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=READ_S) as answer:
+        if int(answer.headers["Content-Length"] or 0) > limit:
+            raise RefusedError("hash-mismatch", "%s: larger than any archive may be" % url)
+        shutil.copyfileobj(answer, file, CHUNK_BYTES)
+    return int(file.tell())

@@ -1,0 +1,191 @@
+"""The server of a region's cache, for machines of the region alone; it only gives.
+
+    GET /code/<sha256>                           an archive of code, put here by the platform
+    GET /simple/<project>/                       the index's page of a project
+    GET /files/<project>/<sha256>/<file>         a file that such a page names
+    GET /stats                                   counters, as JSON
+
+It runs as an account that owns nothing but the cache, and runs nothing of any job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import encodings.idna  # noqa: F401 - of the first look-up of a name, which comes too late for it
+import grp
+import ipaddress
+import json
+import os
+import pwd
+import shutil
+import socket
+import sys
+import threading
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, BinaryIO
+
+from ..errors import RefusedError
+from ..folders import Folders, read_json, take_lock, write_json
+from ..host import prctl, processes
+from .location import FOLDER, LOCK, SERVING, wish_of
+from .package_index import Counters, PackageMirror, UpstreamError
+from .store import CHUNK_BYTES, CODE, CacheStore
+
+AT_ONCE = 128
+IDLE_S = 60.0
+HTML = "text/html; charset=utf-8"
+BYTES = "application/octet-stream"
+
+
+class Cache(ThreadingHTTPServer):
+    """One server, its store and its mirror."""
+
+    daemon_threads = True
+    request_queue_size = AT_ONCE
+    allow_reuse_address = True
+
+    def __init__(self, address: tuple[str, int], store: CacheStore, index_url: str) -> None:
+        super().__init__(address, Handler)
+        self.store = store
+        self.counters = Counters()
+        self.mirror = PackageMirror(store, index_url, self.counters)
+        self._free = threading.BoundedSemaphore(AT_ONCE)
+
+    def server_bind(self) -> None:
+        """Without HTTPServer's question for our own name, which may wait for a name server."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "cache", int(self.server_address[1])
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whoever comes from outside of the region's network keeps the address it has there."""
+        del request
+        return ipaddress.ip_address(client_address[0]).is_private
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._free.acquire()
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who asked has gone, or our disk is full: they ask the index itself then."""
+        del request
+        sys.stderr.write("%s: %s\n" % (client_address[0], sys.exc_info()[1]))
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One question; the connection is closed with its answer."""
+
+    server: Cache
+    timeout = IDLE_S
+
+    def do_GET(self) -> None:
+        """Answer it; whatever is not one of ours is not found."""
+        path = urllib.parse.urlsplit(self.path).path
+        segments = [urllib.parse.unquote(each) for each in path.strip("/").split("/")]
+        try:
+            self._answer(segments)
+        except UpstreamError as error:
+            self._refuse(502, str(error))
+        except RefusedError as refusal:
+            self._refuse(404, refusal.message)
+
+    def _answer(self, segments: list[str]) -> None:
+        cache = self.server
+        if segments == ["stats"]:
+            self._give(json.dumps(self._stats()).encode(), "application/json")
+        elif segments[0] == "simple" and len(segments) == 2:
+            page = cache.mirror.page(segments[1])
+            self._give(page, HTML) if page is not None else self._refuse(404, "no such project")
+        elif segments[0] == "files" and len(segments) == 4:
+            self._give_file(cache.mirror.file(*segments[1:]))
+        elif segments[0] == "code" and len(segments) == 2:
+            file = cache.store.open(CODE, segments[1])
+            cache.counters.add("code_misses" if file is None else "code_hits")
+            self._give_file(file)
+        else:
+            self._refuse(404, "nothing of that name")
+
+    def _stats(self) -> dict[str, int]:
+        store = self.server.store
+        kept = {"kept_bytes": store.size(), "max_bytes": store.max_bytes}
+        return {**self.server.counters.shown(), **kept}
+
+    def _give_file(self, file: BinaryIO | None) -> None:
+        if file is None:
+            self._refuse(404, "not here")
+            return
+        with file:
+            size = os.fstat(file.fileno()).st_size
+            self._begin(200, BYTES, size)
+            shutil.copyfileobj(file, self.wfile, CHUNK_BYTES)
+        self.server.counters.add("served_bytes", size)
+
+    def _give(self, content: bytes, kind: str) -> None:
+        self._begin(200, kind, len(content))
+        self.wfile.write(content)
+
+    def _refuse(self, status: int, words: str) -> None:
+        content = words.encode() + b"\n"
+        self._begin(status, "text/plain; charset=utf-8", len(content))
+        self.wfile.write(content)
+
+    def _begin(self, status: int, kind: str, size: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its base names it
+        """Nothing: what was served is counted, and asked for by `/stats`."""
+        del format, args
+
+
+def serve(root: str) -> None:
+    """Serve until killed; at once over when another serves this root already."""
+    folders = Folders(root)
+    lock = take_lock(os.path.join(folders.root, LOCK), wait=False)
+    wish = wish_of(folders)
+    if lock is None or wish is None:
+        return
+    store = CacheStore(os.path.join(folders.root, FOLDER), int(wish["max_bytes"]))
+    cache = _bound(folders, wish, store)
+    this = processes.find(os.getpid())
+    serving = {
+        "host": wish["host"],
+        "port": cache.server_port,
+        "pid": os.getpid(),
+        "start_ticks": this.start_ticks if this else None,
+    }
+    write_json(os.path.join(folders.root, SERVING), serving, durable=False)
+    if wish.get("user"):
+        _become(wish["user"])
+    store.make()
+    store.evict()
+    cache.serve_forever()
+
+
+def _bound(folders: Folders, wish: dict[str, Any], store: CacheStore) -> Cache:
+    """Where any port is as good, at the one that machines have been told of."""
+    before = read_json(os.path.join(folders.root, SERVING)) or {}
+    if not wish["port"] and before.get("host") == wish["host"]:
+        with contextlib.suppress(OSError):  # Another has it now.
+            return Cache((wish["host"], before["port"]), store, wish["index_url"])
+    return Cache((wish["host"], int(wish["port"])), store, wish["index_url"])
+
+
+def _become(user: str) -> None:
+    entry = pwd.getpwnam(user)
+    group = grp.getgrgid(entry.pw_gid)
+    os.setgroups([])
+    os.setgid(group.gr_gid)
+    os.setuid(entry.pw_uid)
+    os.umask(0o077)
+    prctl.forbid_new_privileges()

@@ -1,0 +1,202 @@
+"""The server of a region's cache as something that stays: begun once, and again when it is gone.
+
+What is wished for stands in `cache.json`; whoever begins to watch the node looks whether it is so.
+"""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import hashlib
+import ipaddress
+import os
+import pwd
+import signal
+import subprocess
+import time
+from typing import Any
+
+from ..errors import RefusedError
+from ..folders import Folders, read_json, take_lock, write_json
+from ..host import job_accounts, processes
+from ..host.inspection import runtimes
+from ..host.interpreter import interpreter_for_jobs
+from ..host.launch import archive
+from .location import FOLDER, LOCK, SERVING, WISH, answers, wish_of
+
+USER = "baseload-cache"
+INDEX_URL = "https://pypi.org/simple"
+UNLIMITED_BYTES = 1 << 60
+"""The disk is smaller, see `cache_store.DISK_SHARE`."""
+BEGINS_S = 10.0
+POLL_S = 0.02
+LOG = "cache.log"
+ERROR_CHARACTERS = 300
+
+
+def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
+    """Have it served; `address` is where, None with a `reason` where that cannot be.
+
+    asked: port (0: any), max_bytes (empty: as its disk allows), index_url (empty: the one that this
+    machine is told of).
+    A machine without it is a storage node all the same.
+    """
+    try:
+        host = _inner_address()
+        user = job_accounts.make(USER) if os.geteuid() == 0 else None
+        wish = {
+            "host": host,
+            "port": int(asked["port"]),
+            "max_bytes": int(asked.get("max_bytes") or UNLIMITED_BYTES),
+            "index_url": asked.get("index_url") or index_of_machine(),
+            "user": user,
+        }
+        if wish_of(folders) != wish:
+            end_serving(folders)
+            _make_folder(folders, user)
+            write_json(os.path.join(folders.root, WISH), wish)
+        return {"address": _begun(folders), "reason": None}
+    except RefusedError as refusal:
+        return {"address": None, "reason": refusal.message}
+    except OSError as error:
+        return {"address": None, "reason": str(error)}
+
+
+def _inner_address() -> str:
+    """Where we were reached, as this machine knows itself: what its cloud calls it outside it
+    does not know. Raises: RefusedError for one that the whole world could reach.
+    """
+    words = os.environ.get("SSH_CONNECTION", "").split()
+    told = words[2] if len(words) == 4 else ""
+    try:
+        address = ipaddress.IPv4Address(told)
+    except ValueError:
+        raise RefusedError("no-address", "no IPv4 address inside: %r" % told) from None
+    if not address.is_private:
+        raise RefusedError("no-address", "%s is no address inside of a network" % address)
+    return str(address)
+
+
+def index_of_machine() -> str:
+    """The package index that pip would ask here."""
+    told = os.environ.get("PIP_INDEX_URL")
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    for path in (
+        os.environ.get("PIP_CONFIG_FILE") or "",
+        os.path.join(folder, "pip/pip.conf"),
+        os.path.expanduser("~/.pip/pip.conf"),
+        "/etc/pip.conf",
+    ):
+        if not told:
+            told = _index_in(path)
+    return told or INDEX_URL
+
+
+def _index_in(path: str) -> str | None:
+    read = configparser.RawConfigParser()
+    try:
+        read.read(path)
+        return read.get("global", "index-url", fallback=None)
+    except (configparser.Error, UnicodeDecodeError):
+        return None
+
+
+def _make_folder(folders: Folders, user: str | None) -> None:
+    folder = os.path.join(folders.root, FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    os.chmod(folder, 0o700)
+    if user:
+        entry = pwd.getpwnam(user)
+        os.chown(folder, entry.pw_uid, entry.pw_gid)
+
+
+def _begun(folders: Folders) -> str:
+    """Where it answers. Raises: RefusedError, when it does not within its time."""
+    deadline = time.monotonic() + BEGINS_S
+    keep_serving(folders)
+    while time.monotonic() < deadline:
+        serving = _serving(folders)
+        if serving is not None:
+            address = "%s:%d" % (serving["host"], serving["port"])
+            if answers(address):
+                return address
+        time.sleep(POLL_S)
+    raise RefusedError("no-cache", "the cache does not begin: %s" % _last_words(folders))
+
+
+def keep_serving(folders: Folders) -> None:
+    """Begin it where it is wished for and gone; silent where nobody wishes for it."""
+    if wish_of(folders) is None or _is_held(folders):
+        return
+    python = interpreter_for_jobs(folders)[0]  # Its account may not read what is root's alone.
+    command = [python, "-I", "-S", archive(), "serve_cache", folders.root]
+    if "systemd" in runtimes():
+        _run(
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            "--unit=" + _unit(folders),
+            "--property=Restart=on-failure",
+            "--property=RestartSec=1",
+            "--property=NoNewPrivileges=yes",
+            *command,
+        )
+        return
+    with open(os.path.join(folders.root, LOG), "ab") as log:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+        )
+
+
+def end_serving(folders: Folders) -> None:
+    """End it for good; what it kept is left. Silent where there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folders.root, WISH))
+    serving = _serving(folders)
+    if serving is None:
+        return
+    if "systemd" in runtimes():
+        _run("systemctl", "stop", _unit(folders))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(serving["pid"], signal.SIGKILL)
+    deadline = time.monotonic() + BEGINS_S
+    while _is_held(folders) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _serving(folders: Folders) -> dict[str, Any] | None:
+    """What is served by a process that lives."""
+    told = read_json(os.path.join(folders.root, SERVING))
+    if told is None or not processes.is_alive(told["pid"], told["start_ticks"]):
+        return None
+    return told
+
+
+def _is_held(folders: Folders) -> bool:
+    lock = take_lock(os.path.join(folders.root, LOCK), wait=False)
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
+def _unit(folders: Folders) -> str:
+    """Of this root: a machine may be several nodes, in tests."""
+    return "%s-%s.service" % (USER, hashlib.sha256(folders.root.encode()).hexdigest()[:8])
+
+
+def _run(*arguments: str) -> None:
+    subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+def _last_words(folders: Folders) -> str:
+    try:
+        with open(os.path.join(folders.root, LOG), "rb") as file:
+            return file.read()[-ERROR_CHARACTERS:].decode(errors="replace").strip()
+    except FileNotFoundError:
+        return "systemd's journal says why"

@@ -1,0 +1,168 @@
+"""A run's folder as tar.gz on stdout.
+
+The command may still run and change the folder meanwhile, on purpose too. So folders are walked by
+their descriptors: no link that takes a folder's place leads out of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import io
+import os
+import posixpath
+import stat
+import tarfile
+from collections.abc import Iterator
+from typing import IO
+
+from ..errors import RefusedError
+from ..folders import Run
+
+COMPRESSION = 3
+_GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)
+"""What opening says of a file that is not there any more, or is something else by now."""
+
+
+def pack(run: Run, folder: str, settled: bool = False) -> None:
+    """Write a folder of the run to stdout.
+
+    settled: a file that changes while it is read is refused; else it is taken as it comes, padded
+    with zeros where it has become shorter.
+    Raises: RefusedError `no-folder`, and `unsettled` and `bad-name` where it is to be settled.
+    """
+    found = entries(run, folder)
+    with contextlib.ExitStack() as opened:
+        out = opened.enter_context(open(1, "wb", closefd=False))
+        packed = opened.enter_context(gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0))
+        tar = opened.enter_context(
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT)
+        )
+        packer = _Packer(tar, run.at(folder), settled)
+        for entry in found:
+            packer.add(entry)
+
+
+class Entry:
+    """Something in a folder: its path from the top, and the open folder that holds it."""
+
+    def __init__(self, path: str, name: str, folder: int) -> None:
+        self.path = path
+        self.name = name
+        self.folder = folder
+
+    def look(self) -> os.stat_result | None:
+        """What it is now; None when it is gone."""
+        try:
+            return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+def entries(run: Run, folder: str) -> Iterator[Entry]:
+    """All that lies below a folder of the run, in an order that depends on names alone.
+
+    Raises: RefusedError `no-folder`.
+    """
+    top = run.at(folder)
+    if not os.path.isdir(top):
+        raise RefusedError("no-folder", "run %s: it has no folder %s" % (run.run_id, folder))
+    return _entries(top)
+
+
+def _entries(top: str) -> Iterator[Entry]:
+    for parent, folders, names, descriptor in os.fwalk(top):
+        folders.sort()
+        for name in sorted(folders + names):
+            yield Entry(os.path.relpath(os.path.join(parent, name), top), name, descriptor)
+
+
+class _Packer:
+    def __init__(self, tar: tarfile.TarFile, top: str, settled: bool) -> None:
+        self.tar = tar
+        self.top = top
+        self.settled = settled
+        self.linked: dict[tuple[int, int], str] = {}
+        """Files of several names, by what they are on the disk: the name that came first."""
+
+    def add(self, entry: Entry) -> None:
+        """Files, folders and links that stay inside; devices, sockets and the like are left out."""
+        seen = entry.look()
+        if seen is None:
+            return
+        if self.settled and "\\" in entry.path:
+            raise RefusedError("bad-name", "%r: a name with \\ cannot be restored" % entry.path)
+        if stat.S_ISDIR(seen.st_mode):
+            self.tar.addfile(_member(entry, seen, tarfile.DIRTYPE))
+        elif stat.S_ISLNK(seen.st_mode):
+            self._add_link(entry, seen)
+        elif stat.S_ISREG(seen.st_mode):
+            self._add_file(entry)
+
+    def _add_link(self, entry: Entry, seen: os.stat_result) -> None:
+        try:
+            to = os.readlink(entry.name, dir_fd=entry.folder)
+        except OSError:
+            return
+        path = os.path.join(self.top, entry.path)
+        inside = os.path.realpath(path).startswith(os.path.realpath(self.top) + os.sep)
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(entry.path), to))
+        if inside and not os.path.isabs(to) and there.split("/")[0] != "..":
+            member = _member(entry, seen, tarfile.SYMTYPE)
+            member.linkname = to
+            self.tar.addfile(member)
+
+    def _add_file(self, entry: Entry) -> None:
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(entry.name, flags, dir_fd=entry.folder)
+        except OSError as error:
+            if error.errno in _GONE:
+                return
+            raise
+        with open(descriptor, "rb") as file:
+            seen = os.fstat(descriptor)
+            if stat.S_ISREG(seen.st_mode):
+                self._add_content(entry, seen, file)
+
+    def _add_content(self, entry: Entry, seen: os.stat_result, file: IO[bytes]) -> None:
+        known = (seen.st_dev, seen.st_ino)
+        if seen.st_nlink > 1 and known in self.linked:
+            member = _member(entry, seen, tarfile.LNKTYPE)
+            member.linkname = self.linked[known]
+            self.tar.addfile(member)
+            return
+        self.linked[known] = entry.path
+        member = _member(entry, seen, tarfile.REGTYPE)
+        member.size = seen.st_size
+        self.tar.addfile(member, _Padded(file, member.size))
+        if self.settled and _times(os.fstat(file.fileno())) != _times(seen):
+            raise RefusedError("unsettled", "%s: changed while it was read" % entry.path)
+
+
+def _member(entry: Entry, seen: os.stat_result, kind: bytes) -> tarfile.TarInfo:
+    """Nobody's in particular: who has it is said where it is unpacked."""
+    member = tarfile.TarInfo(entry.path)
+    member.type = kind
+    member.mode = stat.S_IMODE(seen.st_mode)
+    member.mtime = seen.st_mtime  # With its fraction, as tarfile itself does.
+    return member
+
+
+def _times(seen: os.stat_result) -> tuple[int, int]:
+    return seen.st_size, seen.st_mtime_ns
+
+
+class _Padded(io.RawIOBase):
+    """A file that may shrink while it is packed: what is missing reads as zeros."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self.file = file
+        self.left = size
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self.left if size < 0 else min(size, self.left)
+        found = self.file.read(wanted)
+        self.left -= wanted
+        return found + bytes(wanted - len(found))

@@ -1,0 +1,86 @@
+"""Bytes in and out: parts of logs, outputs as archives, inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import RefusedError
+from ..folders import Folders, Run
+from . import code_archive, packing
+from .removal import unless_removed
+
+CHUNK_BYTES = 1 << 18
+
+
+def read_log(request: dict[str, Any]) -> None:
+    """Write `length` bytes of a run's log, from `offset`, to stdout; fewer when it ends before."""
+    run = Folders(request.get("root", "")).run(request["run_id"])
+    try:
+        log = os.open(run.log, os.O_RDONLY)
+    except FileNotFoundError:
+        raise RefusedError("no-log", "run %s: it has no log" % run.run_id) from None
+    offset = int(request.get("offset") or 0)
+    left = int(request.get("length") or run.log_bytes())
+    while left > 0:
+        chunk = os.pread(log, min(CHUNK_BYTES, left), offset)
+        if not chunk:
+            return
+        offset += len(chunk)
+        left -= len(chunk)
+        _write(chunk)
+
+
+def pack_output(request: dict[str, Any]) -> None:
+    """Write the run's output folder as tar.gz to stdout."""
+    packing.pack(Folders(request.get("root", "")).run(request["run_id"]), "output")
+
+
+def put_input(request: dict[str, Any]) -> None:
+    """Unpack the tar that follows on stdin into the run's folder `input`.
+
+    It replaces what was put there before. Before the run is staged, whose it will be is not known
+    and it is closed to all; afterwards it stays whose the folder was.
+    Raises: RefusedError `removed`, and those of an archive.
+    """
+    run = Folders(request.get("root", "")).run(request["run_id"])
+    with unless_removed(run):
+        run.make(request.get("owner"))
+        with unpacked(run, request) as folder:
+            if run.has("input"):
+                before = os.stat(run.at("input"))
+                os.chown(folder, before.st_uid, before.st_gid)
+                os.chmod(folder, stat.S_IMODE(before.st_mode))
+                shutil.rmtree(run.at("input"))
+            os.rename(folder, run.at("input"))
+
+
+@contextlib.contextmanager
+def unpacked(run: Run, request: dict[str, Any]) -> Iterator[str]:
+    """A folder with what the tar on stdin holds, to be moved elsewhere; what stays is removed."""
+    limits = (
+        request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,
+        request.get("max_files") or code_archive.MAX_FILES,
+    )
+    part = tempfile.mkdtemp(prefix=".part-", dir=run.path)
+    try:
+        archive = os.path.join(part, "archive")
+        with open(archive, "wb") as file, open(0, "rb", buffering=0, closefd=False) as sent:
+            shutil.copyfileobj(sent, file, CHUNK_BYTES)
+        folder = os.path.join(part, "unpacked")
+        os.mkdir(folder, 0o700)
+        code_archive.unpack(archive, folder, limits)
+        yield folder
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _write(chunk: bytes) -> None:
+    waiting = memoryview(chunk)
+    while waiting:
+        waiting = waiting[os.write(1, waiting) :]

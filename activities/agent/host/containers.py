@@ -1,0 +1,190 @@
+"""Runs inside a container image, by podman; the container's name is the run's id."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from typing import Any
+
+from ..errors import RefusedError
+from ..folders import VARIABLES, Run
+
+STOP_MARGIN_S = 15.0
+PULL_S = 3600.0
+INSIDE = "/baseload"
+# podman reads the file of variables by lines of at most 64 KiB; a character has at most 4 bytes.
+PIECE_CHARACTERS = 15000
+ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))
+
+
+def podman(arguments: list[str], limit_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    """Run one podman command; its output is returned, not printed."""
+    return subprocess.run(
+        ["podman", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limit_s,
+        check=False,
+    )
+
+
+def answers() -> bool:
+    """Whether podman is installed and able to work here."""
+    try:
+        return podman(["info", "--format", "{{.Version.Version}}"], 20.0).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def prepare(
+    run: Run, spec: dict[str, Any], variables: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The podman command that runs the job, and podman's own environment.
+
+    Values reach the container by a file that only we can read; never on a command line, and never
+    through podman's own environment, where a job could say what podman, as our user, loads and
+    whose settings it follows.
+    """
+    inside = dict(variables)
+    inside.update(
+        HOME=INSIDE + "/work",
+        BASELOAD_INPUT=INSIDE + "/input",
+        BASELOAD_OUTPUT=INSIDE + "/output",
+        BASELOAD_STATE=INSIDE + "/state",
+        BASELOAD_CHECKPOINTS=INSIDE + "/input/checkpoints",
+    )
+    if "PATH" not in (spec.get("environment") or {}):
+        del inside["PATH"]
+    own = dict(os.environ)
+    # So that the client and its monitor are found when this run's supervisor is lost.
+    own["BASELOAD_RUN_ID"] = run.run_id
+    lines, prelude = _written(inside)
+    env_file = run.at(VARIABLES)
+    descriptor = os.open(env_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(lines)
+    arguments = [
+        "podman",
+        "run",
+        "--name",
+        run.run_id,
+        "--replace",
+        "--pull=never",
+        "--network=host",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--log-driver=none",
+        "--env-file",
+        env_file,
+        "--workdir",
+        INSIDE + "/work",
+        *_limits(spec),
+        *_mounts(run),
+        *_user(spec),
+    ]
+    for uuid in spec.get("gpu_uuids") or []:
+        arguments += ["--device", "nvidia.com/gpu=" + uuid]
+    arguments += ["--entrypoint", "", spec["image"], "/bin/sh", "-c"]
+    if not prelude:
+        return [*arguments, spec["command"]], own
+    return [*arguments, prelude, "sh", spec["command"]], own
+
+
+def _written(variables: dict[str, str]) -> tuple[str, str]:
+    """The file of variables, and what a shell inside does first to have those that do not fit it.
+
+    A value of several lines, or of more bytes than a line may have, is written in pieces, its line
+    ends as escapes; the shell puts it together, then becomes the shell of the command.
+    """
+    lines: list[str] = []
+    prelude: list[str] = []
+    parts: list[str] = []
+    for key, value in variables.items():
+        pieces = _pieces(value)
+        if pieces == [value]:
+            lines.append("%s=%s\n" % (key, value))
+            continue
+        names = ["BASELOAD_PART_%d" % (len(parts) + place) for place in range(len(pieces))]
+        lines += ["%s=%s\n" % pair for pair in zip(names, pieces)]
+        parts += names
+        # The x keeps the line ends at the value's end, which $(...) would cut off.
+        printed = "$(printf '%%bx' \"%s\")" % "".join("$" + name for name in names)
+        prelude.append('%s=%s; export %s="${%s%%x}"' % (key, printed, key, key))
+    if prelude:
+        prelude += ["unset " + " ".join(parts), 'exec /bin/sh -c "$1"']
+    return "".join(lines), "; ".join(prelude)
+
+
+def _pieces(value: str) -> list[str]:
+    if len(value) <= PIECE_CHARACTERS and not {"\n", "\r"} & set(value):
+        return [value]
+    for raw, escape in ESCAPES:
+        value = value.replace(raw, escape)
+    starts = range(0, len(value), PIECE_CHARACTERS)
+    return [value[start : start + PIECE_CHARACTERS] for start in starts]
+
+
+def _limits(spec: dict[str, Any]) -> list[str]:
+    limits = []
+    if spec.get("memory_bytes"):
+        limits += ["--memory", "%db" % spec["memory_bytes"]]
+    if spec.get("cpu_count"):
+        limits += ["--cpus", str(min(float(spec["cpu_count"]), float(os.cpu_count() or 1)))]
+    return limits
+
+
+def _mounts(run: Run) -> list[str]:
+    mounts = []
+    for name, mode in (("work", "rw"), ("input", "ro"), ("output", "rw"), ("state", "rw")):
+        mounts += ["--volume", "%s:%s/%s:%s" % (run.at(name), INSIDE, name, mode)]
+    return mounts
+
+
+def _user(spec: dict[str, Any]) -> list[str]:
+    if not spec.get("user"):
+        return []
+    entry = pwd.getpwnam(spec["user"])
+    return ["--user", "%d:%d" % (entry.pw_uid, entry.pw_gid)]
+
+
+def stop_in_background(run_id: str, grace_s: float) -> None:
+    """Ask podman to TERM the container and to KILL it after the grace."""
+    arguments = ["podman", "stop", "--ignore", "--time", str(max(0, int(grace_s))), run_id]
+    pid = os.fork()
+    if pid:
+        return
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        os.execvp(arguments[0], arguments)
+    finally:
+        os._exit(126)
+
+
+def remove(run_id: str) -> bool:
+    """End and remove the container if it is there; whether it is gone."""
+    try:
+        podman(["rm", "--force", "--ignore", "--time", "0", run_id])
+        return podman(["container", "exists", run_id]).returncode == 1
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def is_present(image: str) -> bool:
+    """Whether the image is on this node."""
+    return podman(["image", "exists", image]).returncode == 0
+
+
+def pull(image: str, run_step: Any) -> None:
+    """Get the image unless it is there. Raises: RefusedError `image` with podman's own words."""
+    try:
+        if is_present(image):
+            return
+    except OSError as error:
+        words = "image %s: this node has no podman (%s)" % (image, error)
+        raise RefusedError("image", words) from error
+    code, output = run_step("pulling %s" % image, ["podman", "pull", "--quiet", image], PULL_S)
+    if code != 0:
+        raise RefusedError("image", "image %s: %s" % (image, output[-2000:].strip()))

@@ -1,0 +1,239 @@
+"""What this machine is made of, as its own kernel and drivers say."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import platform
+import shutil
+import socket
+import struct
+import subprocess
+from typing import Any
+
+from ..errors import RefusedError
+from ..folders import Folders
+from . import containers, disk, processes
+
+GPU_FIELDS = (
+    "index",
+    "name",
+    "uuid",
+    "memory.total",
+    "pcie.link.gen.max",
+    "pcie.link.width.max",
+    "driver_version",
+)
+GPU_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/wsl/lib"
+NO_GPUS = 6
+GPU_LIMIT_S = 60.0
+SIOCGIFADDR = 0x8915
+
+
+def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
+    """Hardware and system of this machine. Raises: RefusedError `gpu-driver`."""
+    return {
+        "hardware": {
+            "cpu_count": os.cpu_count() or 1,
+            "cpu_model": _cpu_model(),
+            "memory_bytes": _memory_bytes(),
+            "disks": disks(_lsblk()),
+            "network_mbps": network_mbps(),
+            "tpm": has_tpm_2(),
+            "gpus": gpus(),
+            "hostname": socket.gethostname(),
+            "kernel": platform.release(),
+            "os_name": _os_name(),
+            "python_version": platform.python_version(),
+            "is_root": os.geteuid() == 0,
+            "runtimes": runtimes(),
+            "reboot_required": os.path.exists("/run/reboot-required"),
+            "boot_mark": processes.boot_mark(),
+            "free_disk_bytes": _free_disk_bytes(Folders(request.get("root", "")).root),
+            "addresses": addresses(),
+        }
+    }
+
+
+def nvidia_smi() -> str | None:
+    """The driver's own tool; None where it is not installed."""
+    return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=GPU_PATH)
+
+
+def gpus() -> list[dict[str, Any]]:
+    """The GPUs that the NVIDIA driver shows; none where it is not installed."""
+    tool = nvidia_smi()
+    if tool is None:
+        return []
+    query = [tool, "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(
+            query, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=GPU_LIMIT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RefusedError("gpu-driver", "nvidia-smi: %s" % error) from error
+    if done.returncode == NO_GPUS:
+        return []
+    text = done.stdout.decode(errors="replace").strip()
+    if done.returncode != 0:
+        words = (text + "\n" + done.stderr.decode(errors="replace")).strip()
+        raise RefusedError("gpu-driver", "nvidia-smi: exit %d: %s" % (done.returncode, words))
+    return [_gpu(line) for line in text.splitlines() if line.strip()]
+
+
+def _gpu(line: str) -> dict[str, Any]:
+    fields = [field.strip() for field in line.split(",")]
+    if len(fields) != len(GPU_FIELDS) or not fields[0].isdigit():
+        raise RefusedError("gpu-driver", "nvidia-smi: %s" % line.strip())
+    return {
+        "index": int(fields[0]),
+        "name": fields[1],
+        "uuid": fields[2],
+        "memory_mib": _number(fields[3]),
+        "pcie_generation": _number(fields[4]),
+        "pcie_lanes": _number(fields[5]),
+        "driver_version": None if fields[6].startswith("[") else fields[6],
+    }
+
+
+def _number(text: str) -> int | None:
+    """A number, or None for `[N/A]`, `[Not Supported]` and their like."""
+    try:
+        return int(float(text))
+    except ValueError:
+        return None
+
+
+def _lsblk() -> str:
+    arguments = ["lsblk", "-J", "-b", "-d", "-o", "NAME,ROTA,TRAN,SIZE,TYPE"]
+    try:
+        return subprocess.run(
+            arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        ).stdout.decode()
+    except OSError:
+        return ""
+
+
+def disks(lsblk: str) -> list[dict[str, Any]]:
+    """Whole disks out of lsblk's JSON; old versions print numbers and truth as strings."""
+    try:
+        devices = json.loads(lsblk)["blockdevices"]
+    except (ValueError, KeyError):
+        return []
+    return [
+        {
+            "name": device["name"],
+            "size_bytes": int(device["size"] or 0),
+            "rotational": device["rota"] in (True, 1, "1"),
+            "transport": device["tran"] or _transport(device["name"]),
+        }
+        for device in devices
+        if device["type"] == "disk" and int(device["size"] or 0) > 0
+    ]
+
+
+def _transport(name: str) -> str | None:
+    """Some kernels do not say what an NVMe drive's name does."""
+    return "nvme" if name.startswith("nvme") else None
+
+
+def network_mbps(interfaces: str = "/sys/class/net") -> int | None:
+    """The speed of the fastest network card that says its own; None when none does.
+
+    A bridge, a tunnel or one end of a virtual pair has no device behind it, and makes its speed up.
+    """
+    speeds = []
+    for device in glob.glob(os.path.join(interfaces, "*", "device")):
+        try:
+            with open(os.path.join(os.path.dirname(device), "speed")) as file:
+                speeds.append(int(file.read()))
+        except (OSError, ValueError):
+            continue
+    return max((speed for speed in speeds if speed > 0), default=None)
+
+
+def has_tpm_2(top: str = "/") -> bool:
+    """Whether there is a TPM, and one of version 2.
+
+    Old kernels do not say which, but make the device of a resource manager for version 2 alone.
+    """
+    if glob.glob(os.path.join(top, "dev/tpmrm*")):
+        return True
+    versions = glob.glob(os.path.join(top, "sys/class/tpm/tpm*/tpm_version_major"))
+    return any("2" in _lines(path) for path in versions)
+
+
+def _cpu_model() -> str:
+    for line in _lines("/proc/cpuinfo"):
+        if line.startswith(("model name", "Model")):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _memory_bytes() -> int:
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _os_name() -> str:
+    for line in _lines("/etc/os-release"):
+        if line.startswith("PRETTY_NAME="):
+            return line.split("=", 1)[1].strip().strip('"')
+    return platform.system()
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def runtimes() -> list[str]:
+    """The runtimes that work here: what is installed but does not answer is not one."""
+    found = ["process"]
+    if os.geteuid() == 0 and os.path.isdir("/run/systemd/system") and _systemd_runs():
+        found.append("systemd")
+    if shutil.which("podman") and containers.answers():
+        found.append("podman")
+    return found
+
+
+def _systemd_runs() -> bool:
+    try:
+        done = subprocess.run(
+            ["systemctl", "is-system-running"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.stdout.decode().strip() in ("running", "degraded", "starting")
+
+
+def _free_disk_bytes(path: str) -> int:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return disk.free_bytes(path)
+
+
+def addresses() -> list[str]:
+    """The IPv4 address of each interface but the loopback."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(
+                    probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15])
+                )
+            except OSError:
+                continue
+            found.append(socket.inet_ntoa(answer[20:24]))
+    return [one for one in found if not one.startswith("127.")]

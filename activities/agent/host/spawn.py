@@ -1,0 +1,100 @@
+"""The first process of a run: as which user, in which folder, with which environment."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from typing import Any
+
+from ..folders import Run
+from . import containers, prctl
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
+    """What the command finds in its environment; nothing of the agent's own."""
+    job_id, worker = _job_of(run.run_id)
+    variables = {
+        "PATH": DEFAULT_PATH,
+        "LANG": "C.UTF-8",
+        "HOME": run.at("work"),
+        "PYTHONUNBUFFERED": "1",
+        "BASELOAD_JOB_ID": job_id,
+        "BASELOAD_WORKER": worker,
+        "BASELOAD_WORKERS": "1",
+    }
+    variables.update({key: str(value) for key, value in (spec.get("environment") or {}).items()})
+    if spec.get("packages_path"):
+        variables["PATH"] = os.path.join(spec["packages_path"], "bin") + ":" + variables["PATH"]
+        variables["VIRTUAL_ENV"] = spec["packages_path"]
+    variables.update(
+        BASELOAD_RUN_ID=run.run_id,
+        BASELOAD_INPUT=run.at("input"),
+        BASELOAD_CHECKPOINTS=run.at("input/checkpoints"),
+        BASELOAD_OUTPUT=run.at("output"),
+        BASELOAD_STATE=run.at("state"),
+        CUDA_VISIBLE_DEVICES=",".join(spec.get("gpu_uuids") or []),
+    )
+    if spec.get("port"):
+        variables["BASELOAD_PORT"] = str(spec["port"])
+    return variables
+
+
+def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
+    """Start the command with stdout and stderr straight into the log; its process id."""
+    if spec.get("runtime") == "podman":
+        arguments, variables = containers.prepare(run, spec, environment(run, spec))
+        user, folder = None, run.path  # podman is ours: it must find no file of the job's.
+    else:
+        arguments = ["/bin/sh", "-c", spec["command"]]
+        variables = environment(run, spec)
+        user, folder = spec.get("user"), run.at("work")
+    identity = _identity(user, variables)
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _become(folder, log, identity)
+        os.execvpe(arguments[0], arguments, variables)
+    except BaseException as error:  # noqa: BLE001 - the forked child must never return
+        os.write(2, ("baseload: the command could not be started: %s\n" % error).encode())
+        os._exit(126)
+
+
+def _job_of(run_id: str) -> tuple[str, str]:
+    """`<job id>-<worker index>-<attempt>` taken apart."""
+    parts = run_id.rsplit("-", 2)
+    if len(parts) == 3:
+        return parts[0], parts[1]
+    return run_id, "0"
+
+
+def _identity(user: str | None, variables: dict[str, str]) -> tuple[str, int, int] | None:
+    if not user:
+        return None
+    entry = pwd.getpwnam(user)
+    variables.setdefault("USER", user)
+    variables.setdefault("LOGNAME", user)
+    return user, entry.pw_uid, entry.pw_gid
+
+
+def _become(folder: str, log: int, identity: tuple[str, int, int] | None) -> None:
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.closerange(3, 256)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    os.umask(0o022)
+    if identity is not None:
+        user, uid, gid = identity
+        os.initgroups(user, gid)
+        os.setgid(gid)
+        os.setuid(uid)
+        prctl.forbid_new_privileges()
+    os.chdir(folder)

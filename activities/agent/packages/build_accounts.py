@@ -1,0 +1,212 @@
+"""The unprivileged accounts that packages are built as: their set-up code is a stranger's.
+
+One for each build at a time on this machine, numbered and used again. Each build has a home of its
+own that goes with it, pip's cache in it too: no build finds what another one has put there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pwd
+import re
+import shutil
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import RefusedError
+from ..folders import take_lock
+from ..host import job_accounts, prctl, process_tree, processes
+from ..host.spawn import DEFAULT_PATH
+
+# Of the machine, as the accounts are, and not of one root on it.
+LOCK = "/run/baseload-build-%d.lock"
+HOME = ".home"
+GONE_S = 10.0
+POLL_S = 0.02
+# How this node reaches its package index; nothing else of our environment is for the build.
+KEPT = re.compile(
+    r"(pip_\w+|\w+_proxy|ssl_cert_(file|dir)|(requests|curl)_ca_bundle|path)\Z", re.IGNORECASE
+)
+
+
+@contextlib.contextmanager
+def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
+    """Make the folder `path`; gives what a step that builds into it is started with (see Popen).
+
+    Where we are root, the steps run as an account of this build alone. Once they are done nothing
+    of the account lives, and the folder is root's and read-only to all others; when they fail it
+    is removed. Where we are not, there is no other account to take.
+    foreign: whether anything but the node's own programs will run.
+    """
+    _clear(path)
+    os.makedirs(path)
+    if os.geteuid() != 0 or not foreign:
+        yield {}
+        return
+    account, lock = _claim()
+    try:
+        entry = pwd.getpwnam(account)
+        end_processes(entry.pw_uid)  # Of a build that was cut off.
+        with _home(path + HOME, entry) as options:
+            os.chmod(path, 0o700)
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+            try:
+                yield options
+                end_processes(entry.pw_uid)
+                _take_back(path, entry.pw_uid)
+            except BaseException:  # Whatever ended it, no process and no file of the build stays.
+                end_processes(entry.pw_uid)
+                _clear(path)
+                raise
+            finally:
+                job_accounts.forget_files(account)
+    finally:
+        os.close(lock)
+
+
+def _claim() -> tuple[str, int]:
+    """An account that no build of this machine uses now, and the lock that says so."""
+    for number in itertools.count(1):
+        lock = take_lock(LOCK % number, wait=False)
+        if lock is not None:
+            return job_accounts.make("%s-%d" % (job_accounts.BUILD_USER, number)), lock
+    raise AssertionError("counting never ends")
+
+
+@contextlib.contextmanager
+def _home(home: str, entry: pwd.struct_passwd) -> Iterator[dict[str, Any]]:
+    """A home for the account, with what our own pip is told, and the options of its processes."""
+    variables = {name: value for name, value in os.environ.items() if KEPT.match(name)}
+    variables.setdefault("PATH", DEFAULT_PATH)
+    variables.update(
+        HOME=home,
+        TMPDIR=os.path.join(home, "tmp"),
+        USER=entry.pw_name,
+        LOGNAME=entry.pw_name,
+        LANG="C.UTF-8",
+        PIP_NO_CACHE_DIR="1",
+    )
+    _clear(home)
+    os.mkdir(home, 0o700)
+    try:
+        os.mkdir(variables["TMPDIR"])
+        for name, source in _pip_configurations().items():
+            target = os.path.join(home, name)
+            with contextlib.suppress(FileNotFoundError):
+                _copy(source, target)
+                if name == "pip.conf":
+                    variables["PIP_CONFIG_FILE"] = target
+        _give(home, entry)
+        yield {"env": variables, "cwd": home, "preexec_fn": lambda: _become(entry)}
+    finally:
+        _clear(home)
+
+
+def _pip_configurations() -> dict[str, str]:
+    """Where pip looks for what its user has told it; others than we may not be able to read it."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    found = {
+        ".pip/pip.conf": os.path.expanduser("~/.pip/pip.conf"),
+        ".config/pip/pip.conf": os.path.join(folder, "pip/pip.conf"),
+    }
+    named = os.environ.get("PIP_CONFIG_FILE")
+    if named and named != os.devnull:
+        found["pip.conf"] = named
+    return found
+
+
+def _copy(source: str, target: str) -> None:
+    with open(source, "rb") as file:
+        content = file.read()
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    with open(target, "wb") as file:
+        file.write(content)
+
+
+def _give(top: str, entry: pwd.struct_passwd) -> None:
+    for folder, _, names in os.walk(top):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            os.lchown(path, entry.pw_uid, entry.pw_gid)
+
+
+def _become(entry: pwd.struct_passwd) -> None:
+    """In the child, before its program."""
+    os.setsid()
+    os.umask(0o022)
+    os.setgroups([])
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+    prctl.forbid_new_privileges()
+
+
+def end_processes(uid: int) -> None:
+    """KILL whatever runs as this account. Raises: RefusedError `packages` when something stays."""
+    deadline = time.monotonic() + GONE_S
+    while found := _processes_of(uid):
+        if time.monotonic() > deadline:
+            raise RefusedError(
+                "packages", "processes of a build cannot be ended: %s" % [one.pid for one in found]
+            )
+        # All are stopped first, so that none can start another one in the meantime.
+        process_tree.send(found, signal.SIGSTOP)
+        process_tree.send(_processes_of(uid), signal.SIGKILL)
+        time.sleep(POLL_S)
+
+
+def _processes_of(uid: int) -> list[processes.Process]:
+    """Without those that only share its number: what runs in a container of somebody else's."""
+    found = []
+    for one in processes.everything():
+        with contextlib.suppress(OSError):  # It has ended by now.
+            if one.state not in "ZX" and _uid_of(one.pid) == uid and not _is_elsewhere(one.pid):
+                found.append(one)
+    return found
+
+
+def _uid_of(pid: int) -> int:
+    with open("/proc/%d/status" % pid) as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
+
+
+def _is_elsewhere(pid: int) -> bool:
+    """In a process namespace that only root can have made: an account's own has its own users."""
+    return not _shares(pid, "pid") and _shares(pid, "user")
+
+
+def _shares(pid: int, kind: str) -> bool:
+    return os.readlink("/proc/%d/ns/%s" % (pid, kind)) == os.readlink("/proc/self/ns/" + kind)
+
+
+def _take_back(top: str, uid: int) -> None:
+    """Everything below is root's, and nobody else may write to it.
+
+    What is not the account's own (a link to a file of another) or no plain file goes.
+    """
+    for _, folders, names, folder in os.fwalk(top):
+        os.fchown(folder, 0, 0)
+        os.fchmod(folder, 0o755)
+        for name in folders + names:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                continue
+            plain = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
+            if found.st_uid != uid or not plain:
+                os.unlink(name, dir_fd=folder)
+                continue
+            os.chown(name, 0, 0, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode):
+                os.chmod(name, 0o755 if found.st_mode & 0o100 else 0o644, dir_fd=folder)
+
+
+def _clear(path: str) -> None:
+    """Remove a folder, also one that a process of another account may still want to write to."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.geteuid() == 0:
+            os.lchown(path, 0, 0)
+            os.chmod(path, 0o700)
+    shutil.rmtree(path, ignore_errors=True)

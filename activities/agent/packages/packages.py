@@ -1,0 +1,232 @@
+"""Python packages of jobs: one virtual environment per set, built once, shared read-only.
+
+A set's folder is used only when its marker is there, and it is built under a lock, so two jobs
+build it once and a build that was cut off is begun anew. It is built where it will stay, because
+the scripts in a virtual environment name their own path. Who runs what a package brings to be
+built: `build_users.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from ..cache.location import answers
+from ..errors import RefusedError
+from ..folders import Folders, take_lock
+from ..host.interpreter import interpreter_for_jobs
+from . import build_accounts
+
+MARKER = "baseload-complete"
+PROGRESS_S = 5.0
+PIP_S = 3600.0
+PIP_READ_S = "90"
+"""For how long pip waits for a byte: the cache fetches and checks a file before it gives it."""
+PIP_TRIES_AGAIN = "2"
+"""A cache that has vanished holds a job up for less than five minutes."""
+ERROR_CHARACTERS = 2000
+
+
+def run_step(
+    words: str, arguments: list[str], limit_s: float, options: dict[str, Any] | None = None
+) -> tuple[int, str]:
+    """Run one long command, saying on stderr every few seconds that it still runs.
+
+    options: further ones of Popen.
+    Returns its exit status and its output; one that passes its limit is killed: status -9.
+    """
+    deadline = time.monotonic() + limit_s
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            **(options or {}),
+        )
+        while True:
+            sys.stderr.write(words + "\n")
+            sys.stderr.flush()
+            try:
+                process.wait(PROGRESS_S)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    process.kill()
+        output.seek(0)
+        return process.returncode, output.read().decode(errors="replace")
+
+
+def environment(folders: Folders, python_packages: list[str], cache: str | None = None) -> str:
+    """The path of the virtual environment with these packages, built when it is not there.
+
+    cache: host:port of the region's, through which the package index is asked; the index itself
+    is, where the cache does not answer, or what comes out of it does not do.
+    Raises: RefusedError `packages` with the end of pip's own output.
+    """
+    python, version = interpreter_for_jobs(folders)
+    wanted = sorted(set(python_packages))
+    text = "\n".join([python, version, *wanted])
+    path = os.path.join(folders.packages, hashlib.sha256(text.encode()).hexdigest()[:32])
+    if _is_whole(path):
+        os.utime(os.path.join(path, MARKER))
+        return path
+    lock = _lock_with_progress(path + ".lock")
+    try:
+        if not _is_whole(path):
+            _build(python, path, wanted, cache)
+    finally:
+        os.close(lock)
+    return path
+
+
+def _is_whole(path: str) -> bool:
+    """Whether we have marked it: what was built could bring a mark as well."""
+    try:
+        found = os.lstat(os.path.join(path, MARKER))
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _lock_with_progress(path: str) -> int:
+    said_at = 0.0
+    while True:
+        lock = take_lock(path, wait=False)
+        if lock is not None:
+            return lock
+        if time.monotonic() - said_at > PROGRESS_S:
+            said_at = time.monotonic()
+            sys.stderr.write("waiting for another job that installs the same packages\n")
+        time.sleep(0.1)
+
+
+def _build(python: str, path: str, wanted: list[str], cache: str | None) -> None:
+    with build_accounts.building(path, foreign=bool(wanted)) as options:
+        words = "making the Python environment"
+        _step(words, [python, "-m", "venv", "--without-pip", path], options)
+        if wanted:
+            command = _installer(python, path, wanted, options)
+            words = "installing %d packages" % len(wanted)
+            if not (cache and _install_through(cache, words, command, options)):
+                _step(words, command, options)
+    _mark(os.path.join(path, MARKER), wanted)
+
+
+def _mark(marker: str, wanted: list[str]) -> None:
+    """Never through what a package may have put there."""
+    if os.path.isdir(marker) and not os.path.islink(marker):
+        shutil.rmtree(marker)
+    elif os.path.lexists(marker):
+        os.unlink(marker)
+    with open(marker, "x") as file:
+        file.write("\n".join(wanted))
+
+
+def _installer(python: str, path: str, wanted: list[str], options: dict[str, Any]) -> list[str]:
+    """The command that installs them, once there is a pip that can."""
+    inside = os.path.join(path, "bin", "python")
+    install = ["install", "--no-input", "--disable-pip-version-check", "--", *wanted]
+    if _pip_version(python, options) >= (22, 3):
+        return [python, "-m", "pip", "--python", inside, *install]
+    _step("installing pip", [inside, "-m", "ensurepip", "--upgrade"], options)
+    return [inside, "-m", "pip", *install]
+
+
+def _install_through(cache: str, words: str, command: list[str], options: dict[str, Any]) -> bool:
+    """Whether they could be installed out of the cache; it is never why a job fails."""
+    if not answers(cache):
+        sys.stderr.write("the region's cache does not answer: asking the index itself\n")
+        return False
+    host = cache.rpartition(":")[0]
+    variables = dict(options.get("env") or os.environ)
+    variables.update(
+        PIP_INDEX_URL="http://%s/simple/" % cache,
+        PIP_TRUSTED_HOST=host,
+        PIP_TIMEOUT=PIP_READ_S,
+        PIP_RETRIES=PIP_TRIES_AGAIN,
+        NO_PROXY=",".join(filter(None, (variables.get("NO_PROXY"), host))),
+        no_proxy=",".join(filter(None, (variables.get("no_proxy"), host))),
+    )
+    through = dict(options, env=variables)
+    code, output = run_step(words + " out of the region's cache", command, PIP_S, through)
+    if code != 0:
+        sys.stderr.write("not out of the region's cache: exit %d\n%s\n" % (code, output[-300:]))
+    return code == 0
+
+
+def _pip_version(python: str, options: dict[str, Any]) -> tuple[int, int]:
+    done = subprocess.run(
+        [python, "-m", "pip", "--version"],
+        check=False,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
+    words = done.stdout.decode().split()
+    if done.returncode != 0 or len(words) < 2:
+        return 0, 0
+    numbers = [int(part) for part in words[1].split(".")[:2] if part.isdigit()]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+
+
+def _step(words: str, arguments: list[str], options: dict[str, Any]) -> None:
+    code, output = run_step(words, arguments, PIP_S, options)
+    if code != 0:
+        raise RefusedError(
+            "packages", "%s: exit %d: %s" % (words, code, output[-ERROR_CHARACTERS:].strip())
+        )
+
+
+def install_system_packages(folders: Folders, names: list[str]) -> None:
+    """Install Debian packages that are missing. Raises: RefusedError `apt-needs-root`, `apt`."""
+    missing = [name for name in names if not _is_installed(name)]
+    if not missing:
+        return
+    if os.geteuid() != 0:
+        raise RefusedError(
+            "apt-needs-root",
+            "apt packages %s: the node's account is not root" % (", ".join(missing)),
+        )
+    lock = _lock_with_progress(os.path.join(folders.root, "apt.lock"))
+    try:
+        _apt(missing)
+    finally:
+        os.close(lock)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        done = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${Status}", "--", name],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+    except OSError:
+        return False
+    return done.stdout.endswith(b" installed")
+
+
+def _apt(missing: list[str]) -> None:
+    options = {"env": dict(os.environ, DEBIAN_FRONTEND="noninteractive")}
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "--", *missing]
+    words = "installing %s" % ", ".join(missing)
+    try:
+        code, output = run_step(words, install, PIP_S, options)
+        if code != 0:
+            run_step("refreshing apt's lists", ["apt-get", "update", "-q"], PIP_S, options)
+            code, output = run_step(words, install, PIP_S, options)
+    except OSError as error:
+        raise RefusedError("apt", "apt packages: this node has no apt-get (%s)" % error) from error
+    if code != 0:
+        raise RefusedError(
+            "apt", "apt-get: exit %d: %s" % (code, output[-ERROR_CHARACTERS:].strip())
+        )

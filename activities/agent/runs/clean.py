@@ -1,0 +1,124 @@
+"""Removing what is no longer needed, and ending what should not be there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from typing import Any
+
+from ..errors import RefusedError
+from ..files import removal
+from ..files.removal import names_in
+from ..folders import Folders, Run
+from ..host import job_accounts
+from ..packages.packages import MARKER
+from . import end, status
+
+
+def clean(request: dict[str, Any]) -> dict[str, Any]:
+    """Remove the folders of runs, and what they left elsewhere.
+
+    Those that still run are kept and named.
+    Raises: RefusedError `not-removed`, once all were tried, when one is still there.
+    """
+    folders = Folders(request.get("root", ""))
+    removed: list[str] = []
+    kept: list[str] = []
+    left: list[str] = []
+    for run_id in request.get("run_ids", []):
+        run = folders.run(run_id)
+        if status.state_of(run)["state"] in ("running", "lost"):
+            kept.append(run_id)
+            continue
+        # Before the folder goes: without it the run's account may be given to another.
+        job_accounts.forget_files((run.read("spec.json") or {}).get("user"))
+        (removed if removal.remove(run) else left).append(run_id)
+    if left:
+        raise RefusedError("not-removed", "not all of it could be removed: %s" % ", ".join(left))
+    return {"removed": removed, "kept": kept}
+
+
+def strays(request: dict[str, Any]) -> dict[str, Any]:
+    """End the runs among those named that are not in `live`; what had run, with its seconds.
+
+    among: runs that were here before `live` was asked for; a newer one is not judged by it. One
+    that was staged, in part or whole, and never started is ended like the others, so that it never
+    starts.
+
+    One that has ended is told again until it is cleaned, so that a lost answer loses no seconds;
+    `told_before_s` says how long ago it was told first, 0 for the first time.
+    owner: whose runs these are; those that another control plane has staged here are not touched.
+    Raises: RefusedError, once all were tried, when something of one still lives.
+    """
+    folders = Folders(request.get("root", ""))
+    live = set(request["live"])
+    among = set(request["among"])
+    owner = request.get("owner")
+    ended = {}
+    left = None
+    for run_id in folders.run_ids():
+        run = folders.run(run_id)
+        state = status.state_of(run)["state"]
+        theirs = (run.owner() or owner) != owner
+        if theirs or run_id in live or run_id not in among:
+            continue
+        if state == "unknown" and run.owner() is None:
+            continue
+        try:
+            end.end_run(run, float(request.get("grace_s") or 0))
+        except RefusedError as refused:
+            left = refused
+            continue
+        ended[run_id] = dict(status.state_of(run), told_before_s=_told_before_s(run))
+    if left is not None:
+        raise left
+    return {"ended": ended}
+
+
+def _told_before_s(run: Run) -> float:
+    """By this node's clock alone, which may be wrong: when it ended says nothing of the telling."""
+    try:
+        return max(0.0, time.time() - os.stat(run.at("told")).st_mtime)
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):  # A full disk: it is told for the first time once more.
+            run.write("told", {}, durable=False)
+        return 0.0
+
+
+def prune(request: dict[str, Any]) -> dict[str, Any]:
+    """Remove cached code and packages that nothing has used for `max_age_s`.
+
+    keep_code: hashes to keep whatever their age.
+    """
+    folders = Folders(request.get("root", ""))
+    max_age_s = float(request["max_age_s"])
+    removal.forget(folders, max_age_s)
+    oldest = time.time() - max_age_s
+    keep = set(request.get("keep_code", []))
+    in_use = _packages_in_use(folders)
+    removed = []
+    for name in names_in(folders.code):
+        path = os.path.join(folders.code, name)
+        if name not in keep and os.path.isdir(path) and os.stat(path).st_mtime < oldest:
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append("code/" + name)
+    for name in names_in(folders.packages):
+        path = os.path.join(folders.packages, name)
+        marker = os.path.join(path, MARKER)
+        if path in in_use or not os.path.exists(marker) or os.stat(marker).st_mtime >= oldest:
+            continue
+        os.unlink(marker)  # First the mark that it is whole, then the rest.
+        shutil.rmtree(path, ignore_errors=True)
+        removed.append("packages/" + name)
+    return {"removed": removed}
+
+
+def _packages_in_use(folders: Folders) -> set[str]:
+    specs = [folders.run(run_id) for run_id in folders.run_ids()]
+    return {
+        (run.read("spec.json") or {}).get("packages_path", "")
+        for run in specs
+        if not run.has("exit.json")
+    }

@@ -1,0 +1,142 @@
+"""Ending a run, and making sure that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from ..errors import RefusedError
+from ..files import removal
+from ..folders import Folders, Run, take_lock
+from ..host import containers, disk, job_accounts, launch, process_tree, processes
+from . import exits, status
+
+POLL_S = 0.02
+MARGIN_S = 25.0
+PROGRESS_S = 5.0
+
+
+def end(request: dict[str, Any]) -> dict[str, Any]:
+    """End the run; answers as `look` does, with `tree_gone`.
+
+    grace_s: between TERM and KILL; margin_s: how much longer its supervisor may take before it is
+    itself killed and its tree is ended from here.
+    A run that was never started gets an exit.json, so that a late start starts nothing; one that
+    was removed is left as it is, which is `unknown`.
+    Raises: RefusedError `tree-alive` when something of it still lives.
+    """
+    run = Folders(request.get("root", "")).run(request["run_id"])
+    margin_s = float(request.get("margin_s") or MARGIN_S)
+    end_run(run, float(request.get("grace_s") or 0), margin_s)
+    state = status.state_of(run)
+    state["tree_gone"] = True
+    return state
+
+
+def end_run(run: Run, grace_s: float, margin_s: float = MARGIN_S) -> None:
+    """See `end`. What is told again after its removal makes nothing anew."""
+    if run.has("exit.json") or removal.was_removed(run):
+        return
+    try:
+        with removal.unless_removed(run):
+            run.make()
+            _end_run(run, grace_s, margin_s)
+    except RefusedError as refused:
+        if refused.code != removal.REFUSAL:
+            raise
+
+
+def _end_run(run: Run, grace_s: float, margin_s: float) -> None:
+    deadline = time.monotonic() + grace_s + margin_s
+    progress_at = time.monotonic() + PROGRESS_S
+    asked = 0
+    while not run.has("exit.json"):
+        lock = take_lock(run.at("lock"), wait=False)
+        if lock is not None:
+            try:
+                _end_unsupervised(run, grace_s)
+            finally:
+                os.close(lock)
+            return
+        asked = _ask_supervisor(run, grace_s, asked)
+        if time.monotonic() > deadline:
+            _kill_supervisor(run)
+            deadline += margin_s
+        if time.monotonic() > progress_at:
+            progress_at += PROGRESS_S
+            sys.stderr.write("ending %s\n" % run.run_id)
+        time.sleep(POLL_S)
+
+
+def _ask_supervisor(run: Run, grace_s: float, asked: int) -> int:
+    """Ask the supervisor once to end; the process id of the one that was asked."""
+    process = run.read("process.json")
+    if process is None or asked == process["supervisor_pid"]:
+        return asked
+    if not status.is_supervised(run):
+        return asked
+    run.write("end.json", {"grace_s": grace_s})
+    _signal(process["supervisor_pid"], signal.SIGTERM)
+    return int(process["supervisor_pid"])
+
+
+def _kill_supervisor(run: Run) -> None:
+    """It does not do what it is for: without it, its tree is found and ended from here."""
+    process = run.read("process.json")
+    if process is not None and status.is_supervised(run):
+        _signal(process["supervisor_pid"], signal.SIGKILL)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _end_unsupervised(run: Run, grace_s: float) -> None:
+    """Holding the run's lock, so with no supervisor: end what it left, say how the run ended."""
+    if run.has("exit.json"):
+        return
+    process = run.read("process.json")
+    if process is None:
+        document = exits.not_run("never-started", "ended before it was started")
+        _write(run, document, 0.0, None)
+        return
+    spec = run.read("spec.json") or {}
+    gone = process_tree.end_strays(run.run_id, process, grace_s)
+    if spec.get("runtime") == "systemd":
+        # After the tree: the unit's own time limit is longer than the grace that was asked for.
+        subprocess.run(
+            ["systemctl", "stop", launch.unit_of(run.run_id)],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+    if spec.get("runtime") == "podman":
+        gone = containers.remove(run.run_id) and gone
+    if not gone:
+        left = [one.pid for one in process_tree.strays(run.run_id, process)]
+        raise RefusedError("tree-alive", "run %s: still alive: %s" % (run.run_id, left))
+    job_accounts.forget_ipc(spec.get("user"))
+    document = exits.not_run(
+        "ended-after-supervisor-loss", "its supervisor was lost; what it had started was ended"
+    )
+    _write(run, document, status.last_beat_s(run), process["started_at"])
+
+
+def _write(run: Run, document: dict[str, Any], elapsed_s: float, started_at: str | None) -> None:
+    document.update(
+        elapsed_s=elapsed_s,
+        started_at=started_at,
+        finished_at=processes.now(),
+        log_bytes=run.log_bytes(),
+        tree_gone=True,
+    )
+    disk.release(run)
+    run.forget_variables()
+    run.write("exit.json", document)

@@ -1,0 +1,119 @@
+"""Everything that a run needs, put in place before it starts."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sys
+from typing import Any
+
+from ..errors import RefusedError
+from ..files.removal import unless_removed
+from ..folders import Folders, Run, take_lock
+from ..host import containers, disk, job_accounts
+from ..packages import packages
+
+
+def stage(request: dict[str, Any]) -> dict[str, Any]:
+    """Make a run ready to start; doing it again changes nothing.
+
+    spec.json is written last and is the mark that all of it was done.
+    Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-needs-root`, `apt`, `image`,
+    `job-user`, `no-user`, `removed`.
+    """
+    folders = Folders(request.get("root", ""))
+    run = folders.run(request["run_id"])
+    with unless_removed(run):
+        run.make(request["spec"].get("owner"))
+        lock = take_lock(run.at("stage.lock"), wait=True)
+        try:
+            if not (run.has("spec.json") or run.has("process.json") or run.has("exit.json")):
+                _stage(folders, run, request)
+        finally:
+            os.close(lock or 0)
+    return {}
+
+
+def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
+    spec = dict(request["spec"])
+    _check_disk(run, request.get("disk_size_gb"))
+    packages.install_system_packages(folders, request.get("apt_packages") or [])
+    image = request.get("image") or spec.get("image")
+    if image:
+        if request.get("python_packages"):
+            raise RefusedError(
+                "packages", ("python_packages beside an image: put them into the image %s") % image
+            )
+        containers.pull(image, packages.run_step)
+        spec["image"] = image
+    else:
+        spec["packages_path"] = packages.environment(
+            folders, request.get("python_packages") or [], request.get("cache")
+        )
+    _say("copying the code")
+    if spec.get("user"):
+        spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"])
+    owner = _owner(spec.get("user"))
+    _make_work(folders, run, request.get("code_sha256"))
+    for name in ("input", "output", "state"):
+        os.makedirs(run.at(name), exist_ok=True)
+    if owner is None:
+        os.chmod(run.at("input"), 0o755)
+    else:
+        for name in ("work", "output", "state"):
+            _give(run.at(name), owner)
+            os.chmod(run.at(name), 0o700)
+        os.chown(run.at("input"), owner[0], owner[1])
+        os.chmod(run.at("input"), 0o500)
+    run.write("spec.json", spec)
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(words + "\n")
+    sys.stderr.flush()
+
+
+def _check_disk(run: Run, disk_size_gb: Any) -> None:
+    free = disk.free_bytes(run.path)
+    wanted = max(disk.LEAST_FREE_TO_STAGE_BYTES, int(float(disk_size_gb or 0) * 1e9))
+    if free < wanted:
+        raise RefusedError(
+            "disk-full",
+            "disk of the node: asked %.1f GB, %.1f GB free" % (wanted / 1e9, free / 1e9),
+        )
+
+
+def _owner(user: str | None) -> tuple[int, int] | None:
+    if not user:
+        return None
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        words = "user %s: not on this node; prepare makes it"
+        raise RefusedError("no-user", words % user) from None
+    return entry.pw_uid, entry.pw_gid
+
+
+def _make_work(folders: Folders, run: Run, sha256: str | None) -> None:
+    """The run's own copy of the code: what it writes there no other run sees."""
+    if run.has("work"):
+        return
+    part = run.at("work.part")
+    shutil.rmtree(part, ignore_errors=True)
+    if sha256 is None:
+        os.mkdir(part)
+    else:
+        code = folders.code_of(sha256)
+        if not os.path.isdir(code):
+            raise RefusedError("no-code", "code %s: not unpacked on this node" % sha256)
+        os.utime(code)
+        shutil.copytree(code, part, symlinks=True)
+    os.rename(part, run.at("work"))
+
+
+def _give(path: str, owner: tuple[int, int]) -> None:
+    os.lchown(path, owner[0], owner[1])
+    for folder, folders, names in os.walk(path):
+        for name in folders + names:
+            os.lchown(os.path.join(folder, name), owner[0], owner[1])

@@ -1,0 +1,47 @@
+"""Starting a staged run, once, however often and from however many places it is asked for."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ..errors import RefusedError
+from ..folders import Folders
+from ..host import launch
+from . import status
+
+STARTED_WITHIN_S = 10.0
+POLL_S = 0.01
+
+
+def start(request: dict[str, Any]) -> dict[str, Any]:
+    """Start the run unless it was started before; answers as `look` does.
+
+    The supervisor that takes the run's lock first is the one; any other ends without a trace.
+    Raises: RefusedError `not-staged`, `start-failed`.
+    """
+    run = Folders(request.get("root", "")).run(request["run_id"])
+    state = status.state_of(run)
+    if state["state"] == "unknown":
+        raise RefusedError("not-staged", "run %s: it was not staged on this node" % run.run_id)
+    if state["state"] == "staged":
+        launch.launch(run, run.read("spec.json") or {})
+    deadline = time.monotonic() + STARTED_WITHIN_S
+    while time.monotonic() < deadline:
+        if state["state"] in ("exited", "lost") or state["pid"]:
+            return state
+        time.sleep(POLL_S)
+        state = status.state_of(run)
+    raise RefusedError(
+        "start-failed",
+        "run %s: no process after %d s: %s"
+        % (run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))),
+    )
+
+
+def _notes(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()[-1000:].strip() or "the supervisor said nothing"
+    except OSError as error:
+        return str(error)

@@ -1,0 +1,70 @@
+"""What is known on the node about runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..folders import Folders, Run
+from ..host import processes
+from . import idleness
+
+
+def look(request: dict[str, Any]) -> dict[str, Any]:
+    """The state of each run that is asked for, of all that are here when none is named."""
+    folders = Folders(request.get("root", ""))
+    run_ids = request.get("run_ids")
+    asked = folders.run_ids() if run_ids is None else run_ids
+    return {
+        "runs": {one: state_of(folders.run(one)) for one in asked},
+        "boot_mark": processes.boot_mark(),
+    }
+
+
+def state_of(run: Run) -> dict[str, Any]:
+    """unknown, staged, running, exited or lost (was started, its supervisor is gone).
+
+    elapsed_s of a lost run is its last beat: what nobody measured is not made up.
+    """
+    supervised = is_supervised(run)  # Looked at before exit.json, which its supervisor writes last.
+    process = run.read("process.json")
+    finished = run.read("exit.json")
+    state = {
+        "state": _name(run, process, finished, supervised),
+        "pid": process["pid"] if process else None,
+        "started_at": process["started_at"] if process else None,
+        "elapsed_s": 0.0,
+        "idle_s": 0.0,
+        "exit": finished,
+        "log_bytes": run.log_bytes(),
+    }
+    if finished is not None:
+        state["elapsed_s"] = finished["elapsed_s"]
+        state["log_bytes"] = finished["log_bytes"]
+    elif process is not None:
+        state["elapsed_s"] = last_beat_s(run)
+        state["idle_s"] = idleness.idle_s(run)
+    return state
+
+
+def _name(
+    run: Run, process: dict[str, Any] | None, finished: dict[str, Any] | None, supervised: bool
+) -> str:
+    if finished is not None:
+        return "exited"
+    if process is not None:
+        return "running" if supervised or is_supervised(run) else "lost"
+    return "staged" if run.has("spec.json") else "unknown"
+
+
+def is_supervised(run: Run) -> bool:
+    """Whether the very supervisor that process.json names is alive."""
+    process = run.read("process.json")
+    if process is None or process["boot_mark"] != processes.boot_mark():
+        return False
+    return processes.is_alive(process["supervisor_pid"], process["supervisor_start_ticks"])
+
+
+def last_beat_s(run: Run) -> float:
+    """The elapsed seconds that the supervisor wrote down last."""
+    beat = run.read("beat.json")
+    return float(beat["elapsed_s"]) if beat else 0.0

@@ -1,0 +1,212 @@
+"""The parent of one run: starts its command, measures it, and ends all that it has started.
+
+started → (running, with a beat each 5 s) → ending → nothing below is left → exit.json is written
+
+It holds the run's lock for as long as it lives, so there is never a second one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+from typing import Any
+
+from ..folders import Folders, Run, take_lock
+from ..host import containers, disk, job_accounts, prctl, process_tree, processes, spawn
+from . import exits
+
+BEAT_S = 5.0
+LEAST_DISK_USE_S = 5.0
+MOST_DISK_USE_S = 60.0
+DISK_USE_SHARE = 200.0
+LEFTOVER_GRACE_S = 5.0
+KILL_AGAIN_S = 0.05
+
+
+def supervise(root: str, run_id: str) -> None:
+    """Run the command of a staged run to its end, unless that has been done or is being done."""
+    run = Folders(root).run(run_id)
+    lock = take_lock(run.at("lock"), wait=False)
+    if lock is None or run.has("process.json") or run.has("exit.json"):
+        return
+    spec = run.read("spec.json")
+    if spec is not None:
+        Supervisor(run, spec).main()
+
+
+class Supervisor:
+    """One run from its start to its exit.json; never returns to anything but that."""
+
+    def __init__(self, run: Run, spec: dict[str, Any]) -> None:
+        self.run = run
+        self.spec = spec
+        self.log = -1
+        self.pid = 0
+        self.status: int | None = None
+        self.started_s = 0.0
+        self.ended_s = 0.0
+        self.reason: str | None = None
+        self.message = ""
+        self.kill_at: float | None = None
+        self.kill_again_s = KILL_AGAIN_S
+        self.asked = False
+        self.wake_fd = -1
+        self.due = {"beat": 0.0, "disk": 0.0}
+        self.process: dict[str, Any] = {}
+
+    def main(self) -> None:
+        """Start, watch, end, report."""
+        self._listen()
+        prctl.adopt_orphans()
+        self._start()
+        while self._reap():
+            self._consider_ending()
+            self._pump()
+        self._report()
+
+    def _listen(self) -> None:
+        self.wake_fd, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(self.wake_fd, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "asked", True))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _start(self) -> None:
+        disk.reserve(self.run)
+        self.log = os.open(self.run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        mine = processes.find(os.getpid())
+        self.process = {
+            "pid": None,
+            "start_ticks": None,
+            "supervisor_pid": os.getpid(),
+            "supervisor_start_ticks": mine.start_ticks if mine else 0,
+            "started_at": processes.now(),
+            "boot_mark": processes.boot_mark(),
+            "runtime": self.spec.get("runtime", "process"),
+        }
+        # Said before it is done: a supervisor that dies in between has not started nothing.
+        self.run.write("process.json", self.process)
+        self.started_s = processes.monotonic_s()
+        self.pid = spawn.spawn(self.run, self.spec, self.log)
+        first = processes.find(self.pid)
+        self.process.update(pid=self.pid, start_ticks=first.start_ticks if first else 0)
+        self.run.write("process.json", self.process)
+
+    def _elapsed_s(self) -> float:
+        return (self.ended_s or processes.monotonic_s()) - self.started_s
+
+    def _reap(self) -> bool:
+        """Collect whatever has ended; whether anything is left below this process."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.pid:
+                self.status = status
+                self.ended_s = processes.monotonic_s()
+
+    def _pump(self) -> None:
+        """Wait until something happens; keep the beat, look at the disk."""
+        next_at = min(self.due.values())
+        if self.kill_at is not None:
+            next_at = min(next_at, self.kill_at)
+        limit_s = max(0.0, next_at - processes.monotonic_s())
+        ready, _, _ = select.select([self.wake_fd], [], [], limit_s)
+        if ready:
+            os.read(self.wake_fd, 4096)
+        now = processes.monotonic_s()
+        if now >= self.due["beat"]:
+            self.due["beat"] = now + BEAT_S
+            self._beat()
+        if now >= self.due["disk"]:
+            self._measure_disk_use()
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError):  # A full disk: said below, and the last beat stands.
+            self.run.write("beat.json", {"elapsed_s": self._elapsed_s()}, durable=False)
+        self._stop_if(disk.nearly_full(self.run))
+
+    def _measure_disk_use(self) -> None:
+        """Counting many files takes long, so it is done the more rarely."""
+        began = processes.monotonic_s()
+        self._stop_if(disk.overuse(self.run, self.spec))
+        now = processes.monotonic_s()
+        pause_s = max(LEAST_DISK_USE_S, (now - began) * DISK_USE_SHARE)
+        self.due["disk"] = now + min(pause_s, MOST_DISK_USE_S)
+
+    def _stop_if(self, problem: str | None) -> None:
+        if problem and self.reason is None:
+            self.reason, self.message = "disk-full", problem
+            self._begin_ending(float(self.spec.get("grace_s") or 0))
+
+    def _consider_ending(self) -> None:
+        if self.asked:
+            self.asked = False
+            self._end_as_asked()
+        if self.status is not None and self.kill_at is None:
+            self._begin_ending(LEFTOVER_GRACE_S)
+        if self.kill_at is not None and processes.monotonic_s() >= self.kill_at:
+            process_tree.signal_descendants(signal.SIGKILL)
+            # Again and again, ever more slowly: some may sleep where no signal reaches them.
+            self.kill_at = processes.monotonic_s() + self.kill_again_s
+            self.kill_again_s = min(self.kill_again_s * 2, 2.0)
+
+    def _end_as_asked(self) -> None:
+        request = self.run.read("end.json")
+        grace_s = float((request or self.spec).get("grace_s") or 0)
+        if self.status is None and self.reason is None:
+            self.reason = "ended" if request else "node-stopping"
+            self.message = "ended on request" if request else "the node is shutting down"
+        self._begin_ending(grace_s)
+
+    def _begin_ending(self, grace_s: float) -> None:
+        kill_at = processes.monotonic_s() + grace_s
+        first_time = self.kill_at is None
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        if not first_time:
+            return
+        if self.spec.get("runtime") == "podman" and self.status is None:
+            # The client and its monitor must outlive the container to tell its exit code.
+            containers.stop_in_background(self.run.run_id, grace_s)
+            self.kill_at += containers.STOP_MARGIN_S
+        else:
+            process_tree.signal_descendants(signal.SIGTERM)
+
+    def _report(self) -> None:
+        if self.spec.get("runtime") == "podman":
+            containers.remove(self.run.run_id)
+        job_accounts.forget_ipc(self.spec.get("user"))
+        document = exits.describe(self.run, self.spec, self.status or 0)
+        disk.release(self.run)
+        with contextlib.suppress(OSError):  # On a full disk the outcome matters more.
+            self.run.forget_variables()
+        os.fsync(self.log)
+        if self.reason is not None:
+            document.update(reason=self.reason, message=self.message)
+        document.update(
+            elapsed_s=self._elapsed_s(),
+            started_at=self.process["started_at"],
+            finished_at=processes.now(),
+            log_bytes=self.run.log_bytes(),
+            tree_gone=True,
+        )
+        self._write_exit(document)
+
+    def _write_exit(self, document: dict[str, Any]) -> None:
+        while True:
+            try:
+                self.run.write("exit.json", document)
+            except OSError as error:  # A full disk must not lose the outcome: wait for room.
+                os.write(2, (json.dumps(str(error)) + "\n").encode())
+                select.select([], [], [], BEAT_S)
+            else:
+                return
