@@ -13,12 +13,11 @@ from pydantic.json_schema import models_json_schema
 
 from activities.settings import settings
 from api import problems
-from api.bodies import Readable
-from api.courier import Courier
-from api.limits import Limited
+from api.body_limits import Limited
+from api.json_bodies import Readable
 from api.metrics import Measured
-from api.models.base import ProblemDetails
-from api.rates import Rate
+from api.outbox_dispatcher import Courier
+from api.rate_limits import Rate
 from api.routes import (
     accounts,
     announcements,
@@ -26,25 +25,26 @@ from api.routes import (
     billing,
     events,
     health,
-    job_streams,
+    job_logs,
     jobs,
-    keys,
     leases,
-    machines,
     nodes,
     offers,
     platform,
     projects,
+    provider_machines,
     providers,
     quotas,
     regions,
     uploads,
+    users,
 )
+from api.schemas.base import ProblemDetails
 from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
-    health, platform, accounts, keys, projects, providers, quotas, regions, nodes, announcements,
-    leases, machines, uploads, offers, jobs, job_streams, billing, events, audit,
+    health, platform, accounts, users, projects, providers, quotas, regions, nodes, announcements,
+    leases, provider_machines, uploads, offers, jobs, job_logs, billing, events, audit,
 )  # fmt: skip
 HAND_OVER_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

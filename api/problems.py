@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 from starlette.exceptions import HTTPException
 
-from api.models.base import Mistake, ProblemDetails
+from api.schemas.base import Mistake, ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("api")

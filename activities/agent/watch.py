@@ -233,7 +233,7 @@ class Watcher:
     def _gpu_percent(self) -> dict[str, int] | None:
         """As `GpuWork.percent`, which is imported only where a run asks: most nodes have none."""
         if self.gpus is None:
-            self.gpus = importlib.import_module(".gpu_work", __package__).GpuWork()
+            self.gpus = importlib.import_module(".host.gpu_work", __package__).GpuWork()
         percent: dict[str, int] | None = self.gpus.percent()
         return percent
 

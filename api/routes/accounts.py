@@ -10,8 +10,9 @@ from activities.db import tables
 from activities.db.session import database
 from activities.placement.wake import wake_placement
 from api.authorization import Caller, Needs
-from api.changing import Change, changing
-from api.models.accounts import (
+from api.changes import Change, changing
+from api.pagination import Paging, each, page
+from api.schemas.accounts import (
     Account,
     AccountChange,
     AccountCreation,
@@ -19,9 +20,8 @@ from api.models.accounts import (
     CreditGrant,
     OwnAccountChange,
 )
-from api.models.money import Transaction
-from api.nouns import accounts, money
-from api.pages import Paging, each, page
+from api.schemas.billing import Transaction
+from api.services import accounts, billing
 
 router = APIRouter(tags=["accounts"])
 Administrator = Annotated[Caller, Depends(Needs("accounts:read", administrator=True))]
@@ -60,7 +60,7 @@ async def change_account(account_id: str, asked: AccountChange, change: Administ
 async def grant_credits(account_id: str, asked: CreditGrant, change: Administration) -> Transaction:
     """Give an account credits."""
     granted = await change.apply(
-        Transaction, lambda step: money.grant_credits(step, account_id, asked)
+        Transaction, lambda step: billing.grant_credits(step, account_id, asked)
     )
     wake_placement()  # jobs that cost may have waited for them
     return granted

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 
-from api.changing import Change, change_of
-from api.models.nodes import AnnouncementCreation, AnnouncementReceipt
-from api.nouns import nodes
+from api.changes import Change, change_of
 from api.problems import Problem
+from api.schemas.nodes import AnnouncementCreation, AnnouncementReceipt
+from api.services import announcements
 
 router = APIRouter(prefix="/v1/announcements", tags=["nodes"])
 
@@ -25,7 +25,7 @@ async def _announcing(
         headers = {"Retry-After": str(int(wait_s) + 1)}
         raise Problem("too-many-requests", f"announcements from {peer}", (), headers)
     sent = (idempotency_key, await request.body())
-    return change_of(request, response, nodes.nobody(), sent)
+    return change_of(request, response, announcements.nobody(), sent)
 
 
 @router.post("", status_code=202, operation_id="announce_machine")
@@ -33,4 +33,4 @@ async def announce_machine(
     asked: AnnouncementCreation, change: Annotated[Change, Depends(_announcing)]
 ) -> AnnouncementReceipt:
     """Say where a machine is; its host key proves at every connection that it is that machine."""
-    return await change.apply(AnnouncementReceipt, lambda step: nodes.announce(step, asked))
+    return await change.apply(AnnouncementReceipt, lambda step: announcements.announce(step, asked))

@@ -8,9 +8,9 @@ from sqlmodel import col, select
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.models.accounts import AuditPage
-from api.nouns import accounts
-from api.pages import Paging, each, page
+from api.pagination import Paging, each, page
+from api.schemas.accounts import AuditPage
+from api.services import accounts
 
 router = APIRouter(prefix="/v1/audit", tags=["accounts"])
 Reader = Annotated[Caller, Depends(Needs("audit:read"))]

@@ -10,10 +10,10 @@ from sqlmodel import col, select
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.models.money import Statement, TransactionPage
-from api.nouns import money
-from api.pages import Paging, page
+from api.pagination import Paging, page
 from api.problems import invalid, mistake
+from api.schemas.billing import Statement, TransactionPage
+from api.services import billing
 
 router = APIRouter(prefix="/v1", tags=["billing"])
 Reader = Annotated[Caller, Depends(Needs("billing:read"))]
@@ -34,7 +34,7 @@ def list_transactions(caller: Reader, paging: Paging, job_id: str | None = None)
     with database().read() as session:
         view = (
             col(tables.LedgerTransaction.id),
-            lambda rows: money.shown_transactions(session, rows),
+            lambda rows: billing.shown_transactions(session, rows),
         )
         return page(session, TransactionPage, rows, paging, view)
 
@@ -52,7 +52,7 @@ def get_statement(
     if not timedelta(0) < until - since <= LONGEST:
         raise invalid(mistake("begins_at", "is at most 366 days before ends_at", since.isoformat()))
     with database().read() as session:
-        found = money.statement(session, caller.account_id, since, until)
+        found = billing.statement(session, caller.account_id, since, until)
     if accept and "text/csv" in accept:
-        return Response(money.as_csv(found), media_type="text/csv")
+        return Response(billing.as_csv(found), media_type="text/csv")
     return found

@@ -11,11 +11,11 @@ from sqlmodel import Session, col, func, select
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.models.events import Event, EventPage
-from api.nouns.events import shown_event
-from api.nouns.ownership import own, visible_job
-from api.pages import Paging, Place, each, page
-from api.streams import EventLook, resume_offset, stream, wants_stream
+from api.event_streams import EventLook, resume_offset, stream, wants_stream
+from api.pagination import Paging, Place, each, page
+from api.schemas.events import Event, EventPage
+from api.services.events import shown_event
+from api.services.ownership import own, visible_job
 
 router = APIRouter(tags=["events"])
 Following = Annotated[bool, Depends(wants_stream)]

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from activities.db.session import database
 from api.metrics import exposition
-from api.models.events import Health, Readiness
+from api.schemas.events import Health, Readiness
 
 router = APIRouter(tags=["health"])
 TEMPORAL_LIMIT_S = 2.0

@@ -8,11 +8,11 @@ from sqlmodel import col
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.changing import Change, changing
-from api.models.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
-from api.nouns import jobs, money
-from api.nouns.ownership import visible_job
-from api.pages import Paging, each, page
+from api.changes import Change, changing
+from api.pagination import Paging, each, page
+from api.schemas.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
+from api.services import billing, jobs
+from api.services.ownership import visible_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
@@ -87,7 +87,7 @@ async def remove_job(job_id: str, change: Writer) -> Job:
 @router.get("/{job_id}/charges", operation_id="get_job_charges")
 def get_job_charges(job_id: str, caller: Reader) -> JobCharges:
     with database().read() as session:
-        return money.charges_of(session, visible_job(session, caller, job_id))
+        return billing.charges_of(session, visible_job(session, caller, job_id))
 
 
 @router.get("/{job_id}/placement", operation_id="get_job_placement")

@@ -9,11 +9,11 @@ from sqlmodel import col, select
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.changing import Change, changing
-from api.models.leases import Lease, LeasePage
-from api.nouns import leases
-from api.nouns.ownership import own
-from api.pages import Paging, page
+from api.changes import Change, changing
+from api.pagination import Paging, page
+from api.schemas.leases import Lease, LeasePage
+from api.services import leases
+from api.services.ownership import own
 from workflows.contracts.statuses import LeaseStatus
 
 router = APIRouter(prefix="/v1/leases", tags=["leases"])

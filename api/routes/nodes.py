@@ -8,11 +8,11 @@ from sqlmodel import col, select
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.changing import Change, changing
-from api.models.nodes import Node, NodeCreation, NodePage
-from api.nouns import nodes
-from api.nouns.ownership import own
-from api.pages import Paging, page
+from api.changes import Change, changing
+from api.pagination import Paging, page
+from api.schemas.nodes import Node, NodeCreation, NodePage
+from api.services import nodes
+from api.services.ownership import own
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 Reader = Annotated[Caller, Depends(Needs("nodes:read"))]

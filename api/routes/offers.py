@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Query
 
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.models.offers import OfferList, Wanted
-from api.nouns import offers
+from api.schemas.offers import OfferList, Wanted
+from api.services import offers
 
 router = APIRouter(prefix="/v1/offers", tags=["jobs"])
 Reader = Annotated[Caller, Depends(Needs("jobs:read"))]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends
 
 from activities.secrets.platform_key import platform_key_fingerprint, platform_public_key
 from api.authorization import Caller, Needs
-from api.models.base import Answer
+from api.schemas.base import Answer
 
 router = APIRouter(prefix="/v1/platform", tags=["health"])
 Reader = Annotated[Caller, Depends(Needs("account:read"))]

@@ -8,8 +8,9 @@ from sqlmodel import col, or_, select
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.changing import Change, changing
-from api.models.accounts import (
+from api.changes import Change, changing
+from api.pagination import Paging, each, page
+from api.schemas.accounts import (
     Project,
     ProjectCreation,
     ProjectPage,
@@ -17,9 +18,8 @@ from api.models.accounts import (
     ProjectSecretCreation,
     ProjectSecretPage,
 )
-from api.nouns import projects
-from api.nouns.ownership import own, projects_of
-from api.pages import Paging, each, page
+from api.services import projects
+from api.services.ownership import own, projects_of
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Reader = Annotated[Caller, Depends(Needs("projects:read"))]

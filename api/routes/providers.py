@@ -8,11 +8,11 @@ from sqlmodel import col, select
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.changing import Change, changing
-from api.models.providers import Provider, ProviderChange, ProviderCreation, ProviderPage
-from api.nouns import providers
-from api.nouns.ownership import own
-from api.pages import Paging, each, page
+from api.changes import Change, changing
+from api.pagination import Paging, each, page
+from api.schemas.providers import Provider, ProviderChange, ProviderCreation, ProviderPage
+from api.services import providers
+from api.services.ownership import own
 
 router = APIRouter(prefix="/v1/providers", tags=["providers"])
 Reader = Annotated[Caller, Depends(Needs("providers:read"))]

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from api.authorization import Caller, Needs
-from api.models.quotas import QuotaList, QuotasWanted
-from api.nouns.quotas import quotas_for
+from api.schemas.quotas import QuotaList, QuotasWanted
+from api.services.quotas import quotas_for
 
 router = APIRouter(prefix="/v1/quotas", tags=["quotas"])
 Reader = Annotated[Caller, Depends(Needs("providers:read"))]

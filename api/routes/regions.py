@@ -9,12 +9,12 @@ from starlette.concurrency import run_in_threadpool
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.changing import Change, changing
-from api.models.places import Region, RegionCreation, RegionPage, RegionQuotaPage
-from api.nouns import places
-from api.nouns.ownership import own
-from api.nouns.region_quotas import quotas_of_region, refusal_of
-from api.pages import Paging, page
+from api.changes import Change, changing
+from api.pagination import Paging, page
+from api.schemas.regions import Region, RegionCreation, RegionPage, RegionQuotaPage
+from api.services import regions
+from api.services.ownership import own
+from api.services.region_quotas import quotas_of_region, refusal_of
 
 router = APIRouter(prefix="/v1/regions", tags=["regions"])
 Reader = Annotated[Caller, Depends(Needs("regions:read"))]
@@ -29,7 +29,7 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
         col(tables.Region.status) == status if status else col(tables.Region.status) != "archived",
     )
     with database().read() as session:
-        view = (col(tables.Region.id), lambda rows: places.shown_regions(session, rows))
+        view = (col(tables.Region.id), lambda rows: regions.shown_regions(session, rows))
         return page(session, RegionPage, rows, paging, view)
 
 
@@ -37,13 +37,13 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
 async def create_region(asked: RegionCreation, change: Writer) -> Region:
     """Create a region of a provider that is ready; one in a cloud is made with its storage node."""
     of_no_use = await run_in_threadpool(refusal_of, change.caller, asked)
-    return await change.apply(Region, lambda step: places.create_region(step, asked, of_no_use))
+    return await change.apply(Region, lambda step: regions.create_region(step, asked, of_no_use))
 
 
 @router.get("/{region_id}", operation_id="get_region")
 def get_region(region_id: str, caller: Reader) -> Region:
     with database().read() as session:
-        return places.shown_region(session, own(session, tables.Region, region_id, caller))
+        return regions.shown_region(session, own(session, tables.Region, region_id, caller))
 
 
 @router.get("/{region_id}/quotas", operation_id="list_region_quotas")
@@ -57,5 +57,5 @@ def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> Region
 async def remove_region(region_id: str, change: Writer, force: bool = False) -> Region:
     """Remove a region; with nodes only when forced."""
     return await change.apply(
-        Region, lambda step: places.remove_region(step, region_id, force=force)
+        Region, lambda step: regions.remove_region(step, region_id, force=force)
     )

@@ -10,11 +10,11 @@ from starlette.concurrency import run_in_threadpool
 from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.changing import change_of
-from api.models.jobs import Upload, UploadPage
-from api.nouns import uploads
-from api.nouns.ownership import own
-from api.pages import Paging, each, page
+from api.changes import change_of
+from api.pagination import Paging, each, page
+from api.schemas.jobs import Upload, UploadPage
+from api.services import uploads
+from api.services.ownership import own
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
 Reader = Annotated[Caller, Depends(Needs("uploads:read"))]

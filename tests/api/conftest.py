@@ -12,7 +12,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from api.app import create_app
-from api.rates import Rate
+from api.rate_limits import Rate
 from tests.api.site import Person, Site
 
 

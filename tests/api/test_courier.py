@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from api.courier import Courier
+from api.outbox_dispatcher import Courier
 
 LIMIT_S = 10.0
 

@@ -1,0 +1,183 @@
+"""How anything is changed: one transaction, then what was asked of workflows is handed over.
+
+The transaction holds the rows, the requests to workflows, the audit entry and the answer under
+its `Idempotency-Key`; so whoever sends the same again gets the same again, and nothing is done
+twice.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel
+from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import database
+from activities.outbox.requests import ask
+from activities.secrets.sealing import secret_box
+from api.authorization import Caller, Needs
+from api.outbox_dispatcher import Courier
+from api.problems import Problem
+from api.schemas.base import Answer
+
+A = TypeVar("A", bound=Answer)
+
+
+@dataclass
+class Step:
+    """What a change works with: its transaction, its instant, and what it asks of workflows."""
+
+    session: Session
+    caller: Caller
+    now: datetime
+    action: str
+    requests: list[str] = field(default_factory=list)
+
+    def start(self, resource_id: str, argument: BaseModel | dict[str, Any] | None = None) -> None:
+        """Ask for the resource's workflow to be started."""
+        self._ask(resource_id, "start", argument)
+
+    def tell(self, resource_id: str, signal: str, argument: BaseModel | None = None) -> None:
+        """Ask for a signal to the resource's workflow."""
+        self._ask(resource_id, signal, argument)
+
+    def audit(self, resource_id: str | None) -> None:
+        """Note who did this; of those without a key nothing is known."""
+        if not self.caller.key_id:
+            return
+        self.session.add(
+            tables.AuditRow(
+                id=new_id("aud"),
+                account_id=self.caller.account_id,
+                key_id=self.caller.key_id,
+                action=self.action,
+                resource_id=resource_id,
+                at=self.now,
+            )
+        )
+
+    def _ask(
+        self, resource_id: str, verb: str, argument: BaseModel | dict[str, Any] | None
+    ) -> None:
+        self.requests.append(ask(self.session, resource_id, verb, argument, self.now))
+
+
+@dataclass
+class Change:
+    """One changing request, ready to be applied."""
+
+    caller: Caller
+    action: str
+    key: str | None
+    fingerprint: str
+    response: Response
+    courier: Courier
+
+    async def apply(self, answer: type[A], effect: Callable[[Step], A]) -> A:
+        """Run the effect in its transaction, or find the answer that was given before."""
+        given, requests = await run_in_threadpool(self._commit, answer, effect)
+        self.courier.take(requests)
+        return given
+
+    def _commit(self, answer: type[A], effect: Callable[[Step], A]) -> tuple[A, list[str]]:
+        turn = f"idempotency/{self.caller.account_id}/{self.key}" if self.key else None
+        with database().write(turn) as session:
+            earlier = self._earlier(session)
+            if earlier is not None:
+                self.response.headers["Idempotent-Replayed"] = "true"
+                return answer.model_validate(_opened(earlier)), []
+            step = Step(session, self.caller, datetime.now(UTC), self.action)
+            given = effect(step)
+            step.audit(getattr(given, "id", None))
+            self._remember(step, given)
+        return given, step.requests
+
+    def _earlier(self, session: Session) -> tables.IdempotencyKey | None:
+        if self.key is None:
+            return None
+        found = session.get(tables.IdempotencyKey, (self.caller.account_id, self.key))
+        if found is not None and found.request_sha256 != self.fingerprint:
+            raise Problem(
+                "idempotency-conflict",
+                f"Idempotency-Key {self.key}: was used at {found.created_at:%Y-%m-%d %H:%M:%S} "
+                "UTC for another request",
+            )
+        return found
+
+    def _remember(self, step: Step, given: Answer) -> None:
+        if self.key is None:
+            return
+        step.session.add(
+            tables.IdempotencyKey(
+                account_id=self.caller.account_id,
+                key=self.key,
+                request_sha256=self.fingerprint,
+                status_code=self.response.status_code or 200,
+                body=_sealed(given, self.key),
+                created_at=step.now,
+            )
+        )
+
+
+def _sealed(given: Answer, key: str) -> dict[str, Any]:
+    """An answer to be kept; a key's secret lies in no row in plain."""
+    body = given.model_dump(mode="json")
+    if "secret" in body:
+        body["secret"] = secret_box().seal(body["secret"].encode(), key.encode()).hex()
+    return body
+
+
+def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
+    body = dict(kept.body or {})
+    if "secret" in body:
+        sealed = bytes.fromhex(body["secret"])
+        body["secret"] = secret_box().open(sealed, kept.key.encode()).decode()
+    return body
+
+
+class Changes:
+    """A dependency: the change that a request asks for, when the key's scopes allow it."""
+
+    def __init__(self, scope: str, *, administrator: bool = False) -> None:
+        self.needs = Needs(scope, administrator=administrator)
+
+    def dependency(self) -> Callable[..., Awaitable[Change]]:
+        async def change(
+            request: Request,
+            response: Response,
+            caller: Annotated[Caller, Depends(self.needs)],
+            idempotency_key: Annotated[
+                str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
+            ] = None,
+        ) -> Change:
+            key = idempotency_key if request.method == "POST" else None
+            return change_of(request, response, caller, (key, await request.body()))
+
+        return change
+
+
+def change_of(
+    request: Request, response: Response, caller: Caller, sent: tuple[str | None, bytes]
+) -> Change:
+    """The change that a request asks for; sent: its idempotency key, and what tells its body."""
+    key, body = sent
+    target = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
+    return Change(
+        caller=caller,
+        action=request.scope["route"].operation_id,
+        key=key,
+        fingerprint=hashlib.sha256(target + body).hexdigest(),
+        response=response,
+        courier=request.app.state.courier,
+    )
+
+
+def changing(scope: str, *, administrator: bool = False) -> Any:
+    """`Annotated[Change, changing("jobs:write")]`."""
+    return Depends(Changes(scope, administrator=administrator).dependency())

@@ -1,0 +1,89 @@
+"""A look at every JSON body before anyone reads it: Python's parser takes more than can be kept.
+
+It takes numbers that are none (`NaN`, `1e999`) and halves of characters (an escaped surrogate by
+itself), which no database and no answer can hold.
+"""
+
+import json
+import math
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.problems import Problem, invalid, mistake, response
+from api.schemas.base import Mistake
+
+UPLOADS = "/v1/uploads"
+CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+
+
+class Readable:
+    """Refuses bodies with what is no text or no number, naming the fields. Behind the limit."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and scope["method"] in CHANGING
+        if not asked or scope["path"] == UPLOADS:
+            await self._app(scope, receive, send)
+            return
+        try:
+            messages = [message async for message in _whole(receive)]
+            _check(b"".join(message.get("body", b"") for message in messages))
+        except Problem as problem:
+            await response(problem)(scope, receive, send)
+            return
+        messages.reverse()
+
+        async def again() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, again, send)
+
+
+async def _whole(receive: Receive) -> AsyncIterator[Message]:
+    """Messages until the body has ended, or the client is gone."""
+    more = True
+    while more:
+        message = await receive()
+        yield message
+        more = message["type"] == "http.request" and message.get("more_body", False)
+
+
+def _check(body: bytes) -> None:
+    """Raises: Problem `invalid-request`. What is no JSON at all is left to who reads it."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return
+    mistakes = list(_mistakes(document))
+    if mistakes:
+        raise invalid(*mistakes)
+
+
+def _mistakes(document: Any) -> Iterator[Mistake]:
+    """Without recursion, since a document may be deep; no value is repeated, it cannot be."""
+    waiting: list[tuple[str, Any]] = [("", document)]
+    while waiting:
+        field, value = waiting.pop()
+        if isinstance(value, dict):
+            if not all(_is_text(name) for name in value):
+                yield mistake(field or "body", "has names that are text")
+                continue
+            waiting += [(f"{field}.{name}".lstrip("."), below) for name, below in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{field}.{at}".lstrip("."), below) for at, below in enumerate(value)]
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield mistake(field or "body", "is a finite number")
+        elif isinstance(value, str) and not _is_text(value):
+            yield mistake(field or "body", "is text, without halves of characters (surrogates)")
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,85 @@
+"""What a job prints and leaves behind: its log and its output."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.event_streams import LogLook, resume_offset, stream, wants_stream
+from api.problems import missing
+from api.services.job_logs import WorkerLog
+from api.services.job_outputs import output_of
+from api.services.ownership import visible_job
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
+LENGTH_HEADER = "Baseload-Log-Length"
+_LOG: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The log's bytes; as a stream: messages whose id is the offset to go on at,"
+        ' with data `{"worker", "offset", "text"}`, and one named `end` at the end.',
+        "content": {
+            "text/plain": {"schema": {"type": "string"}},
+            "text/event-stream": {"schema": {"type": "string"}},
+        },
+        "headers": {LENGTH_HEADER: {"description": "Bytes stored.", "schema": {"type": "integer"}}},
+    }
+}
+_OUTPUT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A tar.gz of the output folder; of several workers, a folder for each.",
+        "content": {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def _log(job_id: str, caller: Reader, worker: Annotated[int, Query(ge=0, le=255)] = 0) -> WorkerLog:
+    with database().read() as session:
+        job = visible_job(session, caller, job_id)
+        if worker >= len(job.spec["workers"]):
+            raise missing("worker", f"{worker} of job {job.name}")
+    found = WorkerLog(job_id, worker)
+    found.ended()
+    return found
+
+
+@router.get(
+    "/{job_id}/logs",
+    operation_id="get_job_logs",
+    response_class=StreamingResponse,
+    responses=_LOG,
+)
+def get_job_logs(
+    request: Request,
+    log: Annotated[WorkerLog, Depends(_log)],
+    offset: Annotated[int, Query(ge=0)] = 0,
+    following: Annotated[bool, Depends(wants_stream)] = False,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> StreamingResponse:
+    """The log of one worker from a byte on; with `follow` as it grows, until the job has ended."""
+    if following:
+        begin = resume_offset(last_event_id, offset)
+        return stream(LogLook(log.worker, begin, log.read, log.ended), request.app.state.stop)
+    length = log.length()
+    headers = {LENGTH_HEADER: str(length), "X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(
+        log.stream(offset, length), headers=headers, media_type="text/plain; charset=utf-8"
+    )
+
+
+@router.get(
+    "/{job_id}/output",
+    operation_id="get_job_output",
+    response_class=StreamingResponse,
+    responses=_OUTPUT,
+)
+def get_job_output(
+    job_id: str, caller: Reader, worker: Annotated[int | None, Query(ge=0, le=255)] = None
+) -> StreamingResponse:
+    """What the job has left in its output folder."""
+    with database().read() as session:
+        job = visible_job(session, caller, job_id)
+    headers = {"Content-Disposition": f'attachment; filename="{job.id}.tar.gz"'}
+    return StreamingResponse(output_of(job, worker), headers=headers, media_type="application/gzip")

@@ -1,0 +1,35 @@
+"""A provider's machines: what it lists itself, and what of that is nobody's."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from api.authorization import Caller, Needs
+from api.changes import Change, changing
+from api.schemas.provider_machines import MachineEnding, ProviderMachineList
+from api.services import provider_machines
+from workflows.contracts.machines import UnknownMachine
+
+router = APIRouter(prefix="/v1/providers/{provider_id}/machines", tags=["leases"])
+Reader = Annotated[Caller, Depends(Needs("leases:read"))]
+Writer = Annotated[Change, changing("leases:write")]
+Name = Annotated[str, Path(pattern="^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Place = Annotated[str, Query(pattern="^[-a-z0-9]{1,63}$")]
+
+
+@router.get("", operation_id="list_provider_machines")
+def list_provider_machines(provider_id: str, caller: Reader) -> ProviderMachineList:
+    """Every machine with our mark, as the provider says now; what no lease holds is not `held`."""
+    return provider_machines.machines_of(caller, provider_id, datetime.now(UTC))
+
+
+@router.delete("/{name}", status_code=202, operation_id="end_provider_machine")
+async def end_provider_machine(
+    provider_id: str, name: Name, place: Place, change: Writer
+) -> MachineEnding:
+    """End the machine, whoever holds it; it is over when the provider no longer lists it."""
+    machine = UnknownMachine(name=name, place=place)
+    return await change.apply(
+        MachineEnding, lambda step: provider_machines.end(step, provider_id, machine)
+    )

@@ -1,0 +1,64 @@
+"""Users of an account, and their keys."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from sqlmodel import col, select
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller, Needs
+from api.changes import Change, changing
+from api.pagination import Paging, each, page
+from api.schemas.accounts import (
+    ApiKey,
+    ApiKeyCreation,
+    ApiKeyPage,
+    NewApiKey,
+    User,
+    UserCreation,
+    UserPage,
+)
+from api.services import accounts
+
+router = APIRouter(tags=["accounts"])
+UserReader = Annotated[Caller, Depends(Needs("users:read"))]
+UserWriter = Annotated[Change, changing("users:write")]
+KeyReader = Annotated[Caller, Depends(Needs("api-keys:read"))]
+KeyWriter = Annotated[Change, changing("api-keys:write")]
+
+
+@router.get("/v1/users", operation_id="list_users")
+def list_users(caller: UserReader, paging: Paging) -> UserPage:
+    rows = select(tables.User).where(tables.User.account_id == caller.account_id)
+    with database().read() as session:
+        view = (col(tables.User.id), each(accounts.shown_user))
+        return page(session, UserPage, rows, paging, view)
+
+
+@router.post("/v1/users", status_code=201, operation_id="create_user")
+async def create_user(asked: UserCreation, change: UserWriter) -> User:
+    return await change.apply(User, lambda step: accounts.create_user(step, asked))
+
+
+@router.get("/v1/api-keys", operation_id="list_api_keys")
+def list_api_keys(caller: KeyReader, paging: Paging) -> ApiKeyPage:
+    """The account's keys that are not revoked; their secrets are not kept."""
+    rows = select(tables.ApiKey).where(
+        tables.ApiKey.account_id == caller.account_id, col(tables.ApiKey.revoked_at).is_(None)
+    )
+    with database().read() as session:
+        view = (col(tables.ApiKey.id), each(accounts.shown_key))
+        return page(session, ApiKeyPage, rows, paging, view)
+
+
+@router.post("/v1/api-keys", status_code=201, operation_id="create_api_key")
+async def create_api_key(asked: ApiKeyCreation, change: KeyWriter) -> NewApiKey:
+    """Make a key; its secret is in this answer and nowhere else."""
+    return await change.apply(NewApiKey, lambda step: accounts.create_key(step, asked))
+
+
+@router.delete("/v1/api-keys/{key_id}", operation_id="revoke_api_key")
+async def revoke_api_key(key_id: str, change: KeyWriter) -> ApiKey:
+    """Revoke a key, at once and for ever."""
+    return await change.apply(ApiKey, lambda step: accounts.revoke_key(step, key_id))

@@ -1,0 +1,167 @@
+"""Accounts, their users, keys and projects."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, AwareDatetime, Field
+
+from api.schemas.base import Answer, Asked, Page
+
+_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,190}")
+
+
+def _email(text: str) -> str:
+    if not _EMAIL.fullmatch(text):
+        raise ValueError("is an e-mail address")
+    return text.lower()
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^\S(.*\S)?$")]
+Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
+Plan = Literal["individual", "team", "enterprise"]
+
+
+class AccountCreation(Asked):
+    name: Name
+    plan: Plan = "individual"
+    billing_account_id: str | None = None
+    owner_email: Email | None = None
+    """Of the account's first user, who owns its keys; None: one is made up."""
+
+
+class AccountChange(Asked):
+    """Fields that are left out stay as they are."""
+
+    name: Name | None = None
+    plan: Plan | None = None
+    billing_account_id: str | None = None
+
+
+class OwnAccountChange(Asked):
+    """Fields that are left out stay as they are."""
+
+    name: Name | None = None
+    wallet_address: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+
+
+class CreditGrant(Asked):
+    amount_microcredits: Annotated[int, Field(gt=0, le=10**15)]
+
+
+class Account(Answer):
+    id: str
+    name: str
+    plan: str
+    billing_account_id: str | None
+    is_administrator: bool
+    wallet_address: str | None
+    personal_project_id: str
+    balance_microcredits: int
+    """Of the account that pays: the billing account where there is one."""
+    created_at: datetime
+    updated_at: datetime
+
+
+class AccountPage(Page[Account]):
+    pass
+
+
+class UserCreation(Asked):
+    email: Email
+    role: Literal["owner", "member"] = "member"
+
+
+class User(Answer):
+    id: str
+    account_id: str
+    email: str
+    role: str
+    created_at: datetime
+
+
+class UserPage(Page[User]):
+    pass
+
+
+class ApiKeyCreation(Asked):
+    name: Name
+    scopes: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
+    """`*`, `read`, `<noun>:read` or `<noun>:write`; left out: those of the key that asks."""
+    expires_at: AwareDatetime | None = None
+    user_id: str | None = None
+    """Whose key it is, a user of the account; None: whoever asks."""
+
+
+class ApiKey(Answer):
+    id: str
+    account_id: str
+    user_id: str
+    name: str
+    scopes: list[str]
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+
+
+class NewApiKey(ApiKey):
+    secret: str
+    """The key itself, `bl_…`: shown here and never again."""
+
+
+class ApiKeyPage(Page[ApiKey]):
+    pass
+
+
+class ProjectCreation(Asked):
+    name: Name
+    use_only_owned_resources: bool = False
+    on_quota_exhausted: Literal["reroute", "fail"] = "reroute"
+
+
+class Project(Answer):
+    id: str
+    account_id: str
+    name: str
+    personal: bool
+    use_only_owned_resources: bool
+    on_quota_exhausted: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ProjectPage(Page[Project]):
+    pass
+
+
+class ProjectSecretCreation(Asked):
+    name: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    value: Annotated[str, Field(min_length=1, max_length=65_536)] = Field(repr=False)
+
+
+class ProjectSecret(Answer):
+    """A secret without its value, which is never readable again."""
+
+    name: str
+    reference: str
+    """What a job names it by: `store://projects/<project>/<name>`."""
+    updated_at: datetime
+
+
+class ProjectSecretPage(Page[ProjectSecret]):
+    pass
+
+
+class AuditEntry(Answer):
+    """Who did what, when."""
+
+    id: str
+    account_id: str
+    key_id: str | None
+    action: str
+    resource_id: str | None
+    at: datetime
+
+
+class AuditPage(Page[AuditEntry]):
+    pass

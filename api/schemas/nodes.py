@@ -1,0 +1,170 @@
+"""Nodes, and the announcements by which machines make themselves known."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from api.schemas.accounts import Name
+from api.schemas.base import Answer, Asked, Lifecycle, Page
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9])?|::[A-Fa-f0-9:]*")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")
+_MINION_ID = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+
+
+def _address(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError("is an IP address or a host name")
+    return text
+
+
+def _user(text: str) -> str:
+    if not _USER.fullmatch(text):
+        raise ValueError("is the name of a user of the machine")
+    return text
+
+
+def _minion_id(text: str) -> str:
+    if not _MINION_ID.fullmatch(text):
+        raise ValueError("is the fingerprint of the SSH host key: SHA256: and 43 characters")
+    return text
+
+
+Address = Annotated[str, Field(max_length=254), AfterValidator(_address)]
+Port = Annotated[int, Field(ge=1, le=65_535)]
+UserName = Annotated[str, AfterValidator(_user)]
+MinionId = Annotated[str, AfterValidator(_minion_id)]
+
+
+def _not_ephemeral(kind: str) -> str:
+    if kind != "permanent":
+        raise ValueError("is permanent: ephemeral ones are made for jobs, and gone after them")
+    return kind
+
+
+class AnnouncementCreation(Asked):
+    minion_id: MinionId
+    host_public_key: Annotated[str, Field(max_length=4096)]
+    """As in an OpenSSH public key file: type and base64."""
+    address: Address
+    port: Port
+    user: UserName = "root"
+
+
+class AnnouncementReceipt(Answer):
+    minion_id: str
+    address: str
+    port: int
+    user: str
+    first_at: datetime
+    last_at: datetime
+    added: bool
+    """A node with this minion id has been added already."""
+
+
+class NodeCreation(Asked):
+    region_id: str
+    name: Name
+    minion_id: MinionId | None = None
+    """Of one's own machine; one that is made in a cloud has none before."""
+    gpus: Annotated[str | None, Field(max_length=100)] = None
+    """What is made in a cloud, such as `T4:1`; it runs, and costs, until it is removed."""
+    disk_size_gb: Annotated[int, Field(ge=50, le=2000)] = 100
+    """Of what is made in a cloud."""
+    type: Annotated[Literal["permanent", "ephemeral"], AfterValidator(_not_ephemeral)] = "permanent"
+    services: Annotated[tuple[Literal["compute", "storage"], ...], Field(min_length=1)] = (
+        "compute",
+    )
+    upnp: bool = True
+    mining: bool = False
+    address: Address | None = None
+    """None: the one that the machine announces."""
+    port: Port = 22
+    user: UserName = "root"
+
+
+class NodeRequirement(Answer):
+    name: str
+    required: str
+    found: str
+    passed: bool
+    relaxed: bool
+
+
+class NodeDisk(Answer):
+    name: str
+    size_bytes: int
+    rotational: bool | None
+    transport: str | None
+
+
+class NodeHardware(Answer):
+    """What inspection found."""
+
+    hostname: str
+    os_name: str
+    kernel: str
+    python_version: str
+    cpu_count: int
+    cpu_model: str
+    memory_bytes: int
+    free_disk_bytes: int
+    disks: list[NodeDisk]
+    network_mbps: int | None
+    tpm: bool
+    is_root: bool
+    runtimes: list[str]
+    addresses: list[str]
+    reboot_required: bool
+
+
+class NodeGpu(Answer):
+    index: int
+    name: str
+    uuid: str
+    memory_mib: int | None
+    pcie_generation: int | None
+    pcie_lanes: int | None
+    driver_version: str | None
+    job_id: str | None
+    """The job that holds it now."""
+
+
+class NodePreparation(Answer):
+    job_user: str | None
+    closed_logins: bool
+    unreachable_peers: list[str]
+    trusted_only_reason: str | None
+
+
+class Node(Lifecycle):
+    region_id: str
+    minion_id: str
+    """Empty until the machine that is leased for it has been made."""
+    leased: bool
+    """Its machine is leased for it, see `/v1/leases`."""
+    type: str
+    services: list[str]
+    upnp: bool
+    mining: bool
+    address: str | None
+    port: int
+    user: str
+    gpu_type: str | None
+    gpu_count: int
+    cpu_count: int
+    memory_bytes: int
+    reserved_cpu_count: int
+    reserved_memory_bytes: int
+    hardware: NodeHardware | None
+    requirements: list[NodeRequirement]
+    preparation: NodePreparation | None
+    gpus: list[NodeGpu]
+    job_ids: list[str]
+    """Jobs that hold a place on it now."""
+
+
+class NodePage(Page[Node]):
+    pass

@@ -1,0 +1,38 @@
+"""Machines as their providers list them, whatever we believe."""
+
+from datetime import datetime
+
+from api.schemas.base import Answer
+
+
+class ProviderMachine(Answer):
+    """A machine that carries the provider's mark."""
+
+    name: str
+    place: str
+    state: str
+    """`making`, `running`, `ending` or `stopped`."""
+    provider_machine_id: str | None
+    microcredits_per_hour: int | None
+    began_at: datetime | None
+    lease_id: str | None
+    """The lease that has, or had, a machine of this name."""
+    held: bool
+    """That lease has not ended, and is at this place; else nobody will miss the machine."""
+
+
+class ProviderMachineList(Answer):
+    """All of them, as the provider says now."""
+
+    provider_id: str
+    read_at: datetime
+    items: list[ProviderMachine]
+
+
+class MachineEnding(Answer):
+    """What ends a machine: its lease, or the provider's own workflow where none holds it."""
+
+    provider_id: str
+    name: str
+    place: str
+    lease_id: str | None

@@ -1,0 +1,90 @@
+"""Providers: where machines come from."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, JsonValue
+
+from api.schemas.accounts import Name
+from api.schemas.base import Answer, Asked, Lifecycle, Page
+from workflows.contracts.statuses import ProviderKind
+
+AVAILABLE = (ProviderKind.PHYSICAL, ProviderKind.GCP)
+
+
+def _only_available(kind: ProviderKind) -> ProviderKind:
+    if kind not in AVAILABLE:
+        raise ValueError(f"{kind} is not yet available; available: {', '.join(AVAILABLE)}")
+    return kind
+
+
+def _only_credits(mode: str) -> str:
+    if mode != "credits":
+        raise ValueError(f"{mode} is not yet available; available: credits")
+    return mode
+
+
+Credentials = Annotated[
+    dict[str, JsonValue] | str,
+    Field(
+        description="A service-account key as its JSON, or a reference to one: "
+        "`store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`"
+    ),
+]
+"""Never shown again."""
+
+
+class ProviderCreation(Asked):
+    kind: Annotated[ProviderKind, AfterValidator(_only_available)]
+    name: Name | None = None
+    payment_mode: Annotated[Literal["credits", "stripe"], AfterValidator(_only_credits)] = "credits"
+    credentials: Credentials | None = None
+    preferred_credits_microcredits: Annotated[int, Field(gt=0, le=10**15)] | None = None
+    waive_usage_fee: bool = False
+    """For administrators alone."""
+
+
+class ProviderChange(Asked):
+    """A new key for the same project; every check is run again with it."""
+
+    credentials: Credentials
+
+
+class ProviderCheck(Answer):
+    name: str
+    status: str
+    detail: str
+    fix: str
+    """The role, the link or the command that mends it; empty where nothing is to be mended."""
+
+
+class ProviderCredentials(Answer):
+    """Where a provider's key is, and what of it is no secret."""
+
+    reference: str
+    read_only: bool
+    """The server's environment has it: nobody changes it here."""
+    project_id: str
+    service_account: str
+    key: str
+    """The end of the key's id."""
+
+
+class ProviderPart(Answer):
+    """What was made in the cloud for the provider as a whole."""
+
+    name: str
+    resource: str
+
+
+class Provider(Lifecycle):
+    kind: str
+    payment_mode: str
+    preferred_credits_microcredits: int | None
+    fee_waived: bool
+    credentials: ProviderCredentials | None
+    checks: list[ProviderCheck]
+    parts: list[ProviderPart]
+
+
+class ProviderPage(Page[Provider]):
+    pass

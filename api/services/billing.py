@@ -1,0 +1,161 @@
+"""Transactions, charges and statements; `activities/billing/ledger.py` posts all that moves."""
+
+import csv
+import io
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import accumulate
+from typing import Any
+
+from sqlalchemy import literal
+from sqlmodel import Session, col, func, select
+
+from activities.billing import ledger, payers
+from activities.db import tables
+from activities.db.ids import new_id
+from api.changes import Step
+from api.schemas import billing as shapes
+from api.schemas import jobs as job_shapes
+from api.schemas.accounts import CreditGrant
+from api.services.accounts import find_account
+
+_TOTAL = select(func.coalesce(func.sum(tables.LedgerPosting.amount_microcredits), 0))
+
+
+def grant_credits(step: Step, account_id: str, asked: CreditGrant) -> shapes.Transaction:
+    """Post credits to the account that pays for this one."""
+    account = find_account(step.session, account_id)
+    payer = find_account(step.session, payers.payer_of(account))
+    # One grant for each applied request: the idempotency key is what makes a second one the same.
+    posted = ledger.add_credits(
+        step.session, payer, asked.amount_microcredits, new_id("grant"), step.now
+    )
+    return shown_transaction(step.session, posted)
+
+
+def shown_transactions(
+    session: Session, rows: Sequence[tables.LedgerTransaction]
+) -> list[shapes.Transaction]:
+    legs = session.exec(
+        select(tables.LedgerPosting)
+        .where(col(tables.LedgerPosting.transaction_id).in_([row.id for row in rows]))
+        .order_by(col(tables.LedgerPosting.leg))
+    )
+    postings: dict[str, list[shapes.Posting]] = defaultdict(list)
+    for leg in legs:
+        postings[leg.transaction_id].append(
+            shapes.Posting(
+                ledger_account=leg.ledger_account, amount_microcredits=leg.amount_microcredits
+            )
+        )
+    return [shapes.Transaction(**row.model_dump(), postings=postings[row.id]) for row in rows]
+
+
+def shown_transaction(session: Session, row: tables.LedgerTransaction) -> shapes.Transaction:
+    return shown_transactions(session, [row])[0]
+
+
+def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
+    """What a job has cost so far, posting by posting, whoever paid at that time."""
+    payer_id = col(tables.LedgerTransaction.account_id)
+    name = literal("account/") + payer_id + literal("/credits")
+    rows = session.exec(
+        select(tables.LedgerTransaction, tables.LedgerPosting)
+        .join(
+            tables.LedgerPosting,
+            col(tables.LedgerPosting.transaction_id) == col(tables.LedgerTransaction.id),
+        )
+        .where(
+            tables.LedgerTransaction.job_id == job.id,
+            col(tables.LedgerPosting.ledger_account) == name,
+        )
+        .order_by(col(tables.LedgerTransaction.id))
+    )
+    return job_shapes.JobCharges(
+        job_id=job.id,
+        charged_microcredits=job.charged_microcredits,
+        gpu_seconds=job.gpu_seconds,
+        rates=job.rates,
+        charges=[
+            job_shapes.JobCharge(
+                transaction_id=row.id,
+                kind=row.kind,
+                description=row.description,
+                amount_microcredits=-leg.amount_microcredits,
+                at=row.at,
+                details=row.details,
+            )
+            for row, leg in rows
+        ],
+    )
+
+
+def statement(
+    session: Session, account_id: str, begins_at: datetime, ends_at: datetime
+) -> shapes.Statement:
+    """All movements of an account's own credits in a period, oldest first."""
+    name, at = payers.credits_name(account_id), col(tables.LedgerTransaction.at)
+    opening = int(session.exec(_movements(_TOTAL, name).where(at < begins_at)).one())
+    rows = session.exec(
+        _movements(select(tables.LedgerTransaction, tables.LedgerPosting), name)
+        .where(at >= begins_at, at < ends_at)
+        .order_by(at, col(tables.LedgerTransaction.id))
+    ).all()
+    running = accumulate((leg.amount_microcredits for _, leg in rows), initial=opening)
+    balances = list(running)[1:]
+    totals: Counter[str] = Counter()
+    for row, leg in rows:
+        totals[row.kind] += leg.amount_microcredits
+    return shapes.Statement(
+        account_id=account_id,
+        begins_at=begins_at,
+        ends_at=ends_at,
+        opening_microcredits=opening,
+        closing_microcredits=balances[-1] if balances else opening,
+        totals_microcredits=dict(totals),
+        lines=[
+            _line(row, leg, balance) for (row, leg), balance in zip(rows, balances, strict=True)
+        ],
+    )
+
+
+def _movements(columns: Any, ledger_account: str) -> Any:
+    """What has moved on one side of the ledger."""
+    transaction = col(tables.LedgerPosting.transaction_id) == col(tables.LedgerTransaction.id)
+    return (
+        columns.select_from(tables.LedgerPosting)
+        .join(tables.LedgerTransaction, transaction)
+        .where(tables.LedgerPosting.ledger_account == ledger_account)
+    )
+
+
+def _line(
+    row: tables.LedgerTransaction, leg: tables.LedgerPosting, balance: int
+) -> shapes.StatementLine:
+    return shapes.StatementLine(
+        transaction_id=row.id,
+        at=row.at,
+        kind=row.kind,
+        description=row.description,
+        job_id=row.job_id,
+        amount_microcredits=leg.amount_microcredits,
+        balance_microcredits=balance,
+    )
+
+
+def as_csv(found: shapes.Statement) -> str:
+    """The statement's lines for a spreadsheet, with a line of names first."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(shapes.StatementLine.model_fields))
+    writer.writeheader()
+    for line in found.lines:
+        writer.writerow({name: _plain(v) for name, v in line.model_dump(mode="json").items()})
+    return out.getvalue()
+
+
+def _plain(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value

@@ -1,0 +1,143 @@
+"""What may be asked of a region in a cloud, and the machines that are wished for there."""
+
+from typing import Any
+
+from sqlmodel import select
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.nodes.creation import LeasedNode
+from activities.providers.quotas import catalogue_of, storage_of
+from api.changes import Step
+from api.problems import Problem, invalid, mistake
+from api.schemas.base import Mistake
+from api.schemas.nodes import NodeCreation
+from api.schemas.regions import RegionCreation
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
+from workflows.rules.catalogue.gpu_names import canonical_name, parse_gpus
+from workflows.rules.catalogue.permanent_machines import (
+    compute_offers,
+    lasting_spec,
+    storage_offers,
+)
+
+DEFAULT_CLASS = "small"
+OWN_MACHINES = "is for regions in a cloud: here machines are one's own"
+
+
+def region_columns(step: Step, provider: tables.Provider, asked: RegionCreation) -> dict[str, Any]:
+    """Id of a new region, and what its row has of its cloud; that is nothing where machines are
+    one's own.
+
+    Raises: Problem `invalid-request`, `conflict`.
+    """
+    catalogue, classes = catalogue_of(provider.kind), storage_of(provider.kind)
+    if catalogue is None or classes is None:
+        _must_be_left_out(asked, ("cloud_region", "storage_node_class"), OWN_MACHINES)
+        return {"id": new_id("reg"), "storage_mode": asked.storage_mode, "options": {}}
+    wrong = []
+    if catalogue.region(asked.cloud_region or "") is None:
+        known = ", ".join(region.name for region in catalogue.regions)
+        wrong.append(mistake("cloud_region", f"is one of {known}", asked.cloud_region))
+    wanted = classes.named(asked.storage_node_class or DEFAULT_CLASS)
+    if wanted is None:
+        known = ", ".join(one.name for one in classes.classes)
+        wrong.append(mistake("storage_node_class", f"is one of {known}", asked.storage_node_class))
+    if asked.public:
+        wrong.append(mistake("public", "is for regions of one's own machines", True))
+    if wrong or wanted is None or asked.cloud_region is None:
+        raise invalid(*wrong)
+    _must_be_the_only_one(step, asked.cloud_region)
+    offers = storage_offers(catalogue, wanted, asked.cloud_region)
+    region_id = new_id("reg")
+    spec = lasting_spec(wanted.disk_size_gb, {"region": region_id, "service": "storage"})
+    wish = _wish(provider.id, provider.kind, offers, spec)
+    return {
+        "id": region_id,
+        "storage_mode": "central",
+        "cloud_region": asked.cloud_region,
+        "storage_node_class": wanted.name,
+        "options": {"storage_machine": wish.model_dump(mode="json")},
+    }
+
+
+def _must_be_the_only_one(step: Step, cloud_region: str) -> None:
+    found = step.session.exec(
+        select(tables.Region).where(
+            tables.Region.account_id == step.caller.account_id,
+            tables.Region.cloud_region == cloud_region,
+            tables.Region.status != RegionStatus.ARCHIVED,
+        )
+    ).first()
+    if found is not None:
+        said = f"{cloud_region}: {found.name} ({found.id}) is there, {found.status}"
+        raise Problem("conflict", said)
+
+
+def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
+    """What is to be made in a region of a cloud. Raises: Problem `invalid-request`."""
+    catalogue = catalogue_of(region.provider_kind)
+    if catalogue is None or region.cloud_region is None:
+        raise invalid(mistake("gpus", OWN_MACHINES, asked.gpus))
+    made = "is of one's own machine: in a cloud it is made"
+    wrong = _given(asked, ("minion_id", "address"), made)
+    if asked.services != ("compute",):
+        rule = "are compute: the region makes its storage node itself"
+        wrong.append(mistake("services", rule, ", ".join(asked.services)))
+    if asked.gpus is None:
+        wrong.append(mistake("gpus", "is needed in a cloud, such as T4:1"))
+    if wrong or asked.gpus is None:
+        raise invalid(*wrong)
+    try:
+        wanted = parse_gpus(asked.gpus)
+    except ValueError as broken:
+        raise invalid(mistake("gpus", str(broken), asked.gpus)) from None
+    gpu_type = canonical_name(wanted.name or "") or ""
+    offers = compute_offers(
+        catalogue, gpu_type, wanted.count, region.cloud_region, asked.disk_size_gb
+    )
+    if not offers:
+        sold = ", ".join(catalogue.gpu_types_in(region.cloud_region))
+        rule = f"is on demand in {region.cloud_region}, in a number that a machine has: of {sold}"
+        raise invalid(mistake("gpus", rule, asked.gpus))
+    node_id = new_id("nod")
+    spec = lasting_spec(asked.disk_size_gb, {"region": region.id, "node": node_id})
+    return LeasedNode(
+        node_id=node_id,
+        name=asked.name,
+        type=NodeType.PERMANENT,
+        services=asked.services,
+        machine=_wish(region.provider_id, region.provider_kind, offers, spec),
+    )
+
+
+def _wish(
+    provider_id: str, kind: str, offers: tuple[MachineOffer, ...], spec: MachineSpec
+) -> MachineWish:
+    return MachineWish(
+        provider_id=provider_id, provider_kind=ProviderKind(kind), offers=offers, spec=spec
+    )
+
+
+def _must_be_left_out(
+    asked: RegionCreation | NodeCreation, fields: tuple[str, ...], rule: str
+) -> None:
+    if wrong := _given(asked, fields, rule):
+        raise invalid(*wrong)
+
+
+def _given(
+    asked: RegionCreation | NodeCreation, fields: tuple[str, ...], rule: str
+) -> list[Mistake]:
+    """A mistake for each of these fields that has a value."""
+    values = {field: getattr(asked, field) for field in fields}
+    return [mistake(field, rule, value) for field, value in values.items() if value is not None]
+
+
+def must_be_own(asked: NodeCreation) -> str:
+    """The minion id of one's own machine. Raises: Problem `invalid-request`."""
+    _must_be_left_out(asked, ("gpus",), OWN_MACHINES)
+    if asked.minion_id is None:
+        raise invalid(mistake("minion_id", "is needed: it is shown on the machine's console"))
+    return asked.minion_id

@@ -1,0 +1,18 @@
+"""Events: how they are shown."""
+
+from activities.db import tables
+from api.schemas.events import Event
+
+
+def shown_event(row: tables.EventRow) -> Event:
+    return Event(
+        id=row.id,
+        position=row.position or 0,
+        account_id=row.account_id,
+        resource_id=row.resource_id,
+        sequence=row.sequence,
+        type=row.type,
+        message=row.message,
+        details=row.details,
+        at=row.at,
+    )

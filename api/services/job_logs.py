@@ -1,0 +1,68 @@
+"""The log of one worker of a job: its attempts one after another, as one row of bytes."""
+
+import time
+from collections.abc import Iterator
+
+from sqlmodel import select
+
+from activities.db import tables
+from activities.db.session import database
+from activities.settings import settings
+from activities.storage.logs import LogStore, log_store
+from api.services.jobs import ENDED
+from workflows.contracts.jobs import run_id
+from workflows.contracts.statuses import JobStatus
+
+ROW_EVERY_S = 0.4
+LONGEST_CHARACTER = 4
+_QUIET = (*ENDED, JobStatus.STOPPED, JobStatus.REMOVING)
+
+
+class WorkerLog:
+    """Reads one worker's log; looks at the job's row to know its attempts and its end."""
+
+    def __init__(self, job_id: str, worker: int, logs: LogStore | None = None) -> None:
+        self._job_id = job_id
+        self.worker = worker
+        self._logs = logs or log_store(settings().storage)
+        self._attempts = 1
+        self._looked_at = -ROW_EVERY_S
+
+    def ended(self) -> bool:
+        """Whether nothing more will be written, as things are. Looks at the row, now and then."""
+        if time.monotonic() - self._looked_at < ROW_EVERY_S:
+            return False
+        with database().read() as session:
+            status, attempt = session.exec(
+                select(tables.Job.status, tables.Job.attempt).where(tables.Job.id == self._job_id)
+            ).one()
+        self._attempts = attempt
+        self._looked_at = time.monotonic()
+        return status in _QUIET
+
+    def length(self) -> int:
+        """Bytes stored of all attempts."""
+        return sum(self._logs.length(run) for run in self._runs())
+
+    def read(self, offset: int) -> bytes:
+        """What is stored from `offset` on, about one chunk; empty at the end.
+
+        An attempt may end within a character: what follows is then needed to tell.
+        """
+        content = b""
+        for run in self._runs():
+            content += self._logs.read(run, max(offset, 0))
+            if len(content) >= LONGEST_CHARACTER:
+                break
+            offset -= self._logs.length(run)
+        return content
+
+    def stream(self, offset: int, length: int) -> Iterator[bytes]:
+        """The bytes from `offset` until `length`."""
+        while offset < length and (content := self.read(offset)[: length - offset]):
+            yield content
+            offset += len(content)
+
+    def _runs(self) -> list[str]:
+        attempts = range(1, self._attempts + 1)
+        return [run_id(self._job_id, self.worker, attempt) for attempt in attempts]

@@ -1,0 +1,243 @@
+"""Jobs: how they are shown, and how they are submitted, ended, started again and removed."""
+
+from typing import Any
+
+from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from activities.billing import payers
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.jobs.submissions import sealed_variables, stored_spec
+from activities.settings import settings
+from api.authorization import Caller
+from api.changes import Step
+from api.problems import Problem, invalid, mistake
+from api.schemas import jobs as shapes
+from api.services.job_references import personal_project, wrong_references
+from api.services.lifecycles import GONE, add_lifecycle, wrong_state
+from api.services.ownership import lifecycle, project_for, visible_job, visible_jobs
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.jobs import EndRequest
+from workflows.contracts.placement import Resources
+from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
+from workflows.rules.jobs.resources import resources_of
+from workflows.rules.jobs.submission import read_submission
+from workflows.rules.placement.cloud_refusals import BEING_MADE
+
+MASK = "********"
+ENDED = tuple(status.value for status in JobStatus if status.is_final)
+
+
+def shown_job(row: tables.Job) -> shapes.Job:
+    spec = JobSubmission.model_validate(row.spec)
+    masked = dict.fromkeys(spec.environment.variables, MASK)
+    waits = row.status == JobStatus.WAITING_FOR_RESOURCES
+    made = [told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE]
+    reason = made[0] if waits and made else row.status_reason
+    return shapes.Job(
+        **lifecycle(row, "job") | {"status_reason": reason},
+        type=row.type,
+        project_id=row.project_id,
+        priority=row.priority,
+        attempt=row.attempt,
+        resources=spec.resources,
+        environment=spec.environment.model_copy(update={"variables": masked}),
+        code=spec.code,
+        data=spec.data,
+        commands=list(spec.workers),
+        placement=spec.placement,
+        safety=spec.safety,
+        port=spec.port,
+        workers=[_shown_worker(worker) for worker in row.workers],
+        placement_refusals=[shapes.PlacementRefusal(**found) for found in row.placement_refusals],
+        gpu_seconds=row.gpu_seconds,
+        charged_microcredits=row.charged_microcredits,
+        output_bytes=row.output_bytes,
+    )
+
+
+def _shown_worker(worker: dict[str, Any]) -> shapes.JobWorker:
+    place = worker.get("assignment") or {}
+    ended = worker.get("exit") or {}
+    return shapes.JobWorker(
+        index=worker["index"],
+        status=worker["status"],
+        node_id=(place.get("node") or {}).get("node_id"),
+        lease_id=place.get("lease_id"),
+        gpu_uuids=list(place.get("gpu_uuids") or ()),
+        exit_code=ended.get("exit_code"),
+        signal=ended.get("signal"),
+        reason=ended.get("reason"),
+        elapsed_s=worker.get("elapsed_s") or 0.0,
+        started_at=worker.get("started_at"),
+        finished_at=worker.get("finished_at"),
+    )
+
+
+def submit_job(step: Step, document: Any) -> shapes.Job:
+    """Write down a job whose document breaks no rule; its workflow does the rest.
+
+    Raises: Problem `invalid-request` with every mistake; `insufficient-credits`.
+    """
+    known = known_gpu_types(step.session)
+    submission = _read(step, document, known)
+    project = _project(step, submission.project_id)
+    _check_balance(step.session, project.account_id, resources_of(submission, known))
+    row = tables.Job(
+        id=new_id("job"),
+        account_id=project.account_id,
+        name=submission.name,
+        project_id=project.id,
+        type=submission.type.value,
+        priority=submission.priority,
+        spec=stored_spec(submission),
+        workers=[],
+        placement_refusals=[],
+        rates=None,
+        created_at=step.now,
+        updated_at=step.now,
+    )
+    row.sealed_variables = sealed_variables(row.id, submission)
+    add_lifecycle(step, row, "job")
+    return shown_job(row)
+
+
+def _read(step: Step, document: Any, known: list[str]) -> JobSubmission:
+    """The document as a submission; every mistake in it at once."""
+    reading = read_submission(document, known)
+    told = [mistake(found.field, found.rule, found.value) for found in reading.mistakes]
+    wrong = told + wrong_references(step, document)
+    if reading.submission is None or wrong:
+        raise invalid(*wrong)
+    return reading.submission
+
+
+def known_gpu_types(session: Session) -> list[str]:
+    """GPU types that nodes of the platform have."""
+    rows = session.exec(
+        select(tables.Node.gpu_type)
+        .where(tables.Node.status != NodeStatus.ARCHIVED, col(tables.Node.gpu_type).is_not(None))
+        .distinct()
+    )
+    return [name for name in rows if name]
+
+
+def _project(step: Step, project_id: str | None) -> tables.Project:
+    if project_id is not None:
+        return project_for(step.session, step.caller, project_id)
+    return project_for(step.session, step.caller, personal_project(step))
+
+
+def _check_balance(session: Session, account_id: str, resources: Resources) -> None:
+    """What costs nothing may run with an empty account."""
+    if not resources.gpu_count and not settings().cpu_core_hour_microcredits:
+        return
+    account = session.get(tables.Account, account_id)
+    balance = payers.balance_microcredits(session, account) if account else 0
+    if balance <= 0:
+        payer = payers.payer_of(account) if account else account_id
+        raise Problem(
+            "insufficient-credits",
+            f"account {payer}: balance {balance} microcredits; must be positive to start a job "
+            "that costs",
+        )
+
+
+def cancel_job(step: Step, job_id: str) -> shapes.Job:
+    row = visible_job(step.session, step.caller, job_id, "all")
+    _must_be_open(row, "canceled")
+    step.tell(row.id, "cancel", _end(step))
+    return shown_job(row)
+
+
+def stop_job(step: Step, job_id: str) -> shapes.Job:
+    """End the command of a notebook or endpoint, which can start again."""
+    row = visible_job(step.session, step.caller, job_id, "all")
+    if not JobType(row.type).is_service:
+        raise Problem("conflict", f"job {row.name}: is of type {row.type}; cancel it instead")
+    _must_be_open(row, "stopped")
+    if row.status != JobStatus.STOPPED:
+        step.tell(row.id, "stop", _end(step))
+    return shown_job(row)
+
+
+def start_job(step: Step, job_id: str) -> shapes.Job:
+    """Start a stopped notebook or endpoint again."""
+    row = visible_job(step.session, step.caller, job_id, "all")
+    if row.status != JobStatus.STOPPED:
+        raise wrong_state("job", row, "stopped to start again")
+    known = known_gpu_types(step.session)
+    submission = JobSubmission.model_validate(row.spec)
+    _check_balance(step.session, row.account_id, resources_of(submission, known))
+    step.tell(row.id, "start_again")
+    return shown_job(row)
+
+
+def remove_job(step: Step, job_id: str) -> shapes.Job:
+    row = visible_job(step.session, step.caller, job_id, "all")
+    if row.status == JobStatus.STOPPED:
+        step.tell(row.id, "remove")
+    elif row.status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED):
+        step.start(row.id, {"removal": True})
+    elif row.status not in GONE:
+        raise wrong_state("job", row, "ended to be removed: cancel it first")
+    return shown_job(row)
+
+
+def kill_all(step: Step) -> shapes.JobsKilled:
+    """Tell every open job of the account to end."""
+    rows = step.session.exec(
+        select(tables.Job).where(
+            tables.Job.account_id == step.caller.account_id,
+            col(tables.Job.status).not_in((*ENDED, *GONE)),
+        )
+    ).all()
+    for row in rows:
+        step.tell(row.id, "cancel", _end(step))
+    return shapes.JobsKilled(job_ids=[row.id for row in rows])
+
+
+def _must_be_open(row: tables.Job, deed: str) -> None:
+    if row.status in (*ENDED, *GONE):
+        raise Problem("conflict", f"job {row.name}: is {row.status}; cannot be {deed}")
+
+
+def _end(step: Step) -> EndRequest:
+    return EndRequest(reason=f"asked for by {step.caller.user_id}")
+
+
+def shown_placement(session: Session, row: tables.Job) -> shapes.JobPlacement:
+    """Why a job waits, or where its attempts went."""
+    places = session.exec(
+        select(tables.Allocation, tables.Node)
+        .join(tables.Node, col(tables.Node.id) == col(tables.Allocation.node_id))
+        .where(tables.Allocation.job_id == row.id)
+        .order_by(col(tables.Allocation.attempt), col(tables.Allocation.worker))
+    )
+    return shapes.JobPlacement(
+        job_id=row.id,
+        status=row.status,
+        attempt=row.attempt,
+        assignments=[
+            shapes.JobAssignment(
+                worker=place.worker,
+                attempt=place.attempt,
+                node_id=node.id,
+                node_name=node.name,
+                region_id=node.region_id,
+                gpu_indices=place.gpu_indices,
+                cpu_count=place.cpu_count,
+                memory_bytes=place.memory_bytes,
+                reserved_at=place.created_at,
+                released_at=place.released_at,
+            )
+            for place, node in places
+        ],
+        refusals=[shapes.PlacementRefusal(**found) for found in row.placement_refusals],
+    )
+
+
+def jobs_of(session: Session, caller: Caller) -> SelectOfScalar[tables.Job]:
+    """All jobs that a caller may list."""
+    return select(tables.Job).where(visible_jobs(session, caller))

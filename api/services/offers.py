@@ -1,0 +1,79 @@
+"""Offers: the plan without the job."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session
+
+from activities.placement.cloud_market import market
+from activities.placement.inventory import inventory
+from api.authorization import Caller
+from api.problems import invalid, mistake
+from api.schemas import offers as shapes
+from api.schemas.jobs import PlacementRefusal
+from api.schemas.offers import Wanted
+from api.services.jobs import known_gpu_types
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.placement import PendingJob, RankedOffer
+from workflows.rules.jobs.resources import resources_of
+from workflows.rules.jobs.submission import read_submission
+from workflows.rules.placement.inventory import Demand
+from workflows.rules.placement.ranking import rank
+
+_FIELDS = {
+    "resources.max_price_microcredits_per_gpu_hour": "max_price",
+    "placement.region_id": "region_id",
+}
+
+
+def offers_for(session: Session, caller: Caller, wanted: Wanted, now: datetime) -> shapes.OfferList:
+    """What would take such a job now, best first, and why the rest would not."""
+    known = known_gpu_types(session)
+    submission = _submission(wanted, known)
+    pending = PendingJob(
+        job_id="job-offer",
+        account_id=caller.account_id,
+        project_id="prj-offer",
+        waiting_since=now,
+        attempt=1,
+        worker_count=wanted.workers,
+        resources=resources_of(submission, known),
+        region_id=wanted.region_id,
+        only_owned=wanted.only_owned,
+        spot=wanted.spot,
+    )
+    found = rank(Demand.of(pending), inventory(session, now), market(session, now))
+    return shapes.OfferList(
+        placeable=found.placeable,
+        offers=[_shown(place, item) for place, item in enumerate(found.items, 1)],
+        refusals=[PlacementRefusal(**refusal.model_dump()) for refusal in found.refusals],
+    )
+
+
+def _shown(place: int, item: RankedOffer) -> shapes.Offer:
+    node_id = item.offer_id if item.machine_type is None else None
+    return shapes.Offer(rank=place, node_id=node_id, **item.model_dump())
+
+
+def _submission(wanted: Wanted, known: list[str]) -> JobSubmission:
+    resources: dict[str, Any] = {"gpus": wanted.gpus, "disk_size_gb": wanted.disk_size_gb}
+    is_cpu = wanted.gpus.strip().lower() == "cpu"
+    resources["cpu_count"] = wanted.cpu_count or (1 if is_cpu else None)
+    resources["memory_gib"] = wanted.memory_gib
+    if wanted.max_price is not None:
+        resources["max_price_microcredits_per_gpu_hour"] = wanted.max_price
+    document = {
+        "name": "offer",
+        "type": "training",
+        "resources": resources,
+        "placement": {"region_id": wanted.region_id},
+        "workers": [{"command": "true"}] * wanted.workers,
+    }
+    reading = read_submission(document, known)
+    if reading.submission is None:
+        raise invalid(*(mistake(_parameter(m.field), m.rule, m.value) for m in reading.mistakes))
+    return reading.submission
+
+
+def _parameter(field: str) -> str:
+    return _FIELDS.get(field, field.removeprefix("resources."))

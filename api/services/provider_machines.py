@@ -1,0 +1,80 @@
+"""Machines as their providers list them: seen against the leases, and ended by a person."""
+
+from datetime import datetime
+
+from sqlmodel import select
+
+from activities.db import tables
+from activities.db.session import database
+from activities.leases.orphaned_machines import Listed, listed_machines
+from activities.providers.base import ProviderError, Unavailable
+from api.authorization import Caller
+from api.changes import Step
+from api.problems import Problem
+from api.schemas import provider_machines as shapes
+from api.services import leases
+from api.services.ownership import own, own_locked
+from workflows.contracts.machines import EndUnknown, UnknownMachine
+from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
+
+
+def machines_of(caller: Caller, provider_id: str, now: datetime) -> shapes.ProviderMachineList:
+    """Ask the provider; no session of the database is open meanwhile."""
+    with database().read() as session:
+        row = own(session, tables.Provider, provider_id, caller)
+        _must_be_there(row)
+        kind = ProviderKind(row.kind)
+    try:
+        found = listed_machines(provider_id, kind)
+    except Unavailable as error:
+        raise Problem("unavailable", str(error), (), {"Retry-After": "5"}) from error
+    except ProviderError as error:
+        raise Problem("provider-not-ready", f"provider {provider_id}: {error}") from error
+    items = [_shown(each) for each in found]
+    return shapes.ProviderMachineList(provider_id=provider_id, read_at=now, items=items)
+
+
+def _shown(found: Listed) -> shapes.ProviderMachine:
+    return shapes.ProviderMachine(
+        name=found.name,
+        place=found.seen.place,
+        state=found.seen.state,
+        provider_machine_id=found.seen.provider_machine_id,
+        microcredits_per_hour=found.seen.microcredits_per_hour,
+        began_at=found.seen.began_at,
+        lease_id=found.lease.lease_id if found.lease else None,
+        held=found.is_held,
+    )
+
+
+def end(step: Step, provider_id: str, machine: UnknownMachine) -> shapes.MachineEnding:
+    """By its lease, if one holds it there; else by the provider. Doing it again is silent."""
+    row = own_locked(step.session, tables.Provider, provider_id, step.caller)
+    _must_be_there(row)
+    lease = step.session.exec(
+        select(tables.Lease).where(
+            tables.Lease.provider_id == provider_id, tables.Lease.name == machine.name
+        )
+    ).first()
+    holds = lease is not None and _is_at(lease, machine.place)
+    if lease is not None and holds:
+        leases.kill(step, lease.id)
+    else:
+        asked = EndUnknown(machine=machine, requested_by=step.caller.user_id)
+        step.tell(provider_id, "end_unknown", asked)
+    return shapes.MachineEnding(
+        provider_id=provider_id,
+        name=machine.name,
+        place=machine.place,
+        lease_id=lease.id if lease is not None and holds else None,
+    )
+
+
+def _is_at(lease: tables.Lease, place: str) -> bool:
+    there = lease.offer is not None and lease.offer["place"] == place
+    return there and not LeaseStatus(lease.status).is_final
+
+
+def _must_be_there(row: tables.Provider) -> None:
+    if row.status == ProviderStatus.ARCHIVED:
+        raise Problem("conflict", f"provider {row.id}: is archived, and its key is forgotten")

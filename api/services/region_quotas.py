@@ -1,0 +1,60 @@
+"""What a cloud allows in a region: before there is one, and of one that is there."""
+
+from datetime import UTC, datetime
+
+from activities.db import tables
+from activities.db.session import database
+from api.authorization import Caller
+from api.problems import Problem
+from api.schemas.quotas import QuotaList, QuotasWanted
+from api.schemas.regions import RegionCreation, RegionQuota, RegionQuotaPage
+from api.services.ownership import own
+from api.services.quotas import quotas_for
+
+
+def refusal_of(caller: Caller, asked: RegionCreation) -> Problem | None:
+    """Why a region would be of no use there, or nobody can say; None: nothing is against it.
+
+    Asked before the transaction that writes the region, in which it is raised: a request that is
+    sent again is answered as before.
+    """
+    if asked.cloud_region is None:
+        return None
+    wanted = QuotasWanted(provider_id=asked.provider_id, cloud_region=asked.cloud_region)
+    try:
+        found = quotas_for(caller, wanted, datetime.now(UTC))
+    except Problem as problem:
+        return problem
+    if found.refusal is None:
+        return None
+    return Problem("quota-exhausted", f"{found.refusal}; raise them at {found.raise_at}")
+
+
+def quotas_of_region(caller: Caller, region_id: str) -> RegionQuotaPage:
+    """As its cloud says now; none where the machines are one's own."""
+    with database().read() as session:
+        row = own(session, tables.Region, region_id, caller)
+        provider_id, cloud_region = row.provider_id, row.cloud_region
+    if cloud_region is None:
+        return RegionQuotaPage(items=[])
+    wanted = QuotasWanted(provider_id=provider_id, cloud_region=cloud_region)
+    return RegionQuotaPage(items=_shown(quotas_for(caller, wanted, datetime.now(UTC))))
+
+
+def _shown(found: QuotaList) -> list[RegionQuota]:
+    quotas = {quota.metric: quota for quota in found.quotas}
+    shown = []
+    for each in found.runnable:
+        deciding = quotas.get(each.limiting or "")
+        shown.append(
+            RegionQuota(
+                gpu_type=each.gpu_type,
+                spot=each.spot,
+                limiting=each.limiting,
+                limit=deciding.limit if deciding else None,
+                used=deciding.used if deciding else None,
+                runnable_jobs=each.jobs,
+                advice=each.advice,
+            )
+        )
+    return shown

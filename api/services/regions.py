@@ -1,0 +1,121 @@
+"""Regions: how they are shown, and how they are changed."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlmodel import Session, col, select
+
+from activities.db import tables
+from activities.db.session import take_turn
+from activities.lifecycles.dependents import own_dependents_of
+from api.changes import Step
+from api.problems import Problem, invalid, mistake
+from api.schemas import regions as shapes
+from api.services.cloud_machines import region_columns
+from api.services.lifecycles import add_lifecycle, names_of, remove
+from api.services.ownership import lifecycle, own_locked
+from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
+from workflows.rules.nodes import requirements
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def shown_regions(session: Session, rows: Sequence[tables.Region]) -> list[shapes.Region]:
+    """Regions, each with why jobs cannot be kept apart there, where they cannot."""
+    nodes = session.exec(
+        select(tables.Node)
+        .where(
+            col(tables.Node.region_id).in_([row.id for row in rows]),
+            tables.Node.status != NodeStatus.ARCHIVED,
+        )
+        .order_by(col(tables.Node.name))
+    )
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        if node.preparation and (reason := node.preparation.get("trusted_only_reason")):
+            reasons[node.region_id].append(f"{node.name}: {reason}")
+    return [_shown_region(row, reasons[row.id]) for row in rows]
+
+
+def shown_region(session: Session, row: tables.Region) -> shapes.Region:
+    return shown_regions(session, [row])[0]
+
+
+def _shown_region(row: tables.Region, sharing: Sequence[str]) -> shapes.Region:
+    warnings = []
+    if not _DNS_LABEL.fullmatch(row.name):
+        warnings.append(f"name: {row.name} is no DNS label (a-z, 0-9, - inside, at most 63)")
+    return shapes.Region(
+        **lifecycle(row, "region"),
+        provider_id=row.provider_id,
+        provider_kind=row.provider_kind,
+        storage_mode=row.storage_mode,
+        cloud_region=row.cloud_region,
+        storage_node_class=row.storage_node_class,
+        public=row.public,
+        exclusive_nodes=row.exclusive_nodes,
+        node_root=row.node_root,
+        relaxed_requirements=row.relaxed_requirements,
+        trusted_only=bool(sharing),
+        trusted_only_reason="; ".join(sharing) or None,
+        warnings=warnings,
+    )
+
+
+def create_region(
+    step: Step, asked: shapes.RegionCreation, of_no_use: Problem | None = None
+) -> shapes.Region:
+    """of_no_use: what its cloud says against it, see `region_quotas.refusal_of`."""
+    unknown = requirements.unknown_names(asked.relaxed_requirements)
+    if unknown:
+        rule = f"are among {', '.join((requirements.ALL, *requirements.NAMES))}"
+        raise invalid(*(mistake("relaxed_requirements", rule, name) for name in unknown))
+    take_turn(step.session, f"regions/{step.caller.account_id}")
+    provider = own_locked(step.session, tables.Provider, asked.provider_id, step.caller)
+    if provider.status != ProviderStatus.READY:
+        found = f"is {provider.status}" + (
+            f": {provider.status_reason}" * bool(provider.status_reason)
+        )
+        raise Problem("provider-not-ready", f"provider {provider.id}: {found}; asked: ready")
+    _check_region_name(step, asked.name)
+    of_its_cloud = region_columns(step, provider, asked)
+    if of_no_use is not None:
+        raise of_no_use
+    row = tables.Region(
+        account_id=step.caller.account_id,
+        name=asked.name,
+        provider_id=provider.id,
+        provider_kind=provider.kind,
+        public=asked.public,
+        exclusive_nodes=asked.exclusive_nodes,
+        node_root=asked.node_root,
+        relaxed_requirements=list(asked.relaxed_requirements),
+        created_at=step.now,
+        updated_at=step.now,
+        **of_its_cloud,
+    )
+    add_lifecycle(step, row, "region")
+    return shown_region(step.session, row)
+
+
+def remove_region(step: Step, region_id: str, *, force: bool) -> shapes.Region:
+    row = own_locked(step.session, tables.Region, region_id, step.caller)
+    of_it = (
+        tables.Node.region_id == row.id,
+        tables.Node.status != NodeStatus.ARCHIVED,
+        col(tables.Node.id).not_in(own_dependents_of(step.session, row.id)),
+    )
+    remove(step, row, force=force, holds=("nodes", names_of(step.session, tables.Node, of_it)))
+    return shown_region(step.session, row)
+
+
+def _check_region_name(step: Step, name: str) -> None:
+    same = select(tables.Region).where(
+        tables.Region.account_id == step.caller.account_id,
+        tables.Region.name == name,
+        tables.Region.status != RegionStatus.ARCHIVED,
+    )
+    found = step.session.exec(same).first()
+    if found is not None:
+        raise Problem("conflict", f"region {name}: {found.id} has this name")

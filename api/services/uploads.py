@@ -1,0 +1,96 @@
+"""Uploads: received to a file of ours, looked at, and only then kept under their content's hash."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from starlette.concurrency import run_in_threadpool
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.names import code_name
+from api.changes import Step
+from api.problems import Problem, invalid, mistake
+from api.schemas.jobs import Upload
+from api.upload_archives import ArchiveRefusedError, check_archive
+
+FLUSH_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A body that has arrived whole."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+async def receive(body: AsyncIterator[bytes], announced_bytes: int | None) -> Received:
+    """Write a body to a temporary file, which the caller removes.
+
+    Raises: Problem `too-large`, as soon as that is known; nothing is left then.
+    """
+    limit = settings().upload_max_bytes
+    if announced_bytes is not None and announced_bytes > limit:
+        raise _too_large(limit)
+    number, name = await run_in_threadpool(tempfile.mkstemp, prefix="upload-", suffix=".tar.gz")
+    with os.fdopen(number, "wb", buffering=FLUSH_BYTES) as file:
+        try:
+            digest, size = await _write(body, file, limit)
+        except BaseException:  # A client that goes away cancels it: no half of it stays.
+            os.unlink(name)  # noqa: PTH108 - at once, it is a file of ours
+            raise
+    return Received(Path(name), digest, size)
+
+
+async def _write(body: AsyncIterator[bytes], file: IO[bytes], limit: int) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    async for chunk in body:
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        digest.update(chunk)
+        await run_in_threadpool(file.write, chunk)
+    return digest.hexdigest(), size
+
+
+def keep(received: Received) -> None:
+    """Look at the archive, and store it unless equal bytes are there already. Blocking.
+
+    Raises: Problem `invalid-request`, when the archive is refused.
+    """
+    try:
+        check_archive(received.path, settings().upload_max_unpacked_bytes)
+    except ArchiveRefusedError as refused:
+        raise invalid(mistake("body", str(refused))) from refused
+    blobs, name = blob_store(settings().storage), code_name(received.sha256)
+    if not blobs.exists(name):
+        blobs.put_file(name, received.path)
+
+
+def add_upload(step: Step, received: Received) -> Upload:
+    row = tables.Upload(
+        id=new_id("upl"),
+        account_id=step.caller.account_id,
+        sha256=received.sha256,
+        size_bytes=received.size_bytes,
+        created_at=step.now,
+    )
+    step.session.add(row)
+    return shown_upload(row)
+
+
+def shown_upload(row: tables.Upload) -> Upload:
+    return Upload(**row.model_dump())
+
+
+def _too_large(limit: int) -> Problem:
+    rule = f"is at most {limit} bytes"
+    return Problem("too-large", f"the archive {rule}", [mistake("body", rule)])
