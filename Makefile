@@ -48,10 +48,10 @@ compiled:
 	@told=$$(PYTHONDONTWRITEBYTECODE= .venv/bin/pytest --collect-only -q -p no:xdist) || { echo "$$told"; exit 1; }
 
 faults: setup-tests  ## Inject faults into whole processes and machines, and print one table
-	.venv/bin/python -m tests.room $(ARGS)
+	.venv/bin/python -m tests.chaos $(ARGS)
 
 faults-cloud: setup-tests  ## Kill us while machines that cost money are made, and print one table
-	.venv/bin/python -m tests.room.cloud $(ARGS)
+	.venv/bin/python -m tests.chaos.cloud $(ARGS)
 
 bench: setup  ## Measure, and print one table
 	.venv/bin/python -m tests.bench

@@ -37,7 +37,7 @@ _STATUS = pytest.StashKey[int]()
 _TESTS = Path(__file__).parent
 _WHOLE_STACKS = _TESTS / "e2e"
 _KILLS = ("test_killed", "test_loss", "test_bad_jobs")
-_LONGEST = ("e2e/", "room/test_room", "workers/test_demo", "failure/", "workflows/", "lab/")
+_LONGEST = ("e2e/", "chaos/test_campaign", "workers/test_demo", "failure/", "workflows/", "lab/")
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 from workers.process import run_process
 
 _KINDS = {
-    "main": ("workers.service", "serve_main"),
+    "main": ("workers.main", "serve_main"),
     "planning": ("workers.planning", "serve_planning"),
-    "sites": ("workers.service", "serve_sites"),
+    "sites": ("workers.sites", "serve_sites"),
     "api": ("workers.api", "serve_api"),
 }
 

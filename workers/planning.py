@@ -10,7 +10,8 @@ from datetime import timedelta
 from temporalio.worker import Worker
 
 from activities.registry.planning import PLANNING
-from workers.serving import GRACE_S, begin, run_worker
+from workers.process import GRACE_S
+from workers.startup import begin, run_worker
 from workflows.contracts import queues
 
 THREADS = 4

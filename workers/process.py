@@ -25,6 +25,8 @@ from activities.settings import Settings, settings
 
 SHUTDOWN_LIMIT_S = 10.0
 HTTP_DRAIN_LIMIT_S = 2
+GRACE_S = 3
+"""How long a Temporal worker that shuts down lets its activities end by themselves."""
 EXIT_OVERRUN = 70
 
 log = logging.getLogger("process")

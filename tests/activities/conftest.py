@@ -10,8 +10,8 @@ import pytest
 from activities.providers import registry
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
-from tests.activities.agent_process import LocalAgent
-from tests.activities.rented import RentedDriver
+from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.sites import site
 from tests.activities.sshd import SSHD, Sshd
 from workflows.contracts.statuses import ProviderKind

@@ -18,7 +18,7 @@ from activities.site.node_client import close_connections
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogStore, log_store
 from activities.temporal import client
-from tests.activities.agent_process import LocalAgent
+from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.sshd import Sshd
 from workflows.contracts.base import Contract
 from workflows.contracts.nodes import NodeAddress

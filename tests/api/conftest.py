@@ -13,7 +13,7 @@ from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from api.app import create_app
 from api.rate_limits import Rate
-from tests.api.site import Person, Site
+from tests.api.http_server import Person, Site
 
 
 @pytest.fixture(params=["sqlite"])

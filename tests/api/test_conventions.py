@@ -9,7 +9,7 @@ import pytest
 
 from activities.db import tables
 from api.authorization import hash_of
-from tests.api.site import JOB, Person, Site, host_key
+from tests.api.http_server import JOB, Person, Site, host_key
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

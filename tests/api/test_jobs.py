@@ -7,7 +7,7 @@ import pytest
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.jobs.submissions import open_variables
-from tests.api.site import JOB, Person, Site
+from tests.api.http_server import JOB, Person, Site
 
 
 def _with(**changes: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities.db import tables
-from tests.api.site import Person, Site
+from tests.api.http_server import Person, Site
 from workflows.contracts.machines import MachineOffer, MachineSpec
 
 OFFER = MachineOffer(

@@ -2,7 +2,7 @@
 
 from activities.db import tables
 from tests.activities.cloud_rows import add_cloud_region, add_shortage
-from tests.api.site import Person, Site
+from tests.api.http_server import Person, Site
 
 
 def add_region(site: Site, ada: Person) -> str:

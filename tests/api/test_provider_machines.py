@@ -7,8 +7,8 @@ import pytest
 from activities.db import tables
 from activities.providers import registry
 from activities.providers.base import RequestRefused
-from tests.activities.rented import Owned, RentedDriver
-from tests.api.site import Person, Site
+from tests.activities.providers.fake_driver import Owned, RentedDriver
+from tests.api.http_server import Person, Site
 from tests.api.test_leases import OFFER, lease_row
 from workflows.contracts.machines import MachineSeen
 from workflows.contracts.statuses import MachineState, ProviderKind

@@ -13,7 +13,7 @@ from activities.db.session import Database
 from activities.providers.gcp.session import session_for
 from activities.secrets.credentials import credentials_of, environment_name
 from activities.settings import settings
-from tests.api.site import Person, Site
+from tests.api.http_server import Person, Site
 from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.doubles.gcp.fixtures import gcp

@@ -11,7 +11,7 @@ from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name
-from tests.api.site import Person, Site, tar_gz
+from tests.api.http_server import Person, Site, tar_gz
 
 
 def _member(name: str, kind: bytes, linkname: str = "") -> tarfile.TarInfo:

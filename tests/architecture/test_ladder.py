@@ -82,7 +82,7 @@ IMPURE_CALLS = frozenset(
 )
 # Where each of the outside's libraries may be imported.
 ALLOWED = {
-    "asyncssh": ("activities/transport/", "workers/sshserver.py"),
+    "asyncssh": ("activities/transport/", "workers/embedded_sshd.py"),
     "sqlalchemy": ("activities/", "api/"),
     "sqlmodel": ("activities/", "api/"),
     "alembic": ("activities/db/",),
@@ -101,7 +101,7 @@ ENVIRONMENT_READERS = (
     "activities/settings.py",
     "activities/agent/",
     "workers/runner",
-    "workers/sshserver.py",
+    "workers/embedded_sshd.py",
 )
 
 

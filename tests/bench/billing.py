@@ -19,8 +19,8 @@ from tests.activities.rows import NOW, add_job, add_payer
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s
 from tests.bench.stack import scaled
-from tests.workflows.test_billing import TEST_SERVER, ClockedWorld
-from tests.workflows.world import REGION, Run, node_address
+from tests.workflows.billing.test_job_billing import TEST_SERVER, ClockedWorld
+from tests.workflows.fake_world import REGION, Run, node_address
 from workers.registry import workflow_runner
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import queues

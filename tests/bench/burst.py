@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.bench.measure import Row
 from tests.bench.stack import scaled
+from tests.chaos.campaign_stack import aside
+from tests.chaos.cloud.campaign_stack import BOOT_S, CREATE_S, GPUS, CloudRoom
 from tests.lab.waiting import wait_until
-from tests.room.cloud.room import BOOT_S, CREATE_S, GPUS, CloudRoom
-from tests.room.room import aside
 
 JOBS = 20
 AIM_S = 2.0

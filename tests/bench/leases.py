@@ -15,8 +15,8 @@ from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.leases.reconciliation import sweep_machines
 from activities.providers import registry
-from tests.activities.leases import Books, lease_row
-from tests.activities.rented import Owned, RentedDriver
+from tests.activities.leases.rows import Books, lease_row
+from tests.activities.providers.fake_driver import Owned, RentedDriver
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s, both_best_s, compared, ms
 from workflows.contracts.machines import MachineSeen

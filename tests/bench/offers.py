@@ -13,14 +13,14 @@ from sqlmodel import select
 from activities.accounts.bootstrap import first_start
 from activities.db import tables
 from activities.db.session import Database
-from tests.activities.placing import add_gpu_node
+from tests.activities.placement.rows import add_gpu_node
 from tests.activities.rows import add_region
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s, ms, share_below
 from tests.bench.rules import offer_of
 from tests.lab.waiting import wait_until
-from tests.rules.cloud_offers import cloud_offer
-from tests.rules.offers import NOW, job
+from tests.rules.placement.cloud_offers import cloud_offer
+from tests.rules.placement.offers import NOW, job
 from tests.temporal_server import CHECKOUT
 from workers.runner.probes import free_port
 from workflows.contracts.machines import Shortage

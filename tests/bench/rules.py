@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from tests.bench.measure import Row, best_s, compared
-from tests.rules.offers import GIB, NOW, job, offer
+from tests.rules.placement.offers import GIB, NOW, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob
 from workflows.rules.placement.inventory import Demand, Inventory
 from workflows.rules.placement.planner import Situation, plan

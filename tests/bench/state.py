@@ -6,7 +6,7 @@ from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.lifecycles.record import record
 from activities.placement.planning import plan_placements
-from tests.activities.placing import add_gpu_node, add_waiting_job
+from tests.activities.placement.rows import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_payer, add_region
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s, both_best_s, compared

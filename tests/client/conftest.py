@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from activities.db.session import Database
 from api.app import create_app
 from tests.api.conftest import stores
-from tests.api.site import Person, Site
+from tests.api.http_server import Person, Site
 from tests.client.served import Ended, served
 
 __all__ = ["stores"]

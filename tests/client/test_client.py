@@ -12,7 +12,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from activities.storage.names import output_name
-from tests.api.site import tar_gz
+from tests.api.http_server import tar_gz
 from tests.client.conftest import Desk
 from workflows.contracts.jobs import run_id
 

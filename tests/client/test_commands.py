@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from activities.db import tables
-from tests.api.site import host_key
+from tests.api.http_server import host_key
 from tests.client.conftest import Desk
 
 JOB_FILE = """\

@@ -19,7 +19,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.settings import settings
 from activities.storage.logs import log_store
-from tests.api.site import host_key
+from tests.api.http_server import host_key
 from tests.client.conftest import Desk
 from tests.client.served import Ended, wait_until
 from workflows.contracts.jobs import run_id

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from baseload.commands.app import run
-from baseload.commands.index import EXIT_CODES, entries, help_text
+from baseload.commands.command_index import EXIT_CODES, entries, help_text
 
 from tests.client.served import Ended
 

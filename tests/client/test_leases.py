@@ -4,12 +4,12 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from baseload.commands.endings import Ending
 from baseload.commands.session import Session
+from baseload.commands.termination import Ending
 
 from activities.db import tables
 from activities.providers import registry
-from tests.activities.rented import Owned, RentedDriver
+from tests.activities.providers.fake_driver import Owned, RentedDriver
 from tests.api.test_leases import BEGAN, lease_row
 from tests.client.conftest import Desk
 from workflows.contracts.machines import MachineSeen

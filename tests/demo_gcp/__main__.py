@@ -19,8 +19,8 @@ from tests.lab.host import obstacle
 from tests.lab.machines import Lab
 from workers.process import leave
 from workers.runner.lifecycle import StackError
+from workers.runner.narration import Story, bold
 from workers.runner.settings import RunnerSettings
-from workers.runner.story import Story, bold
 
 NOT_REAL = """\
 S I M U L A T E D   C L O U D

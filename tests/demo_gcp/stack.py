@@ -13,11 +13,11 @@ from pathlib import Path
 from tests.demo_gcp.cloud import SimulatedCloud
 from tests.lab.machines import Lab
 from workers.runner.lifecycle import attached, bring_down, bring_up
+from workers.runner.narration import Story
 from workers.runner.probes import free_port
 from workers.runner.programs import LOOPBACK, default_stack
 from workers.runner.settings import RunnerSettings
 from workers.runner.stack import Probe, Program, Stack
-from workers.runner.story import Story
 
 HOME_NAME = "demo-gcp"
 CLOUD = "google-double"

@@ -11,9 +11,9 @@ from tests.e2e.platform import JOIN
 from tests.lab.hardware import put_gpus
 from tests.lab.machine import Machine
 from workers.runner.commands import Resource
-from workers.runner.home import shortened
+from workers.runner.local_node import shortened
+from workers.runner.narration import Story
 from workers.runner.settings import CHECKOUT
-from workers.runner.story import Story
 
 OWN_REGION, OWN_NODE = "home", "own-a100"
 A100, A100_MIB = "NVIDIA A100-SXM4-40GB", 40_960

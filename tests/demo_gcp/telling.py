@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.demo_gcp.stack import Stage
 from workers.runner.commands import POLL_S, Commands, PublicApi, Resource
 from workers.runner.lifecycle import StackError
-from workers.runner.story import Story
+from workers.runner.narration import Story
 
 LIMIT_S = 180.0
 """Of every wait: several times what it takes on two busy cores."""

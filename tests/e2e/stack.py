@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.lab.waiting import wait_until
 from workers.runner.lifecycle import look
 from workers.runner.probes import free_port
+from workers.runner.process_records import read_record, strays
 from workers.runner.programs import default_stack
-from workers.runner.records import read_record, strays
 from workers.runner.settings import CHECKOUT, RunnerSettings
 from workers.runner.stack import Backoff, Stack, make_folders
 

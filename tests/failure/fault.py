@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from temporalio.exceptions import ApplicationError
 
 from tests.failure.cases import BY_KILLING, Case, Mode
-from tests.failure.line import Waiting
 from tests.failure.pairs import Pair, stubs
+from tests.failure.worker_channel import Waiting
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
 

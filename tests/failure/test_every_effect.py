@@ -14,7 +14,7 @@ import pytest
 
 from tests.failure.cases import Case, cases, sample
 from tests.failure.pairs import Pair, lifecycles, pairs, stubs
-from tests.failure.room import Room, Verdict
+from tests.failure.server import Room, Verdict
 from tests.failure.stories import STORIES, Story, story_of
 from tests.temporal_server import TemporalServer
 from workflows import effects

@@ -18,12 +18,12 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from tests.failure.limits import install, stub_of
-from tests.failure.line import LINE_LIMIT, Call, Gone, Said
-from tests.workflows.world import REGION
+from tests.failure.short_timeouts import install, stub_of
+from tests.failure.worker_channel import LINE_LIMIT, Call, Gone, Said
+from tests.workflows.fake_world import REGION
+from workers.main import STICKY_FOR
 from workers.process import run_process
 from workers.registry import WORKFLOWS, workflow_runner
-from workers.service import STICKY_FOR
 from workflows.contracts import queues
 
 BEAT_S = 0.4

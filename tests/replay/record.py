@@ -16,13 +16,13 @@ from temporalio.client import Client, WorkflowHandle
 
 from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
-from tests.workflows import test_job as jobs
-from tests.workflows import test_machine as machines
-from tests.workflows import test_node as nodes
-from tests.workflows import test_node_leased as leased_nodes
 from tests.workflows.conftest import Stage, served
-from tests.workflows.test_cloud_region import REQUEST as CLOUD_REGION
-from tests.workflows.test_provider_and_region import CLOUD, HOME, PROVIDER, reaches
+from tests.workflows.jobs import test_job_lifecycle as jobs
+from tests.workflows.leases import test_lease_lifecycle as machines
+from tests.workflows.nodes import test_leased_machine as leased_nodes
+from tests.workflows.nodes import test_node_lifecycle as nodes
+from tests.workflows.providers.test_provider_lifecycle import CLOUD, HOME, PROVIDER, reaches
+from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.contracts import queues
 from workflows.contracts.jobs import EndRequest, NodeBack
 from workflows.contracts.lifecycles import Removal

@@ -14,8 +14,13 @@ from temporalio.worker import Replayer
 from tests.replay.next_release import NEW_STEP, PATCHED, UNPATCHED
 from tests.replay.test_replay import RECORDED
 from tests.workflows.conftest import Stage, at_work
-from tests.workflows.test_job import assert_nothing_left, at_running, exits, job_id_of
-from tests.workflows.world import World
+from tests.workflows.fake_world import World
+from tests.workflows.jobs.test_job_lifecycle import (
+    assert_nothing_left,
+    at_running,
+    exits,
+    job_id_of,
+)
 from workers.registry import workflow_runner
 from workflows.contracts.statuses import JobStatus
 

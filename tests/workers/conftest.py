@@ -8,7 +8,7 @@ import pytest
 
 from workers.runner.lifecycle import bring_down, bring_up
 from workers.runner.probes import free_port
-from workers.runner.records import Record, read_record
+from workers.runner.process_records import Record, read_record
 from workers.runner.settings import CHECKOUT
 from workers.runner.stack import Backoff, Listening, Probe, Program, Stack
 

@@ -12,7 +12,7 @@ import pytest
 
 from workers.runner.lifecycle import bring_down
 from workers.runner.probes import free_port
-from workers.runner.records import Record, read_record, wait_until
+from workers.runner.process_records import Record, read_record, wait_until
 from workers.runner.settings import CHECKOUT
 
 PROGRAMS = ("runner", "temporal", "sshd", "api", "worker", "planning")

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from workers.runner.machine import Machine, prepare_machine
+from workers.runner.local_sshd import Machine, prepare_machine
 from workers.runner.settings import CHECKOUT
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from workers.runner.probes import answers, free_port
+from workers.runner.process_records import wait_until
 from workers.runner.programs import LOOPBACK, temporal_program
-from workers.runner.records import wait_until
 from workers.runner.settings import CHECKOUT, RunnerSettings
 from workers.runner.stack import Probe
 

@@ -14,7 +14,7 @@ import pytest
 from tests.workers.conftest import Running
 from workers.runner import lifecycle
 from workers.runner.lifecycle import StackError, look
-from workers.runner.records import read_record, start_ticks, strays, wait_until
+from workers.runner.process_records import read_record, start_ticks, strays, wait_until
 from workers.runner.stack import Backoff, FirstStart, Program, Stack
 from workers.runner.supervisor import say
 

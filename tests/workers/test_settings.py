@@ -13,7 +13,7 @@ from activities.settings import Settings
 from workers.client import connect, measured
 from workers.process import configure_logging
 from workers.runner.probes import free_port
-from workers.service import Sites, serve_sites
+from workers.sites import Sites, serve_sites
 
 
 async def test_a_worker_shows_its_metrics_where_it_is_told(temporal_server: Client) -> None:
@@ -50,13 +50,11 @@ def test_log_lines_have_the_form_and_the_level_that_were_chosen(
         ("", set()),
     ],
 )
-async def test_a_worker_serves_the_sites_that_were_chosen(
-    sites: str, wanted: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_worker_serves_the_sites_that_were_chosen(sites: str, wanted: set[str]) -> None:
     there = frozenset({"reg-a", "reg-b", "reg-c"})
-    monkeypatch.setattr("workers.service.open_region_ids", lambda: there)
     chosen = Settings(sites=sites)
-    assert await Sites(None, chosen).wanted() == wanted  # type: ignore[arg-type]
+    found = await Sites(None, chosen, lambda: there).wanted()  # type: ignore[arg-type]
+    assert found == wanted
 
 
 async def test_a_worker_of_sites_alone_wants_them_named(home: Path) -> None:

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
-from tests.workflows.world import REGION, World
+from tests.workflows.fake_world import REGION, World
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.contracts import queues
 from workflows.contracts.jobs import JobReport, JobRequest

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from workers.runner.commands import Commands
 from workers.runner.demo import run_demo
-from workers.runner.home import join_home
 from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, look
+from workers.runner.local_node import join_home
 from workers.runner.programs import default_stack, started_settings
 from workers.runner.serve import serve
 from workers.runner.settings import RunnerSettings

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from workers.runner.commands import Commands, PublicApi, Resource
-from workers.runner.home import join_home, shortened
 from workers.runner.lifecycle import StackError, Tell, attached, bring_up
+from workers.runner.local_node import join_home, shortened
+from workers.runner.narration import Story
 from workers.runner.programs import default_stack, started_settings
 from workers.runner.settings import RunnerSettings
-from workers.runner.story import Story
 
 JOB_FILE = "examples/digits/job.yaml"
 JOB_NAME = "digits"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from workers.runner import probes, records
-from workers.runner.records import Record
+from workers.runner import probes, process_records
+from workers.runner.process_records import Record
 from workers.runner.stack import RUNNER, Program, Stack, log_path, make_folders, saved_stack
 from workers.runner.supervisor import open_log
 
@@ -69,9 +69,9 @@ def bring_down(home: Path, tell: Tell) -> None:
         if runner := _live_runner(run):
             stack = saved_stack(home)
             programs = stack.programs if stack else ()
-            records.end(runner, sum(program.stop_limit_s for program in programs) + 10)
+            process_records.end(runner, sum(program.stop_limit_s for program in programs) + 10)
         _end_leftovers(home, tell)
-        records.forget(run, RUNNER)
+        process_records.forget(run, RUNNER)
 
 
 def look(stack: Stack) -> list[ProgramState]:
@@ -92,7 +92,7 @@ def only_one(run: Path, tell: Tell) -> Iterator[None]:
 
 
 def _look(stack: Stack, program: Program) -> ProgramState:
-    record = records.read_record(stack.run, program.name)
+    record = process_records.read_record(stack.run, program.name)
     if record and not record.alive:
         record = None
     ready = record is not None and (program.ready is None or probes.answers(program.ready))
@@ -100,7 +100,7 @@ def _look(stack: Stack, program: Program) -> ProgramState:
 
 
 def _live_runner(run: Path) -> Record | None:
-    record = records.read_record(run, RUNNER)
+    record = process_records.read_record(run, RUNNER)
     return record if record and record.alive else None
 
 
@@ -118,7 +118,7 @@ def _start_runner(stack: Stack) -> None:
             check=True,
         )
     # Python's own start takes a moment; a runner that never notes itself has ended by an error.
-    records.wait_until(lambda: _live_runner(stack.run) is not None, 10)
+    process_records.wait_until(lambda: _live_runner(stack.run) is not None, 10)
 
 
 def _check_disk(home: Path) -> None:
@@ -146,7 +146,7 @@ def _await_ready(stack: Stack, news: "LogReader", tell: Tell) -> bool:
             tell(line)
         return all(state.ready for state in look(stack)) or _live_runner(stack.run) is None
 
-    if not records.wait_until(settled, stack.ready_limit_s, every_s=0.25):
+    if not process_records.wait_until(settled, stack.ready_limit_s, every_s=0.25):
         raise StackError(_why_not_ready(stack))
     return _live_runner(stack.run) is not None
 
@@ -170,13 +170,13 @@ def _tail(log: Path, count: int = 15) -> list[str]:
 def _end_leftovers(home: Path, tell: Tell) -> None:
     """End what a runner that is gone has left running, by its records and by its mark."""
     run = home / "run"
-    left = [record for name in _recorded(run) if (record := records.read_record(run, name))]
+    left = [record for name in _recorded(run) if (record := process_records.read_record(run, name))]
     for record in sorted(left, key=lambda each: each.started_at, reverse=True):
         if record.members():
             tell(f"ending {record.name} (pid {record.pid}), which was left running")
             _end(record)
-        records.forget(run, record.name)
-    for stray in records.strays(str(home)):
+        process_records.forget(run, record.name)
+    for stray in process_records.strays(str(home)):
         tell(f"ending pid {stray.pid}, which was left running")
         _end(stray)
 
@@ -186,7 +186,7 @@ def _recorded(run: Path) -> list[str]:
 
 
 def _end(record: Record) -> None:
-    if not records.end(record, LEFTOVER_LIMIT_S):
+    if not process_records.end(record, LEFTOVER_LIMIT_S):
         raise StackError(f"{record.name} (pid {record.pid}) cannot be ended; is it another user's?")
 
 

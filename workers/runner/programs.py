@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from workers.runner.machine import prepare_machine, ssh_program
+from workers.runner.local_sshd import prepare_machine, ssh_program
 from workers.runner.settings import CHECKOUT, RunnerSettings
 from workers.runner.stack import (
     FirstStart,

@@ -12,7 +12,7 @@ from datetime import datetime
 from io import BufferedWriter
 from pathlib import Path
 
-from workers.runner import probes, records
+from workers.runner import probes, process_records
 from workers.runner.stack import RUNNER, Program, Stack, make_folders
 
 LOG_LIMIT_BYTES = 20_000_000
@@ -28,7 +28,7 @@ async def supervise(stack: Stack, stop: asyncio.Event) -> int:
         except BlockingIOError:
             say("another runner is at work here: nothing to do")
             return 0
-        records.write_record(stack.run, RUNNER, os.getpid())
+        process_records.write_record(stack.run, RUNNER, os.getpid())
         return await _Supervisor(stack, stop).run()
 
 
@@ -56,7 +56,7 @@ class _Supervisor:
         await asyncio.gather(*keepers, return_exceptions=True)
         gone = await self._end_all()
         if gone:
-            records.forget(self._stack.run, RUNNER)
+            process_records.forget(self._stack.run, RUNNER)
         return 0 if gone else 1
 
     async def _keep(self, program: Program) -> None:
@@ -86,7 +86,7 @@ class _Supervisor:
         except OSError as error:
             return f"cannot be started ({program.command[0]}: {error.strerror})"
         try:
-            record = records.write_record(self._stack.run, program.name, process.pid)
+            record = process_records.write_record(self._stack.run, program.name, process.pid)
         except OSError as error:  # Nobody would find it, to end it.
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -97,9 +97,9 @@ class _Supervisor:
         finally:
             watch.cancel()
         if record:  # What it started and left behind would hold its ports and files.
-            await asyncio.to_thread(records.end, record, 1.0)
+            await asyncio.to_thread(process_records.end, record, 1.0)
         with suppress(OSError):  # A record of a process that is gone misleads nobody.
-            records.forget(self._stack.run, program.name)
+            process_records.forget(self._stack.run, program.name)
         return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
     async def _start(self, program: Program) -> asyncio.subprocess.Process:
@@ -113,7 +113,7 @@ class _Supervisor:
                 env={
                     **os.environ,
                     **program.environment,
-                    records.STACK_VARIABLE: str(self._stack.home),
+                    process_records.STACK_VARIABLE: str(self._stack.home),
                 },
                 start_new_session=True,
             )
@@ -143,12 +143,12 @@ class _Supervisor:
         return gone
 
     def _end(self, program: Program) -> bool:
-        record = records.read_record(self._stack.run, program.name)
+        record = process_records.read_record(self._stack.run, program.name)
         if record is None:
             return True
-        gone = records.end(record, program.stop_limit_s)
+        gone = process_records.end(record, program.stop_limit_s)
         if gone:
-            records.forget(self._stack.run, program.name)
+            process_records.forget(self._stack.run, program.name)
         say(f"{program.name} {'ended' if gone else 'could not be ended'} (pid {record.pid})")
         return gone
 

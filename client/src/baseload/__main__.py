@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from baseload.commands.index import INTERRUPTED, OK, USAGE, help_text
+from baseload.commands.command_index import INTERRUPTED, OK, USAGE, help_text
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from tests.failure.stories.job import (
     PreemptedStory,
     TrainingStory,
 )
+from tests.failure.stories.lease import MachineStory
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
     MachineSweepStory,
@@ -18,9 +19,8 @@ from tests.failure.stories.loops import (
     StartsStory,
     SweepStory,
 )
-from tests.failure.stories.machine import MachineStory
 from tests.failure.stories.node import LossStory, NodeStory
-from tests.failure.stories.places import CloudProviderStory, ProviderStory, RegionStory
+from tests.failure.stories.regions import CloudProviderStory, ProviderStory, RegionStory
 from tests.failure.stories.story import Story
 
 STORIES: tuple[type[Story], ...] = (

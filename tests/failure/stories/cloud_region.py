@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 from tests.failure.cases import Mode
 from tests.failure.stories.leased_node import WISH
-from tests.failure.stories.places import RegionStory
+from tests.failure.stories.regions import RegionStory
 from tests.failure.stories.story import HARMLESS
-from tests.workflows.world import REGION
+from tests.workflows.fake_world import REGION
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 

@@ -5,7 +5,7 @@ from typing import Any
 from tests.failure.cases import Mode
 from tests.failure.stories.node import NodeStory
 from tests.failure.stories.story import HARMLESS
-from tests.workflows.rented import PRICE_MICROCREDITS
+from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.statuses import NodeStatus, ProviderKind

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
-from tests.workflows.world import REGION, Run
+from tests.workflows.fake_world import REGION, Run
 from workflows.contracts.jobs import run_id
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import Announcement, Hardware, NodeCarry, NodeRequest

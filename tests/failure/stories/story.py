@@ -8,9 +8,9 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.failure.cases import Mode
+from tests.failure.fake_effects import FaultedWorld, end_of
 from tests.failure.fault import CAUSE
 from tests.failure.pairs import stubs
-from tests.failure.world import FaultedWorld, end_of
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 

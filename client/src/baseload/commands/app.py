@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from baseload.commands.index import entries
+from baseload.commands.command_index import entries
 
 
 class LazyGroup(TyperGroup):

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.feed import Feed, Stream
-from baseload.commands.finding import PREFIXES, NobodyError, find_id
-from baseload.commands.screen import moment_text
+from baseload.commands.lookup import PREFIXES, NobodyError, find_id
 from baseload.commands.session import Document, MistakeError, Session, command
+from baseload.commands.stream_merge import Feed, Stream
+from baseload.commands.terminal import moment_text
 
 app = new_app()
 NOUNS = ("jobs", "nodes", "regions", "providers")

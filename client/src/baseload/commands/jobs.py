@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.finding import find, find_id
-from baseload.commands.screen import bytes_text, credits_text, moment_text, pick
+from baseload.commands.lookup import find, find_id
 from baseload.commands.session import Document, MistakeError, Session, command
+from baseload.commands.terminal import bytes_text, credits_text, moment_text, pick
 
 app = new_app()
 Reference = Annotated[str, typer.Argument(help="id or name")]

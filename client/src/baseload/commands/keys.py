@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.finding import find_id
-from baseload.commands.screen import moment_text
+from baseload.commands.lookup import find_id
 from baseload.commands.session import Session, command
+from baseload.commands.terminal import moment_text
 
 app = new_app()
 

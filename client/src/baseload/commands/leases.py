@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.endings import Ending, Listing, listings
-from baseload.commands.screen import credits_text, moment_text, pick
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
+from baseload.commands.terminal import credits_text, moment_text, pick
+from baseload.commands.termination import Ending, Listing, listings
 from baseload.commands.waiting import WAIT_LIMIT_S, spinner, state_line
 from baseload.errors import BaseloadError
 

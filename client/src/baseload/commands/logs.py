@@ -10,9 +10,9 @@ from typing import Annotated, TextIO
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.feed import Feed, Stream
-from baseload.commands.finding import find
+from baseload.commands.lookup import find
 from baseload.commands.session import Document, Session, command
+from baseload.commands.stream_merge import Feed, Stream
 from baseload.server_events import ServerEvent
 
 app = new_app()

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.finding import find, find_id
-from baseload.commands.screen import bytes_text, moment_text, pick
+from baseload.commands.lookup import find, find_id
 from baseload.commands.session import Document, Session, command
+from baseload.commands.terminal import bytes_text, moment_text, pick
 from baseload.commands.waiting import WAIT_LIMIT_S, Goal, newest_event, wait_for
 
 app = new_app()

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.finding import find_id
 from baseload.commands.jobs import refusals_table
-from baseload.commands.screen import bytes_text, credits_text
+from baseload.commands.lookup import find_id
 from baseload.commands.session import NegativeError, Session, command
+from baseload.commands.terminal import bytes_text, credits_text
 
 app = new_app()
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.finding import find
-from baseload.commands.screen import bytes_text
+from baseload.commands.lookup import find
 from baseload.commands.session import NegativeError, Session, command
+from baseload.commands.terminal import bytes_text
 from baseload.commands.waiting import spinner
 from baseload.unpacking import UnpackingError, unpack_from_file
 

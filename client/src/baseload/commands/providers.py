@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.feed import Deadline, Feed, Stream
-from baseload.commands.finding import find, find_id
-from baseload.commands.screen import credits_text, moment_text, pick
+from baseload.commands.lookup import find, find_id
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
+from baseload.commands.stream_merge import Deadline, Feed, Stream
+from baseload.commands.terminal import credits_text, moment_text, pick
 from baseload.commands.waiting import (
     LOOK_EVERY_S,
     WAIT_LIMIT_S,

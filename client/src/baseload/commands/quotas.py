@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.finding import find_id
-from baseload.commands.screen import credits_text, pick
+from baseload.commands.lookup import find_id
 from baseload.commands.session import Document, NegativeError, Session, command
+from baseload.commands.terminal import credits_text, pick
 
 app = new_app()
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.finding import find, find_id
-from baseload.commands.screen import moment_text, pick
+from baseload.commands.lookup import find, find_id
 from baseload.commands.session import Document, MistakeError, Session, command
+from baseload.commands.terminal import moment_text, pick
 from baseload.commands.waiting import WAIT_LIMIT_S, Goal, wait_for
 
 app = new_app()

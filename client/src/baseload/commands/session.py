@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from baseload.commands.index import INTERRUPTED, NEGATIVE, REFUSED, UNREACHABLE, USAGE
-from baseload.commands.screen import Screen
+from baseload.commands.command_index import INTERRUPTED, NEGATIVE, REFUSED, UNREACHABLE, USAGE
+from baseload.commands.terminal import Screen
 from baseload.errors import ApiError, BaseloadError, ConfigurationError, UnreachableError
 
 if TYPE_CHECKING:

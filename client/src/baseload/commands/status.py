@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from baseload.commands.app import new_app
-from baseload.commands.screen import credits_text
 from baseload.commands.session import Document, Session, command
+from baseload.commands.terminal import credits_text
 from baseload.errors import ApiError
 
 app = new_app()

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.feed import Feed, Stream
-from baseload.commands.index import INTERRUPTED
+from baseload.commands.command_index import INTERRUPTED
 from baseload.commands.jobs import job_has_ended
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, workers_of
-from baseload.commands.screen import bytes_text, credits_text
 from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
+from baseload.commands.stream_merge import Feed, Stream
+from baseload.commands.terminal import bytes_text, credits_text
 from baseload.commands.waiting import event_line, event_name, spinner, state_line
 from baseload.errors import ApiError
 from baseload.job_files import JobFile, JobFileError, read_job_file

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from baseload.commands.feed import Deadline, Feed, Stream
-from baseload.commands.screen import console_of
 from baseload.commands.session import Document, NegativeError, Session
+from baseload.commands.stream_merge import Deadline, Feed, Stream
+from baseload.commands.terminal import console_of
 
 WAIT_LIMIT_S = 900
 LOOK_EVERY_S = 5.0

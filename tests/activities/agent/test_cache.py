@@ -1,0 +1,263 @@
+"""The cache server itself: what it keeps, gives, refuses and lets go."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from activities.agent.cache.index_pages import links_of, page_of
+from activities.agent.cache.server import Cache
+from activities.agent.cache.store import CODE, FILES, CacheStore
+from activities.agent.errors import RefusedError
+from tests.activities.agent.agent_process import LocalAgent, spec
+from tests.activities.archives import archive, file
+from tests.activities.package_index import PackageIndex, serving
+from tests.lab.wheels import write_wheel
+
+SECRET = b"not for any machine"
+ROOM = 1000
+RUN = "job-c-0-1"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[PackageIndex]:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    write_wheel(folder, "tinything", "1.0", "WORDS = 'from the index'\n")
+    with serving(folder) as found:
+        yield found
+
+
+@pytest.fixture
+def cache(tmp_path: Path, index: PackageIndex) -> Iterator[Cache]:
+    (tmp_path / "secret").write_bytes(SECRET)
+    store = CacheStore(str(tmp_path / "cache"), 1 << 20)
+    store.make()
+    with listening(Cache(("127.0.0.1", 0), store, index.url)) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def listening(cache: Cache) -> Iterator[Cache]:
+    thread = threading.Thread(target=cache.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield cache
+    finally:
+        cache.shutdown()
+        cache.server_close()
+        thread.join()
+
+
+def got(cache: Cache, path: str) -> tuple[int, bytes]:
+    """As it stands, whatever is in the path."""
+    connection = http.client.HTTPConnection("127.0.0.1", cache.server_port, timeout=20)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def address(server: Cache | PackageIndex) -> str:
+    return f"127.0.0.1:{server.server_port}"
+
+
+def only_wheel(index: PackageIndex) -> tuple[str, str]:
+    """Its name and hash."""
+    (wheel,) = index.folder.iterdir()
+    return wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+def keep(store: CacheStore, content: bytes) -> str:
+    sha256 = hashlib.sha256(content).hexdigest()
+    store.keep(CODE, sha256, [content])
+    return sha256
+
+
+# ── what it gives ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/code/../../secret",
+        "/code/..%2f..%2fsecret",
+        "/code/%2e%2e/%2e%2e/secret",
+        "/../secret",
+        "//etc/passwd",
+        "/files/tinything/../../../secret",
+        "/files/tinything/..%2f..%2f..%2fsecret/x",
+        "/files/..%2f..%2f/" + "0" * 64 + "/x",
+        "/simple/..%2f..%2fsecret/",
+        "/simple/",
+        "/",
+    ],
+)
+def test_no_path_leads_out_of_the_cache(cache: Cache, path: str) -> None:
+    status, content = got(cache, path)
+    assert status == 404
+    assert SECRET not in content
+
+
+def test_nothing_can_be_put_there_by_a_machine(cache: Cache) -> None:
+    for method in ("PUT", "POST", "DELETE", "PATCH"):
+        request = urllib.request.Request(
+            f"http://{address(cache)}/code/" + "0" * 64, b"content", method=method
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=20)
+        caught.value.close()
+        assert caught.value.code == 501
+    assert cache.store.size() == 0
+
+
+def test_who_comes_from_outside_of_the_network_is_not_let_in(cache: Cache) -> None:
+    assert cache.verify_request(None, ("10.128.0.7", 40000))
+    assert not cache.verify_request(None, ("8.8.8.8", 40000))
+
+
+def test_a_file_of_a_package_is_fetched_once_however_many_ask(
+    cache: Cache, index: PackageIndex
+) -> None:
+    name, sha256 = only_wheel(index)
+    path = f"/files/TinyThing/{sha256}/{name}"
+    with ThreadPoolExecutor(8) as machines:
+        answers = list(machines.map(lambda _: got(cache, path), range(16)))
+    assert {status for status, _ in answers} == {200}
+    assert {hashlib.sha256(content).hexdigest() for _, content in answers} == {sha256}
+    assert index.files_asked() == [f"/files/{name}"]
+
+
+def test_a_file_that_is_not_what_its_page_states_is_neither_given_nor_kept(
+    cache: Cache, index: PackageIndex
+) -> None:
+    name, sha256 = only_wheel(index)
+    index.lies[name] = b"a trap"
+    status, content = got(cache, f"/files/tinything/{sha256}/{name}")
+    assert status == 502
+    assert b"a trap" not in content
+    assert cache.store.size() == 0
+
+
+def test_a_file_that_no_page_names_is_not_fetched(cache: Cache, index: PackageIndex) -> None:
+    name, _ = only_wheel(index)
+    assert got(cache, f"/files/tinything/{'0' * 64}/{name}")[0] == 404
+    assert index.files_asked() == []
+    assert got(cache, "/simple/nothing-of-that-name/")[0] == 404
+
+
+def test_links_with_a_hash_lead_through_the_cache_and_others_to_the_index() -> None:
+    sha256, metadata = "a" * 64, "b" * 64
+    page = f"""
+        <a href="../../f/one-1%2B2.whl#sha256={sha256}" data-requires-python="&gt;=3.8"
+           data-core-metadata="sha256={metadata}">one</a>
+        <a href="../../f/two.tar.gz" data-yanked="">two</a>
+        <a href="file:///etc/passwd#sha256={sha256}">three</a>
+    """
+    links = links_of(page, "https://index.example/simple/one/")
+    again = links_of(page_of("one", links), "http://10.0.0.2:8710/simple/one/")
+    assert [link.url for link in again] == [
+        f"http://10.0.0.2:8710/files/one/{sha256}/one-1%2B2.whl",
+        "https://index.example/f/two.tar.gz",
+        "file:///etc/passwd",
+    ]
+    assert again[0].filename == "one-1+2.whl"
+    assert again[0].metadata_sha256 == metadata
+    assert again[0].attributes["data-requires-python"] == ">=3.8"
+    assert "data-yanked" in again[1].attributes
+    assert links[2].sha256 is None
+
+
+# ── what it keeps ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_asked_for_longest_ago_goes_first(tmp_path: Path) -> None:
+    store = CacheStore(str(tmp_path / "cache"), ROOM)
+    store.make()
+    first, second = keep(store, b"1" * 400), keep(store, b"2" * 400)
+    for age, sha256 in enumerate((second, first)):
+        os.utime(Path(store.folder, CODE, sha256), (age, age))
+    opened = store.open(CODE, second)
+    assert opened is not None
+    third = keep(store, b"3" * 400)
+    with opened:
+        assert opened.read() == b"2" * 400
+    assert {path.name for path in Path(store.folder, CODE).iterdir()} == {second, third}
+    assert store.size() <= ROOM
+
+
+def test_what_is_not_what_it_is_said_to_be_is_not_kept(tmp_path: Path) -> None:
+    store = CacheStore(str(tmp_path / "cache"), ROOM)
+    store.make()
+    refused = {"hash-mismatch": b"another", "too-large": b"x" * (ROOM + 1)}
+    for code, content in refused.items():
+        with pytest.raises(RefusedError) as caught:
+            store.keep(FILES, "0" * 64, [content])
+        assert caught.value.code == code
+    with pytest.raises(RefusedError):
+        store.keep(FILES, "../" + "0" * 61, [b""])
+    assert list(Path(store.folder, FILES).iterdir()) == []
+
+
+# ── what a machine makes of it ──────────────────────────────────────────────────────────────────
+
+
+def test_code_comes_out_of_the_cache_and_is_had_once(
+    agent: LocalAgent, cache: Cache, tmp_path: Path
+) -> None:
+    path, _ = archive(tmp_path, file("a", b"as uploaded"))
+    sha256 = keep(cache.store, path.read_bytes())
+    asked = {"sha256": sha256, "cache": address(cache), "max_archive_bytes": 1 << 20}
+    assert agent.call("fetch_code", **asked)["found"] == "fetched"
+    assert agent.call("fetch_code", **asked)["found"] == "here"
+    assert cache.counters.shown()["code_hits"] == 1
+    assert (agent.root / "code" / sha256 / "a").read_bytes() == b"as uploaded"
+
+
+def test_code_that_cannot_be_had_from_the_cache_leaves_nothing(
+    agent: LocalAgent, cache: Cache
+) -> None:
+    agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+    odd = keep(cache.store, b"whatever")
+    Path(cache.store.folder, CODE, odd).write_bytes(b"spoilt")
+    asked = {"cache": address(cache), "max_archive_bytes": 1 << 20}
+    assert agent.call("fetch_code", sha256="0" * 64, **asked)["found"] == "missing"
+    assert agent.call("fetch_code", sha256=odd, **asked)["found"] == "damaged"
+    gone = {**asked, "cache": "127.0.0.1:1"}
+    assert agent.call("fetch_code", sha256=odd, **gone)["found"] == "unreached"
+    left = {path.suffix for path in (agent.root / "code").iterdir()}
+    assert left <= {".lock"}
+
+
+@pytest.mark.parametrize("how", ["it lies", "it breaks off", "nobody is there"])
+def test_packages_come_from_the_index_itself_where_the_cache_does_not_do(
+    agent: LocalAgent, index: PackageIndex, how: str
+) -> None:
+    agent.environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(agent.root.parent),
+        "PIP_INDEX_URL": index.url,
+        "PIP_NO_CACHE_DIR": "1",
+    }
+    name, _ = only_wheel(index)
+    with serving(index.folder) as odd:
+        odd.lies.update({name: b"a trap"} if how == "it lies" else {})
+        odd.cuts_files = how == "it breaks off"
+        cache = "127.0.0.1:1" if how == "nobody is there" else address(odd)
+        words = "python3 -c 'import tinything; print(tinything.WORDS)'"
+        staged = {"python_packages": ["tinything"], "cache": cache, "spec": spec(words)}
+        agent.call("stage", run_id=RUN, **staged)
+        assert bool(odd.files_asked()) == (how != "nobody is there")
+    agent.call("start", run_id=RUN)
+    assert agent.exit_of(RUN)["exit_code"] == 0
+    assert agent.path(RUN, "log").read_bytes() == b"from the index\n"

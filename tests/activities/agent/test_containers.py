@@ -1,0 +1,221 @@
+"""Runs in a container image, by the podman of this machine."""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.activities.agent.agent_process import LocalAgent, Refused, spec
+from tests.activities.archives import file, packed
+from tests.activities.waiting import wait_for
+
+RUN = "job-p-0-1"
+PROGRAMS = ("sh", "cat", "id", "sleep", "touch", "setsid")
+IMAGE = "localhost/baseload-test:1"
+# What podman needs on a kernel that gives a container no further rights than ours.
+CONTAINERS_CONF = """
+[containers]
+default_ulimits = ["nofile=20000:20000","nproc=32768:32768"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+STORAGE_CONF = """
+[storage]
+driver = "overlay"
+graphroot = "{folder}/graph"
+runroot = "{folder}/run"
+"""
+
+
+@pytest.fixture(scope="module")
+def podman_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A podman with stores of its own and one tiny image."""
+    for tool in ("podman", "runc"):
+        if shutil.which(tool) is None:
+            pytest.fail(f"no {tool}: make setup-tests installs it")
+    folder = tmp_path_factory.mktemp("podman")
+    (folder / "containers.conf").write_text(CONTAINERS_CONF)
+    (folder / "storage.conf").write_text(STORAGE_CONF.format(folder=folder))
+    environment = {
+        **os.environ,
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+    }
+    subprocess.run(
+        ["podman", "import", "-q", "-", IMAGE],
+        input=root_file_system(),
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    yield environment
+    subprocess.run(["podman", "rm", "-fa"], env=environment, check=False, capture_output=True)
+    subprocess.run(
+        ["podman", "system", "reset", "-f"], env=environment, check=False, capture_output=True
+    )
+
+
+def root_file_system() -> bytes:
+    """A few programs of this machine and the libraries that they need."""
+    paths = [str(shutil.which(name)) for name in PROGRAMS]
+    ldd = subprocess.run(["ldd", *paths], check=True, capture_output=True).stdout.decode()
+    libraries = set(re.findall(r"/\S+\.so\S*", ldd))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name in ("bin", "tmp", "proc", "sys", "dev", "etc"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+        for name, path in zip(PROGRAMS, paths, strict=True):
+            tar.add(os.path.realpath(path), f"bin/{name}")
+        for library in libraries:
+            tar.add(os.path.realpath(library), library.lstrip("/"))
+    return packed.getvalue()
+
+
+@pytest.fixture
+def podman_agent(agent: LocalAgent, podman_environment: dict[str, str]) -> LocalAgent:
+    agent.environment = podman_environment
+    return agent
+
+
+def run(agent: LocalAgent, command: str, **more: object) -> None:
+    agent.call("stage", run_id=RUN, image=IMAGE, spec=spec(command, runtime="podman", **more))
+    agent.call("start", run_id=RUN)
+
+
+def containers(environment: dict[str, str]) -> str:
+    done = subprocess.run(["podman", "ps", "-aq"], env=environment, check=True, capture_output=True)
+    return done.stdout.decode()
+
+
+def test_podman_is_found_where_it_works(podman_agent: LocalAgent) -> None:
+    assert "podman" in podman_agent.call("inspect")["hardware"]["runtimes"]
+
+
+def test_a_command_runs_in_its_image_and_its_exit_is_told(
+    podman_agent: LocalAgent, podman_environment: dict[str, str]
+) -> None:
+    variables = {"TOKEN": "one line", "LINES": "two\nlines"}
+    command = 'echo "$TOKEN" "$LINES"; echo made > $BASELOAD_OUTPUT/made; pwd; exit 3'
+    run(podman_agent, command, environment=variables)
+    found = podman_agent.exit_of(RUN)
+    assert (found["exit_code"], found["reason"]) == (3, "exited")
+    log = podman_agent.path(RUN, "log").read_text()
+    assert log == "one line two\nlines\n/baseload/work\n"
+    assert podman_agent.path(RUN, "output/made").read_text() == "made\n"
+    assert containers(podman_environment) == ""
+    assert not podman_agent.path(RUN, "variables").exists()
+
+
+def test_ending_a_container_leaves_nothing_of_it(
+    podman_agent: LocalAgent, podman_environment: dict[str, str]
+) -> None:
+    run(podman_agent, "trap '' TERM; setsid sleep 6200 & touch ready; sleep 6201")
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    ended = podman_agent.call("end", run_id=RUN, grace_s=1)
+    assert ended["exit"]["reason"] == "ended"
+    assert containers(podman_environment) == ""
+    assert living("sleep 6200") == living("sleep 6201") == []
+
+
+def test_a_container_whose_supervisor_was_killed_can_be_ended(
+    podman_agent: LocalAgent, podman_environment: dict[str, str]
+) -> None:
+    run(podman_agent, "touch ready; sleep 6202")
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    os.kill(podman_agent.document(RUN, "process.json")["supervisor_pid"], 9)
+    wait_for(lambda: podman_agent.look(RUN)["state"] == "lost", "the loss to show")
+    ended = podman_agent.call("end", run_id=RUN, grace_s=0)
+    assert ended["exit"]["reason"] == "ended-after-supervisor-loss"
+    assert containers(podman_environment) == ""
+    assert living("sleep 6202") == []
+
+
+def test_variables_of_a_container_are_on_no_command_line(podman_agent: LocalAgent) -> None:
+    secret = "s3cret-in-no-container-line"
+    more = {"TOKEN": secret, "KEY": f"-----\n{secret}\n-----"}
+    run(podman_agent, "touch ready; sleep 6203", environment=more)
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    assert living("podman") != []
+    assert living(secret) == []
+
+
+def test_no_variable_of_a_job_reaches_podman_itself(podman_agent: LocalAgent) -> None:
+    """podman runs as our user: what it loads, and whose settings it follows, is no job's to say."""
+    hostile = {
+        "LD_PRELOAD": "./evil.so:\n",
+        "CONTAINER_HOST": "tcp://127.0.0.1:9\n",
+        "CONTAINERS_STORAGE_CONF": "./storage.conf\n",
+        "REGISTRY_AUTH_FILE": "./auth.json\r",
+        "TMPDIR": "./\n",
+    }
+    run(podman_agent, "touch ready; sleep 6204", environment=hostile)
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    process = Path(f"/proc/{podman_agent.document(RUN, 'process.json')['pid']}")
+    assert (process / "comm").read_text() == "podman\n"
+    variables = (process / "environ").read_bytes()
+    assert [value for value in hostile.values() if value.encode() in variables] == []
+    assert (process / "cwd").resolve() == podman_agent.path(RUN)
+
+
+def test_values_that_fit_on_no_line_arrive_as_they_are(podman_agent: LocalAgent) -> None:
+    given = {
+        "LINES": "two\r\nlines\n\n",
+        "ESCAPES": "\\n\\\\ \\0101 \\c %s\n$HOME `id` 'x' \"y\" é\n",
+        "LONG": "é\\" * 40_000,
+    }
+    command = "".join(f'printf %s "${name}" > $BASELOAD_OUTPUT/{name}; ' for name in given)
+    run(podman_agent, command + "set | cat", environment=given)
+    assert podman_agent.exit_of(RUN)["exit_code"] == 0
+    found = {name: podman_agent.path(RUN, f"output/{name}").read_bytes() for name in given}
+    assert found == {name: value.encode() for name, value in given.items()}
+    assert "BASELOAD_PART" not in podman_agent.path(RUN, "log").read_text()
+
+
+def test_a_command_that_the_image_lacks_says_so(podman_agent: LocalAgent) -> None:
+    run(podman_agent, "no-such-program")
+    assert podman_agent.exit_of(RUN)["reason"] == "command-not-found"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
+def test_a_container_runs_as_the_job_user(podman_agent: LocalAgent) -> None:
+    podman_agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+    podman_agent.put_input(RUN, packed(file("given", b"its input\n")))
+    command = "id -u; cat $BASELOAD_INPUT/given; touch $BASELOAD_OUTPUT/mine"
+    run(podman_agent, command, user="baseload-job")
+    assert podman_agent.exit_of(RUN)["exit_code"] == 0
+    found = podman_agent.path(RUN, "output/mine").stat().st_uid
+    assert podman_agent.path(RUN, "log").read_text() == f"{found}\nits input\n"
+    assert found != 0
+
+
+def test_an_image_that_cannot_be_had_is_said(podman_agent: LocalAgent) -> None:
+    with pytest.raises(Refused, match=r"127\.0\.0\.1:9/none") as caught:
+        podman_agent.call(
+            "stage", run_id=RUN, image="127.0.0.1:9/none:1", spec=spec("true", runtime="podman")
+        )
+    assert caught.value.code == "image"
+
+
+def living(part: str) -> list[str]:
+    """The command lines of living processes that contain this."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if part in line:
+            found.append(line)
+    return found

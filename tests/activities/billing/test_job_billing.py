@@ -1,0 +1,351 @@
+"""Bills: every measured second is posted once, however often and in whatever pieces it is told."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as how
+from hypothesis import strategies as st
+from sqlmodel import col, select
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.exceptions import ApplicationError
+
+from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
+from activities.billing.ledger import add_credits, balance_of
+from activities.db import tables
+from activities.db.session import Database
+from activities.lifecycles.record import record
+from activities.outbox.relay import hand_over
+from activities.temporal.client import set_client
+from tests.activities.billing.test_ledger import assert_books_are_right
+from tests.activities.outbox.test_relay import signals_of
+from tests.activities.rows import NOW, add_job, add_payer
+from workflows.contracts.billing import BilledWorker, BillingRequest, UsagePosted, WorkerUsage
+from workflows.contracts.jobs import EndRequest
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.record import JobChanges, Record
+from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
+from workflows.rules.billing.usage_fees import usage_rates
+
+A100_HOUR = 250_000
+
+
+def running_job(database: Database, payer: tables.Account, gpus: int = 1) -> tables.Job:
+    rates = usage_rates("A100", gpus, 2, NOW, cpu_core_hour=0).model_dump(mode="json")
+    with database.write() as session:
+        job = add_job(session, payer)
+        job.status, job.rates = "running", {"0": rates, "1": rates}
+        return job
+
+
+@pytest.fixture
+def payer(migrated: Database) -> tables.Account:
+    with migrated.write() as session:
+        account = add_payer(session)
+        add_credits(session, account, 25_000_000, "first", NOW)
+        return account
+
+
+@pytest.fixture
+def job(migrated: Database, payer: tables.Account) -> tables.Job:
+    return running_job(migrated, payer)
+
+
+def bill(job: tables.Job, through_s: int, **more: Any) -> UsagePosted:
+    usage = WorkerUsage(
+        job_id=job.id,
+        worker=more.get("worker", 0),
+        attempt=more.get("attempt", 1),
+        started_at=more.get("started_at", NOW),
+        through_s=through_s,
+    )
+    return post_usage(PostUsage(usages=(usage,)))
+
+
+def postings_of(database: Database, job: tables.Job) -> list[tables.LedgerTransaction]:
+    with database.read() as session:
+        query = select(tables.LedgerTransaction).where(
+            col(tables.LedgerTransaction.job_id) == job.id
+        )
+        return list(session.exec(query.order_by(col(tables.LedgerTransaction.at))).all())
+
+
+def charged(database: Database, job: tables.Job) -> tuple[int, int]:
+    with database.read() as session:
+        row = session.get_one(tables.Job, job.id)
+        return row.charged_microcredits, row.gpu_seconds
+
+
+def test_an_hour_is_charged_to_the_payer_and_earned_by_the_platform(
+    migrated: Database, payer: tables.Account, job: tables.Job
+) -> None:
+    answer = bill(job, 3600)
+    assert answer.posted_microcredits == A100_HOUR
+    assert answer.balance_microcredits == 25_000_000 - A100_HOUR
+    assert charged(migrated, job) == (A100_HOUR, 3600)
+    with migrated.read() as session:
+        assert balance_of(session, "platform/usage-fees") == A100_HOUR
+    assert_books_are_right(migrated)
+
+
+def test_each_period_of_the_jobs_own_clock_is_a_transaction_with_its_own_key(
+    migrated: Database, job: tables.Job
+) -> None:
+    bill(job, 2 * 3600 + 60)
+    posted = postings_of(migrated, job)
+    starts = [NOW + timedelta(hours=hours) for hours in range(3)]
+    assert [row.business_key for row in posted] == [
+        f"job/{job.id}/usage/0/{start.isoformat()}" for start in starts
+    ]
+    assert posted[-1].at == NOW + timedelta(hours=2, seconds=60)
+
+
+def test_telling_it_again_or_late_posts_nothing(migrated: Database, job: tables.Job) -> None:
+    bill(job, 3600)
+    assert bill(job, 3600).posted_microcredits == 0
+    assert bill(job, 1800).posted_microcredits == 0
+    assert len(postings_of(migrated, job)) == 1
+
+
+def test_another_start_for_the_same_run_does_not_charge_it_twice(
+    migrated: Database, job: tables.Job
+) -> None:
+    bill(job, 1800)
+    bill(job, 1800, started_at=NOW + timedelta(seconds=7))
+    assert charged(migrated, job) == (A100_HOUR // 2, 1800)
+
+
+@how(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cuts=st.lists(st.integers(0, 20_000), min_size=1, max_size=6))
+def test_any_splitting_costs_the_same(
+    migrated: Database, payer: tables.Account, cuts: list[int]
+) -> None:
+    in_pieces = running_job(migrated, payer, gpus=3)
+    at_once = running_job(migrated, payer, gpus=3)
+    for cut in cuts:
+        bill(in_pieces, cut)
+    bill(at_once, max(cuts))
+    assert charged(migrated, in_pieces) == charged(migrated, at_once)
+    assert_books_are_right(migrated)
+
+
+def test_a_free_run_moves_the_meter_and_posts_nothing(
+    migrated: Database, payer: tables.Account
+) -> None:
+    job = running_job(migrated, payer, gpus=0)
+    assert bill(job, 3600).posted_microcredits == 0
+    assert postings_of(migrated, job) == []
+    with migrated.read() as session:
+        assert session.get_one(tables.UsageMeter, (job.id, 0, 1)).posted_s == 3600
+
+
+def test_a_seconds_worth_of_less_than_half_a_microcredit_is_charged_once_it_adds_up(
+    migrated: Database, job: tables.Job
+) -> None:
+    for second in range(1, 101):
+        bill(job, second)
+    assert charged(migrated, job)[0] == round(A100_HOUR * 100 / 3600)
+
+
+def test_workers_and_attempts_are_metered_apart(migrated: Database, job: tables.Job) -> None:
+    later = NOW + timedelta(days=1)
+    total = sum(
+        answer.posted_microcredits
+        for answer in (
+            bill(job, 3600),
+            bill(job, 3600, worker=1),
+            bill(job, 3600, attempt=2, started_at=later),
+        )
+    )
+    assert total == 3 * A100_HOUR
+    assert charged(migrated, job) == (total, 3 * 3600)
+
+
+def test_the_billing_account_pays_for_the_owner_of_the_project(
+    migrated: Database, payer: tables.Account
+) -> None:
+    with migrated.write() as session:
+        team = add_payer(session, "team")
+        team.billing_account_id = payer.id
+    job = running_job(migrated, team)
+    assert bill(job, 3600).balance_microcredits == 25_000_000 - A100_HOUR
+    with migrated.read() as session:
+        assert balance_of(session, f"account/{team.id}/credits") == 0
+
+
+def test_the_rates_of_a_run_stay_when_the_job_is_placed_again_elsewhere(
+    migrated: Database, job: tables.Job
+) -> None:
+    bill(job, 0)
+    with migrated.write() as session:
+        session.get_one(tables.Job, job.id).rates = {"0": {"gpu_count": 0}}
+    assert bill(job, 3600).posted_microcredits == A100_HOUR
+
+
+def test_the_burn_is_what_all_running_jobs_of_the_payer_cost_by_the_hour(
+    migrated: Database, payer: tables.Account, job: tables.Job
+) -> None:
+    other = running_job(migrated, payer, gpus=2)
+    bill(other, 0)
+    assert bill(job, 0).burn_microcredits_per_hour == 3 * A100_HOUR
+    step = Record(
+        resource_id=other.id,
+        account_id=other.account_id,
+        sequence=1,
+        at=NOW,
+        status="finished",
+        changes=JobChanges(release=True),
+    )
+    record(step)
+    assert bill(job, 1).burn_microcredits_per_hour == A100_HOUR
+    assert bill(other, 60).burn_microcredits_per_hour == A100_HOUR
+
+
+def asked_to_look(database: Database) -> list[str]:
+    """Workflows that were asked to look again since the last call."""
+    with database.write() as session:
+        rows = session.exec(select(tables.RequestRow).order_by(col(tables.RequestRow.id))).all()
+        for row in rows:
+            session.delete(row)
+        assert {row.verb for row in rows} <= {"look_again"}
+        return [f"job/{row.resource_id}" for row in rows]
+
+
+def test_a_job_that_makes_the_credits_end_soon_has_the_bills_of_the_others_look_again(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    bill(job, 0)
+    bill(running_job(migrated, payer, gpus=0), 0)
+    assert asked_to_look(migrated) == []
+    greedy = running_job(migrated, payer, gpus=400)
+    standing = bill(greedy, 0)
+    assert standing.balance_microcredits == 25_000_000, "a quarter of an hour at 100 credits"
+    assert asked_to_look(migrated) == [f"job/{job.id}/billing"]
+    bill(greedy, 0)
+    assert asked_to_look(migrated) == [], "once for each time that it gets worse"
+
+
+def test_the_job_that_uses_up_the_credits_has_the_bills_of_the_others_look_again(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    greedy = running_job(migrated, payer, gpus=400)
+    bill(job, 0)
+    bill(greedy, 0)
+    asked_to_look(migrated)
+    standing = bill(greedy, 900)
+    assert standing.is_used_up
+    assert asked_to_look(migrated) == [f"job/{job.id}/billing"]
+    bill(greedy, 900)
+    bill(job, 60)
+    assert asked_to_look(migrated) == []
+
+
+def test_what_others_have_run_since_they_were_posted_counts_when_the_next_look_is_chosen(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=30)
+    greedy = running_job(migrated, payer, gpus=160)
+    bill(greedy, 0, started_at=began)
+    standing = bill(job, 60, started_at=began + timedelta(minutes=29))
+    half_an_hour_of_greedy = 160 * A100_HOUR // 2
+    assert standing.balance_microcredits == 25_000_000 - standing.posted_microcredits
+    assert standing.unposted_microcredits == pytest.approx(half_an_hour_of_greedy, rel=0.01)
+
+
+def test_a_job_that_costs_nothing_is_not_ended_by_an_empty_account(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    free = running_job(migrated, payer, gpus=0)
+    bill(job, 200 * 3600)
+    assert bill(job, 200 * 3600).is_used_up
+    standing = bill(free, 60)
+    assert standing.balance_microcredits < 0 < standing.burn_microcredits_per_hour
+    assert not standing.is_used_up
+
+
+def test_a_job_that_runs_is_posted_and_stands_with_who_paid_when_it_began(
+    migrated: Database, job: tables.Job, payer: tables.Account
+) -> None:
+    bill(job, 60)
+    with migrated.write() as session:
+        other = add_payer(session, "other")
+        session.get_one(tables.Account, payer.id).billing_account_id = other.id
+    assert bill(job, 3600).balance_microcredits == 25_000_000 - A100_HOUR
+
+
+def test_usage_of_an_unknown_job_is_refused_for_good(migrated: Database, job: tables.Job) -> None:
+    stray = job.model_copy(update={"id": "job-none"})
+    with pytest.raises(ApplicationError, match="no such job") as refused:
+        bill(stray, 60)
+    assert refused.value.non_retryable
+
+
+# ── the workflow that bills ────────────────────────────────────────────────────────────────
+
+
+_numbers = itertools.count()
+
+
+def request_for(attempt: int, job_id: str) -> BillingRequest:
+    address = NodeAddress(node_id="nod-1", region_id="reg-1", host="h", port=1, minion_id="m")
+    worker = BilledWorker(worker=0, run_id=f"{job_id}-0-{attempt}", node=address, started_at=NOW)
+    return BillingRequest(
+        job_id=job_id, account_id="acc-1", attempt=attempt, started_at=NOW, workers=(worker,)
+    )
+
+
+@pytest.fixture
+def job_id(temporal_server: Client) -> str:
+    set_client(temporal_server)
+    return f"job-billed{next(_numbers)}"
+
+
+async def test_billing_is_begun_once_for_an_attempt(job_id: str, temporal_server: Client) -> None:
+    await begin_billing(request_for(1, job_id))
+    handle = temporal_server.get_workflow_handle(f"job/{job_id}/billing")
+    first = await handle.describe()
+    await begin_billing(request_for(1, job_id))
+    assert (await handle.describe()).run_id == first.run_id
+    assert first.workflow_type == "JobBilling"
+    assert await signals_of(temporal_server, handle.id) == ["moved"]
+
+
+async def test_billing_of_a_new_attempt_waits_for_the_old_one_to_end(
+    job_id: str, temporal_server: Client
+) -> None:
+    await begin_billing(request_for(1, job_id))
+    with pytest.raises(ApplicationError, match="attempt 1 is just ending") as again:
+        await begin_billing(request_for(2, job_id))
+    assert not again.value.non_retryable
+    handle = temporal_server.get_workflow_handle(f"job/{job_id}/billing")
+    await handle.terminate()
+    await begin_billing(request_for(2, job_id))
+    seen = await handle.describe()
+    assert seen.status is WorkflowExecutionStatus.RUNNING
+    assert await seen.memo_value("attempt") == 2
+
+
+async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_is_not_waited_for(
+    migrated: Database, job_id: str, temporal_server: Client
+) -> None:
+    await begin_billing(request_for(1, job_id))
+    asked = [
+        tables.RequestRow(
+            id=f"req-{name}",
+            resource_id=f"{name}/billing",
+            verb="look_again",
+            created_at=NOW,
+        )
+        for name in (job_id, "job-gone")
+    ]
+    with migrated.write() as session:
+        session.add_all(asked)
+    assert await hand_over(temporal_server, [row.id for row in asked]) == 2
+    assert await signals_of(temporal_server, f"job/{job_id}/billing") == ["look_again"]
+
+
+async def test_ending_what_is_not_there_is_silent(job_id: str) -> None:
+    await end_billing(BillingDone(job_id=job_id, attempt=1))
+    await tell_job_to_end(TellJobToEnd(job_id=job_id, request=EndRequest(reason="no credits")))

@@ -1,0 +1,109 @@
+"""When an account is empty: real bills, real rows, a real server; only the nodes are doubles."""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.billing.job_billing import begin_billing, post_usage, tell_job_to_end
+from activities.billing.ledger import add_credits
+from activities.db import tables
+from activities.db.session import Database
+from activities.temporal.client import set_client
+from tests.activities.outbox.test_relay import signals_of
+from tests.activities.rows import NOW, add_job, add_payer
+from tests.waiting import eventually
+from workers.registry import workflow_runner
+from workflows.billing.job_billing import JobBilling
+from workflows.contracts import queues
+from workflows.contracts.billing import BilledWorker, BillingRequest
+from workflows.contracts.jobs import RunReport
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import RunState
+from workflows.effects.jobs import LookAtRun
+from workflows.rules.billing.usage_fees import usage_rates
+
+REGION = "reg-1"
+_NODE = NodeAddress(node_id="nod-1", region_id=REGION, host="h", port=1, minion_id="m")
+
+
+@pytest.fixture
+def payer(migrated: Database) -> tables.Account:
+    """Four hours of one A100, or two seconds of 7200."""
+    with migrated.write() as session:
+        account = add_payer(session)
+        add_credits(session, account, 1_000_000, "first", NOW)
+        return account
+
+
+@asynccontextmanager
+async def bills(client: Client) -> AsyncIterator[None]:
+    """The billing workflow and its effects; commands run by this process's clock."""
+    began = datetime.now(UTC)
+
+    @activity.defn(name="look_at_run")
+    async def look(asked: LookAtRun) -> RunReport:
+        elapsed_s = (datetime.now(UTC) - began).total_seconds()
+        return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=elapsed_s)
+
+    set_client(client)
+    with ThreadPoolExecutor(2) as rows:
+        main = Worker(
+            client,
+            task_queue=queues.MAIN,
+            workflows=[JobBilling],
+            activities=[post_usage, tell_job_to_end],
+            activity_executor=rows,
+            workflow_runner=workflow_runner(),
+        )
+        site = Worker(client, task_queue=queues.site(REGION), activities=[look])
+        async with main, site:
+            yield
+
+
+async def begin(database: Database, client: Client, payer: tables.Account, gpus: int) -> str:
+    """The id of a job that runs, whose workflow nobody serves, and whose bill has begun."""
+    rates = usage_rates("A100", gpus, 2, NOW, cpu_core_hour=0).model_dump(mode="json")
+    with database.write() as session:
+        job = add_job(session, payer)
+        job.status, job.rates = "running", {"0": rates}
+    await client.start_workflow("JobLifecycle", id=f"job/{job.id}", task_queue="nobody")
+    began = datetime.now(UTC)
+    worker = BilledWorker(worker=0, run_id=f"{job.id}-0-1", node=_NODE, started_at=began)
+    request = BillingRequest(
+        job_id=job.id, account_id=payer.id, attempt=1, started_at=began, workers=(worker,)
+    )
+    await begin_billing(request)
+    await eventually(lambda: _posted_s(database, job.id) is not None, "its bill has begun")
+    return job.id
+
+
+def _posted_s(database: Database, job_id: str) -> int | None:
+    with database.read() as session:
+        meter = session.get(tables.UsageMeter, (job_id, 0, 1))
+        return None if meter is None else meter.posted_s
+
+
+async def test_the_last_credit_ends_every_job_that_costs_and_none_that_does_not(
+    migrated: Database, payer: tables.Account, temporal_server: Client
+) -> None:
+    async with bills(temporal_server):
+        modest = await begin(migrated, temporal_server, payer, gpus=1)
+        free = await begin(migrated, temporal_server, payer, gpus=0)
+        greedy = await begin(migrated, temporal_server, payer, gpus=7200)
+        for job_id in (greedy, modest):
+
+            async def is_told(job_id: str = job_id) -> bool:
+                return set(await signals_of(temporal_server, f"job/{job_id}")) == {"stop"}
+
+            await eventually(is_told, f"{job_id} is told to end", limit_s=20)
+        assert (_posted_s(migrated, modest) or 0) > 0, "what it ran is posted, hours before its own"
+        assert await signals_of(temporal_server, f"job/{free}") == []
+        for job_id in (modest, free, greedy):
+            for workflow_id in (f"job/{job_id}", f"job/{job_id}/billing"):
+                await temporal_server.get_workflow_handle(workflow_id).terminate()

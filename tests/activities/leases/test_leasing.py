@@ -1,0 +1,222 @@
+"""Leases of nodes as rows: one at a time, given back, and places that come to naught."""
+
+from datetime import timedelta
+
+import pytest
+from sqlmodel import select
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.leases.leasing import lease_machine, return_machine
+from activities.lifecycles.restarts import restart_of
+from activities.nodes.creation import LeasedNode, add_leased_node
+from activities.placement.withdrawals import withdraw_places
+from activities.temporal.client import set_client
+from tests.activities.nodes.test_ephemeral import made_for_a_job, removals_asked
+from tests.activities.outbox.test_relay import signals_of
+from tests.activities.placement.rows import assert_books_agree
+from tests.activities.rows import NOW, add_payer, add_region
+from tests.waiting import eventually
+from workflows.contracts.leases import GiveBack
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType, ProviderKind
+from workflows.effects.leases import LeaseMachine, MachineLeased, ReturnMachine
+from workflows.effects.placement import WithdrawPlaces
+
+LEASE, ANOTHER = "lea-1", "lea-2"
+OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)
+
+
+class World:
+    """A node that is to have a machine."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        with database.write() as session:
+            region = add_region(session, add_payer(session))
+            self.wish = MachineWish(
+                provider_id=region.provider_id,
+                provider_kind=ProviderKind.GCP,
+                offers=(OFFER,),
+                spec=MachineSpec(lifetime_s=60),
+            )
+            asked = LeasedNode(
+                "nod-1", "store", NodeType.PERMANENT, ("storage",), machine=self.wish
+            )
+            self.node, _ = add_leased_node(session, region, asked, NOW)
+
+    def lease(self, lease_id: str = LEASE) -> MachineLeased:
+        return lease_machine(
+            LeaseMachine(
+                lease_id=lease_id,
+                node_id=self.node.id,
+                region_id=self.node.region_id,
+                machine=self.wish,
+                at=NOW,
+            )
+        )
+
+    def set(self, lease_id: str, **values: object) -> None:
+        with self.database.write() as session:
+            session.get_one(tables.Lease, lease_id).sqlmodel_update(values)
+
+    def ready(self) -> None:
+        seen = {"host": "10.0.0.9", "minion_id": "SHA256:k", "offer": OFFER.model_dump()}
+        self.set(LEASE, status="ready", **seen)
+
+    def asked(self, resource_id: str, verb: str) -> list[tables.RequestRow]:
+        query = select(tables.RequestRow).filter_by(resource_id=resource_id, verb=verb)
+        with self.database.read() as session:
+            return list(session.exec(query).all())
+
+    def is_delivered(self, resource_id: str, verb: str) -> bool:
+        rows = self.asked(resource_id, verb)
+        return bool(rows) and all(row.delivered_at for row in rows)
+
+    def restarted(self, **values: object) -> NodeRequest:
+        """What the sweep starts the node's workflow with."""
+        with self.database.write() as session:
+            row = session.get_one(tables.Node, self.node.id)
+            row.sqlmodel_update({"sequence": 9, "host": "10.0.0.9", **values})
+            request = restart_of(session, row).start.argument
+        assert isinstance(request, NodeRequest)
+        return request
+
+
+@pytest.fixture
+def world(migrated: Database) -> World:
+    return World(migrated)
+
+
+def test_a_lease_asked_for_twice_is_written_and_started_once(world: World) -> None:
+    first = world.lease()
+    assert (first.status, first.ready) == (LeaseStatus.RESERVED, None)
+    assert world.lease() == first
+    assert len(world.asked(LEASE, "start")) == 1
+    with world.database.read() as session:
+        row = session.get_one(tables.Lease, LEASE)
+    assert (row.name, row.holder_id) == ("baseload-lea-1", "nod-1")
+    assert row.deadline == NOW + timedelta(seconds=60)
+
+
+def test_a_node_whose_workflow_has_forgotten_its_lease_gets_no_second_machine(
+    world: World,
+) -> None:
+    world.lease()
+    world.ready()
+    found = world.lease(ANOTHER)
+    assert found.lease_id == LEASE
+    assert found.ready is not None
+    assert (found.ready.seen.host, found.ready.seen.minion_id) == ("10.0.0.9", "SHA256:k")
+    world.set(LEASE, status="releasing")
+    assert world.lease(ANOTHER).lease_id == ANOTHER
+
+
+@pytest.mark.parametrize("status", ["removing", "archived"])
+def test_a_node_that_is_removed_gets_no_machine(world: World, status: str) -> None:
+    with world.database.write() as session:
+        session.get_one(tables.Node, "nod-1").status = status
+    with pytest.raises(ApplicationError, match="is removed and gets no machine"):
+        world.lease()
+    assert world.asked(LEASE, "start") == []
+
+
+async def test_a_lease_hears_that_it_is_given_back_even_if_it_has_not_begun(
+    world: World, temporal_server: Client
+) -> None:
+    lease_id = new_id("lea")
+    world.lease(lease_id)
+    set_client(temporal_server)
+    asked = ReturnMachine(node_id="nod-1", reason="its node is removed", at=NOW, sequence=3)
+    environment = ActivityEnvironment()
+    assert (await environment.run(return_machine, asked)).left == (lease_id,)
+    workflow_id = f"machine/{lease_id}"
+    await eventually(lambda: is_told(temporal_server, workflow_id), "it begins, to be ended")
+    await environment.run(return_machine, asked)
+    told = await signals_of(temporal_server, workflow_id)
+    assert told == ["give_back", "give_back"]
+    (row,) = world.asked(lease_id, "give_back")
+    expected = GiveBack(reason="its node is removed", by_holder=True)
+    assert GiveBack.model_validate(row.argument) == expected
+    world.set(lease_id, status="released")
+    assert (await environment.run(return_machine, asked)).left == ()
+    assert await signals_of(temporal_server, workflow_id) == told
+
+
+async def test_a_return_that_comes_when_the_node_has_gone_on_leaves_its_next_machine(
+    world: World, temporal_server: Client
+) -> None:
+    lease_id = new_id("lea")
+    world.lease(lease_id)
+    set_client(temporal_server)
+    with world.database.write() as session:
+        session.get_one(tables.Node, "nod-1").sequence = 4
+    asked = ReturnMachine(node_id="nod-1", reason="it was preempted", at=NOW, sequence=3)
+    environment = ActivityEnvironment()
+    returned = await environment.run(return_machine, asked)
+    assert (returned.left, returned.sequence) == ((lease_id,), 4)
+    assert world.asked(lease_id, "give_back") == []
+    asked = asked.model_copy(update={"sequence": returned.sequence})
+    await environment.run(return_machine, asked)
+    await eventually(lambda: world.is_delivered(lease_id, "give_back"), "it is given back")
+
+
+async def is_told(client: Client, workflow_id: str) -> bool:
+    try:
+        return await signals_of(client, workflow_id) != []
+    except RPCError as cause:
+        if cause.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+
+
+def test_places_nobody_was_told_of_are_withdrawn_on_all_nodes_of_their_job(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        job, (lost, other) = made_for_a_job(session, "one", "two")
+    command = WithdrawPlaces(node_id=lost.id, reason="zone-a has none left", at=NOW)
+    assert withdraw_places(command).job_ids == (job.id,)
+    assert withdraw_places(command).job_ids == ()
+    with migrated.read() as session:
+        assert session.exec(select(tables.Allocation)).all() == []
+        assert session.exec(select(tables.GpuAllocation)).all() == []
+        (why,) = session.get_one(tables.Job, job.id).placement_refusals
+        assert (why["code"], why["detail"]) == ("machine", "zone-a has none left")
+        assert removals_asked(session) == [other.id]
+        assert_books_agree(session)
+
+
+@pytest.mark.parametrize("changed", [{"status": JobStatus.PROVISIONING}, {"announced_at": NOW}])
+def test_what_a_job_knows_of_is_not_withdrawn(
+    migrated: Database, changed: dict[str, object]
+) -> None:
+    with migrated.write() as session:
+        job, (lost,) = made_for_a_job(session, "one")
+        row = job if "status" in changed else session.exec(select(tables.Allocation)).one()
+        row.sqlmodel_update(changed)
+    command = WithdrawPlaces(node_id=lost.id, reason="preempted", at=NOW)
+    assert withdraw_places(command).job_ids == ()
+    with migrated.read() as session:
+        assert len(session.exec(select(tables.Allocation)).all()) == 1
+
+
+def test_a_leased_node_whose_workflow_was_lost_goes_on_with_its_machine(world: World) -> None:
+    world.lease()
+    world.ready()
+    carried = world.restarted(status="active", minion_id="SHA256:k").carried
+    assert carried is not None
+    assert (carried.lease_id, carried.minion_id) == (LEASE, "SHA256:k")
+
+
+def test_a_leased_node_whose_machine_has_ended_meanwhile_begins_again(world: World) -> None:
+    world.lease()
+    world.ready()
+    world.set(LEASE, status="released")
+    assert world.restarted(status="active", minion_id="SHA256:k").carried is None

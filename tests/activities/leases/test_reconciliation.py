@@ -1,0 +1,171 @@
+"""The sweep of machines: what nobody holds is ended, what is unknown is told, within bounds."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.leases import reconciliation
+from activities.leases.orphaned_machines import end_unknown_machine, listed_machines
+from activities.leases.reconciliation import sweep_machines
+from tests.activities.leases.rows import Books
+from tests.activities.providers.fake_driver import Owned, RentedDriver
+from workflows.contracts import errors
+from workflows.contracts.machines import MachineSeen, UnknownMachine, UnknownMachines
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+from workflows.effects.machines import EndUnknownMachine
+from workflows.effects.providers import FollowNews
+from workflows.effects.reconciliation import MachinesSwept, SweepMachines
+
+RUNNING = MachineSeen(state=MachineState.RUNNING, place="zone-a")
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What workflows were told, and started, by the sweep."""
+    found: list[Any] = []
+
+    async def note(workflow_id: str, signal: str, argument: Any = None) -> bool:
+        found.append((workflow_id, signal, argument))
+        return True
+
+    async def begin(asked: FollowNews) -> None:
+        found.append((f"news/{asked.provider_id}", "start", None))
+
+    monkeypatch.setattr(reconciliation, "tell", note)
+    monkeypatch.setattr(reconciliation, "begin_listening", begin)
+    return found
+
+
+async def sweep() -> MachinesSwept:
+    swept: MachinesSwept = await ActivityEnvironment().run(sweep_machines, SweepMachines())
+    return swept
+
+
+async def test_a_sweep_ends_what_no_lease_holds_and_nothing_else(
+    migrated: Database, driver: RentedDriver, told: list[Any]
+) -> None:
+    books = Books(migrated)
+    held, late = books.lease(LeaseStatus.READY), books.lease(LeaseStatus.RELEASED)
+    moved, vanished = books.lease(LeaseStatus.CREATING, "zone-b"), books.lease(LeaseStatus.READY)
+    begun = books.lease(LeaseStatus.CREATING)
+    for name in (held.name, late.name, moved.name, begun.name, "baseload-nobody"):
+        driver.machines[Owned(name, "zone-a")] = RUNNING
+    swept = await sweep()
+    assert set(driver.machines) == {
+        Owned(held.name, "zone-a"),
+        Owned(begun.name, "zone-a"),
+        Owned("baseload-nobody", "zone-a"),
+    }
+    assert set(swept.released) == {late.name, moved.name}
+    assert swept.unknown == ("baseload-nobody",)
+    assert swept.missing == (vanished.id,)
+    unknown = UnknownMachines(machines=(UnknownMachine(name="baseload-nobody", place="zone-a"),))
+    assert told == [
+        (f"news/{books.provider_id}", "start", None),
+        (f"machine/{vanished.id}", "look", None),
+        (f"provider/{books.provider_id}", "unknown_machines", unknown),
+    ]
+
+
+async def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    books = Books(migrated)
+    for _ in range(3):
+        driver.machines[Owned(books.lease(LeaseStatus.RELEASED).name, "zone-a")] = RUNNING
+    driver.lost_replies = 1
+    swept = await sweep()
+    assert driver.machines == {}
+    assert len(swept.released) == 2
+    (failed,) = swept.failed
+    assert "the connection was cut" in failed
+
+
+async def test_a_provider_that_cannot_be_asked_is_named_by_the_sweep(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    books = Books(migrated)
+    driver.is_away = True
+    assert (await sweep()).failed == (f"{books.provider_id}: no route to the provider",)
+
+
+@pytest.mark.parametrize("left", [LeaseStatus.RELEASING, None])
+async def test_a_provider_that_is_gone_is_swept_while_it_has_a_lease(
+    migrated: Database, driver: RentedDriver, left: LeaseStatus | None
+) -> None:
+    books = Books(migrated)
+    ended = books.lease(LeaseStatus.RELEASED)
+    if left is not None:
+        books.lease(left)
+    with migrated.write() as session:
+        session.get_one(tables.Provider, books.provider_id).status = "archived"
+    driver.machines[Owned(ended.name, "zone-a")] = RUNNING
+    assert (await sweep()).released == ((ended.name,) if left else ())
+
+
+async def test_the_number_of_questions_does_not_grow_with_each_machine(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    books = Books(migrated)
+    for _ in range(40):
+        driver.machines[Owned(books.lease(LeaseStatus.RELEASED).name, "zone-a")] = RUNNING
+    asked: list[str] = []
+
+    def count(*query: Any) -> None:
+        asked.append(query[2])
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        swept = await sweep()
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+    assert len(swept.released) == 40
+    assert len([query for query in asked if "FROM leases" in query]) <= 5
+
+
+# ── at a person's word ──────────────────────────────────────────────────────────────────────
+
+
+async def end(books: Books, name: str) -> MachineSeen:
+    command = EndUnknownMachine(
+        provider_id=books.provider_id,
+        provider_kind=ProviderKind.GCP,
+        machine_name=name,
+        place="zone-a",
+    )
+    seen: MachineSeen = await ActivityEnvironment().run(end_unknown_machine, command)
+    return seen
+
+
+async def test_an_unknown_machine_is_ended_at_a_person_s_word_and_seen_to_be_gone(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    books = Books(migrated)
+    driver.machines[Owned("baseload-nobody", "zone-a")] = RUNNING
+    driver.ending = 1
+    with pytest.raises(ApplicationError) as caught:
+        await end(books, "baseload-nobody")
+    assert caught.value.type == errors.NOT_YET
+    assert (await end(books, "baseload-nobody")).state is MachineState.GONE
+    assert driver.machines == {}
+
+
+async def test_a_machine_that_a_lease_holds_is_not_unknown(
+    migrated: Database, driver: RentedDriver
+) -> None:
+    books = Books(migrated)
+    held, ended = books.lease(LeaseStatus.READY), books.lease(LeaseStatus.REFUSED)
+    for name in (held.name, ended.name, "baseload-nobody"):
+        driver.machines[Owned(name, "zone-a")] = RUNNING
+    with pytest.raises(ApplicationError, match=f"{held.id} holds it"):
+        await end(books, held.name)
+    assert len(driver.machines) == 3
+    found = {
+        each.name: each.is_held for each in listed_machines(books.provider_id, ProviderKind.GCP)
+    }
+    assert found == {held.name: True, ended.name: False, "baseload-nobody": False}

@@ -1,0 +1,261 @@
+"""The sweep: what says it is alive and has no workflow is started again or settled."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import select
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.lifecycles.reconciliation import sweep_lost
+from activities.outbox.relay import deliver_requests
+from activities.temporal.client import set_client
+from tests.activities.nodes.test_running_jobs import start_idle
+from tests.activities.outbox.test_relay import ask, signals_of, status_of, undelivered
+from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
+from tests.workflows.fake_world import node_address
+from workflows.contracts.billing import BillingRequest
+from workflows.contracts.jobs import JobRequest, WorkerAssignment, WorkerCarry
+from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.regions import RegionRequest
+from workflows.contracts.statuses import NodeStatus, RegionStatus, WorkerStatus
+from workflows.effects.reconciliation import DeliverRequests, LostSwept, SweepLost
+
+RUNNING = WorkflowExecutionStatus.RUNNING
+
+
+class World:
+    """A node that holds a running job; only their rows are there, no workflow is."""
+
+    def __init__(self, database: Database, client: Client) -> None:
+        self.database, self.client = database, client
+        with database.write() as session:
+            self.account = add_payer(session)
+            self.region = add_region(session, self.account)
+            self.node = add_node(session, self.region)
+            self.job = add_job(session, self.account)
+            allocate(session, self.job, self.node, gpu=0)
+            self.provider = session.get_one(tables.Provider, self.region.provider_id)
+        self.set(self.provider, sequence=3)
+        self.set(self.region, sequence=4)
+        self.set(self.node, sequence=7)
+        self.set(self.job, sequence=5, status="running")
+
+    def set(self, row: tables.LifecycleRow, **values: Any) -> None:
+        with self.database.write() as session:
+            session.get_one(type(row), row.id).sqlmodel_update(values)
+
+    def read(self, row: tables.LifecycleRow) -> Any:
+        with self.database.read() as session:
+            return session.get_one(type(row), row.id)
+
+    async def start_all(self) -> None:
+        for noun, row in (
+            ("provider", self.provider),
+            ("region", self.region),
+            ("node", self.node),
+            ("job", self.job),
+        ):
+            await start_idle(self.client, f"{noun}/{row.id}")
+
+    async def sweep(self) -> LostSwept:
+        swept = await ActivityEnvironment().run(sweep_lost, SweepLost(page_size=2))
+        assert isinstance(swept, LostSwept)
+        return swept
+
+    async def argument_of(self, workflow_id: str, shape: Any) -> Any:
+        """What the workflow was started with."""
+        history = self.client.get_workflow_handle(workflow_id).fetch_history_events()
+        async for event in history:
+            sent = event.workflow_execution_started_event_attributes.input
+            return (await self.client.data_converter.decode(sent.payloads, [shape]))[0]
+        raise AssertionError(f"{workflow_id} has no history")
+
+
+@pytest.fixture
+async def world(migrated: Database, temporal_server: Client) -> World:
+    set_client(temporal_server)
+    return World(migrated, temporal_server)
+
+
+async def test_what_has_its_workflow_is_left_alone(world: World) -> None:
+    await world.start_all()
+    assert await world.sweep() == LostSwept()
+    assert world.read(world.job).status == "running"
+
+
+async def test_a_job_that_was_terminated_is_started_again_to_end(world: World) -> None:
+    await world.start_all()
+    await world.client.get_workflow_handle(f"job/{world.job.id}").terminate()
+    assert (await world.sweep()).restarted == (world.job.id,)
+    request = await world.argument_of(f"job/{world.job.id}", JobRequest)
+    assert request.ending is not None
+    assert request.ending.code == "terminated"
+    assert (request.carried.sequence, request.carried.status) == (5, "running")
+    assert await world.sweep() == LostSwept()
+
+
+async def test_a_row_that_cannot_be_read_keeps_nobody_else_from_being_started_again(
+    world: World,
+) -> None:
+    world.set(world.job, spec={"unknown": "to this version"})
+    lost = (world.provider, world.region, world.node)
+    assert set((await world.sweep()).restarted) == {row.id for row in lost}
+
+
+async def test_a_job_that_was_terminated_while_its_node_is_away_knows_so(world: World) -> None:
+    world.set(world.node, status="offline")
+    await world.sweep()
+    request = await world.argument_of(f"job/{world.job.id}", JobRequest)
+    assert request.carried is not None
+    assert request.carried.lost == {world.node.id: world.read(world.node).updated_at}
+
+
+async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(world: World) -> None:
+    started_at = NOW - timedelta(hours=3)
+    place = WorkerAssignment(worker=0, node=node_address())
+    carry = WorkerCarry(
+        index=0,
+        status=WorkerStatus.RUNNING,
+        assignment=place,
+        run_id=f"{world.job.id}-0-1",
+        started_at=started_at,
+    )
+    world.set(world.job, workers=[carry.model_dump(mode="json")])
+    await world.start_all()
+    bill = f"job/{world.job.id}/billing"
+    await start_idle(world.client, bill)
+    assert await world.sweep() == LostSwept()
+    await world.client.get_workflow_handle(bill).terminate()
+    assert (await world.sweep()).restarted == (bill,)
+    assert await status_of(world.client, bill) is RUNNING
+    request = await world.argument_of(bill, BillingRequest)
+    assert (request.attempt, request.started_at) == (1, started_at)
+    assert [worker.run_id for worker in request.workers] == [carry.run_id]
+    assert await world.sweep() == LostSwept()
+
+
+async def test_a_stopped_service_that_was_terminated_rests_on(world: World) -> None:
+    await world.start_all()
+    world.set(world.job, status="stopped")
+    await world.client.get_workflow_handle(f"job/{world.job.id}").terminate()
+    assert (await world.sweep()).restarted == (world.job.id,)
+    request = await world.argument_of(f"job/{world.job.id}", JobRequest)
+    assert request.ending is None
+    assert request.carried is not None
+    assert request.carried.status == "stopped"
+
+
+async def test_providers_regions_and_nodes_are_started_again_where_they_were(
+    world: World,
+) -> None:
+    swept = await world.sweep()
+    lost = (world.provider, world.region, world.node, world.job)
+    assert set(swept.restarted) == {row.id for row in lost}
+    region = await world.argument_of(f"region/{world.region.id}", RegionRequest)
+    assert (region.sequence, region.carried_status) == (4, RegionStatus.HEALTHY)
+    node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
+    assert node.carried is not None
+    assert (node.carried.sequence, node.carried.status) == (7, NodeStatus.ACTIVE)
+    assert (await world.sweep()).restarted == ()
+
+
+async def test_a_node_lost_while_offline_comes_back_as_what_it_was(world: World) -> None:
+    world.set(world.node, status="offline")
+    with world.database.write() as session:
+        for number, kind in enumerate(("node.maintenance", "node.active", "node.offline")):
+            event = tables.EventRow(
+                id=new_id("evt"),
+                account_id=world.account.id,
+                resource_id=world.node.id,
+                sequence=number,
+                type=kind,
+                message=kind,
+                details={},
+                at=NOW,
+            )
+            session.add(event)
+            session.flush()
+    await world.sweep()
+    node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
+    assert node.carried is not None
+    assert (node.carried.status, node.carried.resume_status) == (
+        NodeStatus.OFFLINE,
+        NodeStatus.ACTIVE,
+    )
+
+
+async def test_an_onboarding_that_was_lost_begins_anew_with_later_steps(world: World) -> None:
+    world.set(world.node, status="inspecting")
+    await world.sweep()
+    node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
+    assert (node.carried, node.sequence) == (None, 7)
+
+
+async def test_a_removal_that_was_lost_goes_on(world: World) -> None:
+    world.set(world.node, status="removing")
+    await world.sweep()
+    assert await signals_of(world.client, f"node/{world.node.id}") == ["remove"]
+
+
+async def test_what_has_ended_stays_ended(world: World) -> None:
+    world.set(world.job, status="finished")
+    world.set(world.node, status="archived")
+    swept = await world.sweep()
+    assert set(swept.restarted) == {world.provider.id, world.region.id}
+
+
+async def test_a_row_that_is_being_written_to_is_left_alone(world: World) -> None:
+    world.set(world.job, updated_at=NOW.replace(year=NOW.year + 50))
+    assert world.job.id not in (await world.sweep()).restarted
+
+
+async def test_a_job_lost_before_its_first_step_is_started_again(world: World) -> None:
+    world.set(world.job, status="new", sequence=0)
+    assert world.job.id in (await world.sweep()).restarted
+    assert await status_of(world.client, f"job/{world.job.id}") is RUNNING
+
+
+async def test_an_announcement_that_nobody_renews_is_forgotten_after_a_week(world: World) -> None:
+    now = datetime.now(UTC)
+    days = {"SHA256:old": 8, "SHA256:young": 6}
+    with world.database.write() as session:
+        for minion_id, age in days.items():
+            session.add(
+                tables.NodeAnnouncement(
+                    minion_id=minion_id, host_public_key="key", host="10.0.0.9", port=22,
+                    first_at=now - timedelta(days=30), last_at=now - timedelta(days=age),
+                )
+            )  # fmt: skip
+    await world.sweep()
+    with world.database.read() as session:
+        left = session.exec(select(tables.NodeAnnouncement.minion_id)).all()
+    assert left == ["SHA256:young"]
+
+
+async def test_requests_are_delivered_once_they_are_old_enough(world: World) -> None:
+    world.set(world.job, status="new", sequence=0)
+    asked = ask(world.database, world.job.id, "start")
+    with world.database.write() as session:
+        row = session.get_one(tables.RequestRow, asked)
+        row.created_at = NOW.replace(year=NOW.year + 50)
+    assert (await deliver_requests(DeliverRequests())).delivered == 0
+    with world.database.write() as session:
+        session.get_one(tables.RequestRow, asked).created_at = NOW
+    assert (await deliver_requests(DeliverRequests())).delivered == 1
+    assert undelivered(world.database) == []
+    assert await status_of(world.client, f"job/{world.job.id}") is RUNNING
+
+
+async def test_more_is_said_while_more_waits(world: World) -> None:
+    with world.database.write() as session:
+        account = session.get_one(tables.Account, world.account.id)
+        jobs = [add_job(session, account) for _ in range(3)]
+    for job in jobs:
+        ask(world.database, job.id, "start")
+    assert (await deliver_requests(DeliverRequests(limit=2))).more
+    assert not (await deliver_requests(DeliverRequests(limit=2))).more

@@ -1,0 +1,139 @@
+"""A lease by its workflow, real activities and Google's double: preempted, told, accounted."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.lifecycles.restarts import restart_of
+from activities.providers.gcp.driver import google_machines
+from activities.providers.gcp.project_resources import PARTS
+from activities.providers.gcp.session import google_session
+from activities.providers.gcp.subnetworks import make_subnetwork
+from activities.providers.notifications import begin_listening
+from activities.registry.main import MAIN
+from activities.secrets.credentials import own_place, seal_credentials
+from activities.settings import settings
+from activities.temporal.client import set_client
+from tests.activities.leases.rows import OFFER, Books, lease_row
+from tests.activities.providers.gcp.keys import key_file
+from tests.activities.rows import NOW
+from tests.activities.waiting import wait_for
+from tests.doubles.gcp.double import GcpDouble
+from tests.waiting import eventually
+from workers.main import news_worker
+from workers.registry import workflow_runner
+from workflows.contracts import queues
+from workflows.contracts.machines import MachineSeen, MachineSpec
+from workflows.contracts.statuses import LeaseStatus, ProviderKind
+from workflows.effects.providers import FollowNews
+from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.providers.notifications import ProviderNews
+
+LEASE, ZONE = "lea-preempted", "us-central1-a"
+SPOT = OFFER.model_copy(
+    update={"place": ZONE, "machine_type": "n1-standard-8", "gpu_type": "T4", "gpu_count": 1,
+            "spot": True}
+)  # fmt: skip
+
+
+@pytest.fixture
+def dialect() -> str:
+    return "sqlite"
+
+
+@pytest.fixture
+def books(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPatch) -> Books:
+    """A provider that is ready at Google, with a network in one region."""
+    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "cd" * 32)
+    settings.cache_clear()
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
+    monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: key)
+    found = Books(migrated)
+    with migrated.write() as session:
+        place = own_place("gcp", found.provider_id)
+        reference = seal_credentials(session, found.account_id, place, key_file(gcp), NOW)
+        session.get_one(tables.Provider, found.provider_id).credentials = reference
+    google = google_session(found.provider_id)
+    for part in PARTS.values():
+        part.make(google, found.provider_id)
+    make_subnetwork(google, found.provider_id, "us-central1")
+    return found
+
+
+def made(books: Books) -> MachineSeen:
+    """The lease's machine, as it is once it answers."""
+    name, driver = f"baseload-{LEASE}", google_machines(books.provider_id)
+    driver.create(name, SPOT, MachineSpec(lifetime_s=3600))
+
+    def look() -> MachineSeen | None:
+        seen = driver.find(name, ZONE)
+        return seen if seen is not None and seen.is_reachable else None
+
+    seen = wait_for(look, "it runs")
+    assert seen is not None
+    return seen
+
+
+def leased(books: Books, seen: MachineSeen) -> None:
+    known = seen.model_dump(exclude={"state", "place", "offer_mark", "reason"})
+    row = lease_row(books, LEASE, LeaseStatus.READY)
+    row.sqlmodel_update({**known, "offer": SPOT.model_dump(mode="json"), "sequence": 4})
+    row.deadline = datetime.now(UTC) + timedelta(hours=1)
+    with books.database.write() as session:
+        session.add(row)
+
+
+@asynccontextmanager
+async def at_work(client: Client) -> AsyncIterator[None]:
+    set_client(client)
+    with ThreadPoolExecutor(4) as threads:
+        async with (
+            Worker(
+                client,
+                task_queue=queues.MAIN,
+                workflows=[MachineLifecycle, ProviderNews],
+                activities=MAIN,
+                activity_executor=threads,
+                workflow_runner=workflow_runner(),
+            ),
+            news_worker(client),
+        ):
+            yield
+
+
+async def test_a_preempted_machine_s_lease_is_over_in_seconds_and_costs_what_the_meter_says(
+    gcp: GcpDouble, books: Books, temporal_server: Client
+) -> None:
+    seen = await asyncio.to_thread(made, books)
+    leased(books, seen)
+    with books.database.read() as session:
+        start = restart_of(session, session.get_one(tables.Lease, LEASE)).start
+    news = FollowNews(provider_id=books.provider_id, kind=ProviderKind.GCP)
+    async with at_work(temporal_server):
+        handle = await temporal_server.start_workflow(
+            start.workflow, start.argument, id=start.id, task_queue=queues.MAIN
+        )
+        for _ in range(2):
+            await begin_listening(news)
+        await eventually(lambda: gcp.cloud.pubsub.pulls > 0, "its news is listened to")
+        with gcp.cloud.lock:
+            (vm,) = gcp.cloud.machines.vms.values()
+            assert gcp.cloud.machines.preempt(vm.path)
+        await asyncio.wait_for(handle.result(), 30)
+        await temporal_server.get_workflow_handle(f"news/{books.provider_id}").terminate("enough")
+    with books.database.read() as session:
+        row = session.get_one(tables.Lease, LEASE)
+    assert (row.status, gcp.cloud.machines.vms) == ("released", {})
+    assert str(row.status_reason).startswith("it was preempted at ")
+    assert row.began_at is not None
+    assert row.ended_at is not None
+    lasted_s = (row.ended_at - row.began_at).total_seconds()
+    assert lasted_s == pytest.approx(gcp.cloud.meter.seconds(vm.name), abs=0.5)

@@ -1,0 +1,161 @@
+"""Machines at a provider: made once whatever goes unanswered, ended for certain."""
+
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.session import Database
+from activities.leases.shortages import find_shortages, remember_shortage
+from activities.lifecycles.restarts import restart_of
+from activities.outbox.workflow_starts import start_of
+from activities.providers.machines import (
+    await_machine,
+    create_machine,
+    look_at_machine,
+    release_machine,
+)
+from tests.activities.leases.rows import OFFER, Books
+from tests.activities.providers.fake_driver import Owned, RentedDriver
+from tests.activities.rows import NOW
+from workflows.contracts import errors
+from workflows.contracts.leases import MachineRequest
+from workflows.contracts.machines import MachineSeen, MachineSpec
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+from workflows.effects.machines import (
+    CreateMachine,
+    FindShortages,
+    LookAtMachine,
+    ReleaseMachine,
+    RememberShortage,
+)
+
+NAME = {
+    "lease_id": "lea-1",
+    "provider_id": "prv-1",
+    "provider_kind": ProviderKind.GCP,
+    "machine_name": "baseload-lea-1",
+}
+CREATE = CreateMachine(**NAME, place="zone-a", offer=OFFER, spec=MachineSpec(lifetime_s=3600))
+LOOK = LookAtMachine(**NAME, place="zone-a")
+RELEASE = ReleaseMachine(**NAME, place="zone-a")
+
+
+async def do(activity: Any, command: Any) -> Any:
+    return await ActivityEnvironment().run(activity, command)
+
+
+async def refusal(activity: Any, command: Any) -> ApplicationError:
+    with pytest.raises(ApplicationError) as caught:
+        await do(activity, command)
+    return caught.value
+
+
+# ── one machine ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_machine_whose_making_went_unanswered_is_found_and_not_made_again(
+    driver: RentedDriver,
+) -> None:
+    driver.lost_replies = 1
+    assert (await refusal(create_machine, CREATE)).type == errors.UNAVAILABLE
+    assert (await do(create_machine, CREATE)).host == "10.0.0.9"
+    assert driver.made.total() == 1
+
+
+async def test_a_release_is_over_only_when_the_provider_no_longer_knows_the_machine(
+    driver: RentedDriver,
+) -> None:
+    await do(create_machine, CREATE)
+    driver.ending = 2
+    for _ in range(2):
+        assert (await refusal(release_machine, RELEASE)).type == errors.NOT_YET
+    assert (await do(release_machine, RELEASE)).state is MachineState.GONE
+    assert driver.machines == {}
+    assert (await do(release_machine, RELEASE)).state is MachineState.GONE
+
+
+async def test_a_machine_is_waited_for_until_it_has_an_address_or_is_no_more(
+    driver: RentedDriver,
+) -> None:
+    key = Owned("baseload-lea-1", "zone-a")
+    for state in (MachineState.MAKING, MachineState.RUNNING):
+        driver.machines[key] = MachineSeen(state=state, place="zone-a")
+        assert (await refusal(await_machine, LOOK)).type == errors.NOT_YET
+    driver.machines[key] = MachineSeen(state=MachineState.STOPPED, place="zone-a")
+    assert (await do(await_machine, LOOK)).state is MachineState.STOPPED
+    del driver.machines[key]
+    assert (await do(await_machine, LOOK)).state is MachineState.GONE
+
+
+async def test_a_machine_of_another_offer_is_not_taken_but_ended_and_made_anew(
+    driver: RentedDriver,
+) -> None:
+    spot = OFFER.model_copy(update={"spot": True})
+    await do(create_machine, CREATE.model_copy(update={"offer": spot}))
+    failure = await refusal(create_machine, CREATE)
+    assert (failure.type, "large-spot" in failure.message) == (errors.NOT_YET, True)
+    assert driver.machines == {}
+    assert (await do(create_machine, CREATE)).offer_mark == "large-on-demand"
+    assert driver.made.total() == 2
+
+
+async def test_a_machine_that_is_gone_says_when_if_its_provider_does(driver: RentedDriver) -> None:
+    made: MachineSeen = await do(create_machine, CREATE)
+    release = RELEASE.model_copy(update={"provider_machine_id": made.provider_machine_id})
+    gone: MachineSeen = await do(release_machine, release)
+    assert gone.began_at == made.began_at
+    assert gone.ended_at is not None
+    driver.gone.clear()
+    assert (await do(release_machine, release)).state is MachineState.GONE
+
+
+async def test_machines_of_a_kind_without_driver_are_refused_by_name() -> None:
+    command = LOOK.model_copy(update={"provider_kind": ProviderKind.PHYSICAL})
+    failure = await refusal(look_at_machine, command)
+    assert failure.type == errors.REQUEST_REFUSED
+    assert "physical" in failure.message
+
+
+# ── leases ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
+    migrated: Database,
+) -> None:
+    books = Books(migrated)
+    row = books.lease(LeaseStatus.READY)
+    with migrated.read() as session:
+        start = restart_of(session, row).start
+        fresh = start_of(session, row)
+    assert (start.id, start.workflow) == (f"machine/{row.id}", "MachineLifecycle")
+    assert isinstance(start.argument, MachineRequest)
+    assert isinstance(fresh.argument, MachineRequest)
+    carried = start.argument.carried
+    assert carried is not None
+    assert carried.seen is not None
+    assert (carried.status, carried.offer, carried.sequence) == (LeaseStatus.READY, OFFER, 4)
+    assert (carried.seen.host, carried.seen.began_at) == ("10.0.0.9", NOW)
+    assert fresh.argument.offers == (OFFER,)
+
+
+async def test_shortages_are_remembered_for_all_and_forgotten_in_time(
+    migrated: Database,
+) -> None:
+    books = Books(migrated)
+    short = RememberShortage(provider_id=books.provider_id, scope=OFFER.scope, reason="none left")
+    for _ in range(2):
+        await do_now(remember_shortage, short)
+    asked = FindShortages(provider_id=books.provider_id)
+    (found,) = (await do_now(find_shortages, asked)).shortages
+    assert (found.scope, found.reason) == ("zone-a/large/on-demand", "none left")
+    with migrated.write() as session:
+        session.get_one(tables.ShortageRow, (books.provider_id, OFFER.scope)).until = NOW
+    assert (await do_now(find_shortages, asked)).shortages == ()
+
+
+async def do_now(activity: Any, command: Any) -> Any:
+    """One that blocks."""
+    return ActivityEnvironment().run(activity, command)

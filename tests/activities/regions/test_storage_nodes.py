@@ -1,0 +1,162 @@
+"""Regions in a cloud as rows: their storage, what is their own, and who is told to end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlmodel import select
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.db import tables
+from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.leases.leasing import lease_machine
+from activities.lifecycles.dependents import find_dependents, tell_dependents
+from activities.placement.allocations import release_job
+from activities.regions.storage_nodes import add_storage_node, dismiss_node, find_storage
+from activities.temporal.client import set_client
+from tests.activities.cloud_rows import add_lease
+from tests.activities.nodes.test_running_jobs import start_idle
+from tests.activities.outbox.test_relay import signals_of
+from tests.activities.placement.rows import add_gpu_node, add_waiting_job
+from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.statuses import ProviderKind
+from workflows.effects.leases import LeaseMachine
+from workflows.effects.lifecycles import FindDependents, TellDependents
+from workflows.effects.regions import AddStorageNode, DismissNode, FindStorage
+
+OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)
+
+
+class Place:
+    """A region in a cloud, with its provider, to which nodes are added."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        with database.write() as session:
+            self.region = add_region(session, add_payer(session))
+        self.wish = MachineWish(
+            provider_id=self.region.provider_id,
+            provider_kind=ProviderKind.GCP,
+            offers=(OFFER,),
+            spec=MachineSpec(lifetime_s=60),
+        )
+
+    def add(self, node_id: str, replaces: tuple[str, ...] = ()) -> str:
+        command = AddStorageNode(
+            region_id=self.region.id, node_id=node_id, machine=self.wish, replaces=replaces, at=NOW
+        )
+        return add_storage_node(command).node_id
+
+    def there(self) -> dict[str, str]:
+        found = find_storage(FindStorage(region_id=self.region.id)).nodes
+        return {node.node_id: node.status for node in found}
+
+    def set(self, table: type[Any], row_id: str, **values: Any) -> None:
+        with self.database.write() as session:
+            session.get_one(table, row_id).sqlmodel_update(values)
+
+    def lease(self, node_id: str) -> None:
+        command = LeaseMachine(
+            lease_id=f"lea-of-{node_id}", node_id=node_id, region_id=self.region.id,
+            machine=self.wish, at=NOW,
+        )  # fmt: skip
+        lease_machine(command)
+
+
+@pytest.fixture
+def place(migrated: Database) -> Place:
+    return Place(migrated)
+
+
+def test_a_region_has_one_storage_node_and_another_while_it_is_replaced(place: Place) -> None:
+    assert place.add("nod-1") == "nod-1"
+    assert place.add("nod-2") == "nod-1", "it was added before, and the answer was lost"
+    assert place.add("nod-3", replaces=("nod-1",)) == "nod-3"
+    assert place.add("nod-4", replaces=("nod-1",)) == "nod-3"
+    assert place.there() == {"nod-1": "new", "nod-3": "new"}
+    place.set(tables.Node, "nod-1", status="archived")
+    assert place.there() == {"nod-3": "new"}
+
+
+def test_a_region_that_is_removed_gets_no_storage(place: Place) -> None:
+    place.set(tables.Region, place.region.id, status="removing")
+    with pytest.raises(ApplicationError, match="is removed"):
+        place.add("nod-1")
+    assert place.there() == {}
+
+
+def test_a_regions_own_storage_and_its_machine_are_told_apart_from_what_others_have_there(
+    place: Place,
+) -> None:
+    place.add("nod-1")
+    place.lease("nod-1")
+    with place.database.write() as session:
+        other = add_node(session, session.get_one(tables.Region, place.region.id))
+    found = find_dependents(FindDependents(resource_id=place.region.id))
+    assert set(found.ids) == {"nod-1", other.id, "lea-of-nod-1"}
+    assert set(found.own_ids) == {"nod-1", "lea-of-nod-1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "goes_with_it"),
+    [
+        ({"type": "ephemeral"}, True),
+        ({"status": "removing"}, True),
+        ({"type": "ephemeral", "machine": {"stays": True}}, False),
+        ({"status": "active"}, False),
+    ],
+)
+def test_a_node_that_leaves_keeps_nobody_from_removing_its_region_once_its_job_has_ended(
+    place: Place, changes: dict[str, Any], goes_with_it: bool
+) -> None:
+    question = FindDependents(resource_id=place.region.id)
+    with place.database.write() as session:
+        region = session.get_one(tables.Region, place.region.id)
+        account = session.get_one(tables.Account, region.account_id)
+        node = add_gpu_node(session, region)
+        node.sqlmodel_update(changes)
+        job = add_waiting_job(session, account)
+        allocate(session, job, node, gpu=0)
+        lease = add_lease(session, region, node.id, status="releasing")
+    found = find_dependents(question)
+    assert (set(found.ids), found.own_ids) == ({node.id, lease.id}, ())
+    with place.database.write() as session:
+        release_job(session, job.id, NOW)
+    found = find_dependents(question)
+    assert set(found.ids) == {node.id, lease.id}
+    assert set(found.own_ids) == ({node.id, lease.id} if goes_with_it else set())
+
+
+async def test_leases_are_told_to_end_when_nobody_else_is_left(
+    place: Place, temporal_server: Client
+) -> None:
+    node_id = new_id("nod")
+    place.add(node_id)
+    place.lease(node_id)  # Before there is a client: its own workflow is not begun.
+    set_client(temporal_server)
+    node, machine = f"node/{node_id}", f"machine/lea-of-{node_id}"
+    await start_idle(temporal_server, node)
+    await start_idle(temporal_server, machine)
+    command = TellDependents(resource_id=place.region.id, removal=Removal(force=True))
+    await ActivityEnvironment().run(tell_dependents, command)
+    assert await signals_of(temporal_server, node) == ["remove"]
+    assert await signals_of(temporal_server, machine) == []
+    place.set(tables.Node, node_id, status="archived")
+    await ActivityEnvironment().run(tell_dependents, command)
+    assert await signals_of(temporal_server, machine) == ["remove"]
+
+
+def test_a_node_that_leaves_already_is_not_asked_again(place: Place) -> None:
+    place.add("nod-1")
+    command = DismissNode(node_id="nod-1", requested_by="its region", at=NOW)
+    for _ in range(2):
+        asyncio.run(dismiss_node(command))
+        place.set(tables.Node, "nod-1", status="removing")
+    with place.database.read() as session:
+        asked = session.exec(select(tables.RequestRow).filter_by(verb="remove")).all()
+        assert [row.argument for row in asked] == [{"force": True, "requested_by": "its region"}]

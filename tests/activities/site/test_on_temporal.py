@@ -1,0 +1,81 @@
+"""A site's worker against a real Temporal server: signals arrive, cancelling and stopping end."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.temporal import client as temporal
+from tests.activities.site.test_watch import JOB, RUN, stored, watchers
+from tests.activities.sites import REGION, Site
+from tests.activities.waiting import wait_until
+from tests.activities.watch_workflow import AwaitExit, Holding, HoldWatch
+from workers.registry import workflow_runner
+from workers.sites import site_worker
+from workflows.contracts.nodes import WatchEnded
+
+
+@contextlib.asynccontextmanager
+async def serving(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[None]:
+    """The site's own worker, and one for the workflows of this test."""
+    monkeypatch.setattr(temporal, "_client", client)
+    site = site_worker(client, REGION)
+    lives = Worker(
+        client,
+        task_queue="watch-tests",
+        workflows=[HoldWatch, AwaitExit],
+        workflow_runner=workflow_runner(),
+        max_cached_workflows=0,
+    )
+    async with lives, site:
+        yield
+
+
+async def test_an_exit_reaches_the_workflow_of_its_job_and_cancelling_ends_the_watch(
+    site: Site, temporal_server: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(temporal_server, monkeypatch):
+        job = await temporal_server.start_workflow(
+            AwaitExit.run, id=f"job/{JOB}", task_queue="watch-tests"
+        )
+        holder = await temporal_server.start_workflow(
+            HoldWatch.run,
+            Holding(node=site.node),
+            id=f"node/{uuid.uuid4().hex}",
+            task_queue="watch-tests",
+        )
+        await wait_until(lambda: watchers(site), "the watcher")
+        site.agent.run(RUN, "echo last words; exit 3")
+        told = await job.result(rpc_timeout=timedelta(seconds=30))
+        assert (told.worker, told.attempt, told.exit.exit_code) == (0, 1, 3)
+        assert stored(site) == b"last words\n"
+        await holder.signal(HoldWatch.let_go)
+        await wait_until(lambda: not watchers(site), "the end of the watch")
+        assert await holder.result() == WatchEnded(reason="cancelled")
+
+
+async def test_a_worker_that_stops_lets_go_of_its_watches_and_the_next_takes_them_up(
+    site: Site, temporal_server: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(serving(temporal_server, monkeypatch))
+        holder = await temporal_server.start_workflow(
+            HoldWatch.run,
+            Holding(node=site.node),
+            id=f"node/{uuid.uuid4().hex}",
+            task_queue="watch-tests",
+        )
+        await wait_until(lambda: watchers(site), "the watcher")
+        await asyncio.wait_for(stack.aclose(), 60)
+    await wait_until(lambda: not watchers(site), "the end of the watcher")
+    before = (await holder.describe()).history_length
+    async with serving(temporal_server, monkeypatch):
+        await wait_until(lambda: watchers(site), "the next watcher")
+        assert (await holder.describe()).history_length == before  # its workflow was not asked
+        await holder.signal(HoldWatch.let_go)
+        assert await holder.result() == WatchEnded(reason="cancelled")

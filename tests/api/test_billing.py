@@ -1,0 +1,173 @@
+"""Credits, charges, transactions and statements over HTTP. On both databases."""
+
+import csv
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from activities.billing import ledger
+from activities.billing.payers import credits_name
+from activities.placement.wake import WORKFLOW_ID
+from activities.temporal.client import set_client
+from tests.api.http_server import Person, Site
+from tests.waiting import eventually
+
+HOUR = timedelta(hours=1)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _use(site: Site, person: Person, job_id: str, amount: int, at: datetime) -> None:
+    """What billing posts for an hour of a job."""
+    used = ledger.Entry(
+        business_key=f"job/{job_id}/usage/0/{at.isoformat()}",
+        kind="usage-fee",
+        account_id=person.account_id,
+        legs={credits_name(person.account_id): -amount, ledger.USAGE_FEES: amount},
+        at=at,
+        description="=an hour",
+        job_id=job_id,
+        details={"seconds": 3600},
+    )
+    with site.database.write() as session:
+        ledger.post(session, used)
+
+
+async def test_credits_that_are_granted_are_a_balanced_transaction_and_a_balance(
+    ada: Person, admin: Person
+) -> None:
+    path, body = f"/v1/accounts/{ada.account_id}/credits", {"amount_microcredits": 25_000_000}
+    headers = {"Idempotency-Key": "grant-1"}
+    first = await admin.post(path, body, headers=headers)
+    assert first.status_code == 201
+    assert sum(posting["amount_microcredits"] for posting in first.json()["postings"]) == 0
+    assert (await admin.post(path, body, headers=headers)).json() == first.json()
+    assert (await ada.get("/v1/account")).json()["balance_microcredits"] == 25_000_000
+    assert (await ada.get("/v1/transactions")).json()["items"] == [first.json()]
+    await admin.made(path, body)
+    assert (await ada.get("/v1/account")).json()["balance_microcredits"] == 50_000_000
+
+
+async def test_credits_that_are_granted_wake_placement_for_the_jobs_that_wait_for_them(
+    ada: Person, admin: Person, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    await admin.made(f"/v1/accounts/{ada.account_id}/credits", {"amount_microcredits": 1})
+    placement = temporal_server.get_workflow_handle(WORKFLOW_ID)
+
+    async def is_awake() -> bool:
+        try:
+            described = await placement.describe()
+        except RPCError:
+            return False
+        return described.status is WorkflowExecutionStatus.RUNNING
+
+    await eventually(is_awake, "placement is woken")
+    await placement.terminate()
+
+
+@pytest.mark.parametrize("amount", [0, -1, 1.5, "many", None])
+async def test_credits_are_a_positive_whole_number(
+    ada: Person, admin: Person, amount: object
+) -> None:
+    path = f"/v1/accounts/{ada.account_id}/credits"
+    refused = await admin.post(path, {"amount_microcredits": amount})
+    assert refused.json()["errors"][0]["field"] == "amount_microcredits"
+    own = await ada.post(path, {"amount_microcredits": 1})
+    assert own.status_code == 403
+
+
+async def test_an_account_that_another_pays_for_has_the_others_balance(
+    ada: Person, bob: Person, admin: Person
+) -> None:
+    await admin.call(
+        "PATCH", f"/v1/accounts/{bob.account_id}", json={"billing_account_id": ada.account_id}
+    )
+    path = f"/v1/accounts/{bob.account_id}/credits"
+    granted = await admin.made(path, {"amount_microcredits": 1_000})
+    assert granted["account_id"] == ada.account_id
+    assert (await bob.get("/v1/account")).json()["balance_microcredits"] == 1_000
+
+
+async def test_an_account_that_pays_for_others_pays_for_itself(
+    ada: Person, bob: Person, admin: Person
+) -> None:
+    async def pays(payer: Person, other: Person) -> int:
+        body = {"billing_account_id": payer.account_id}
+        path = f"/v1/accounts/{other.account_id}"
+        return (await admin.call("PATCH", path, json=body)).status_code
+
+    assert await pays(ada, bob) == 200
+    assert await pays(admin, ada) == 409
+    assert await pays(bob, admin) == 422
+    shown = (await admin.get(f"/v1/accounts/{ada.account_id}")).json()
+    assert shown["billing_account_id"] is None
+    await admin.call("PATCH", f"/v1/accounts/{bob.account_id}", json={"billing_account_id": None})
+    assert await pays(admin, ada) == 200
+
+
+async def test_charges_of_a_job_stay_when_somebody_else_pays_from_then_on(
+    site: Site, ada: Person, bob: Person, admin: Person
+) -> None:
+    job_id = await ada.job()
+    _use(site, ada, job_id, 500, NOON)
+    body = {"billing_account_id": bob.account_id}
+    await admin.call("PATCH", f"/v1/accounts/{ada.account_id}", json=body)
+    _use(site, bob, job_id, 501, NOON + HOUR)
+    found = (await ada.get(f"/v1/jobs/{job_id}/charges")).json()
+    assert [charge["amount_microcredits"] for charge in found["charges"]] == [500, 501]
+
+
+async def test_charges_of_a_job_are_its_postings(site: Site, ada: Person) -> None:
+    job_id, other = await ada.job(), await ada.job()
+    for hour in range(2):
+        _use(site, ada, job_id, 500 + hour, NOON + hour * HOUR)
+    _use(site, ada, other, 7, NOON)
+    found = (await ada.get(f"/v1/jobs/{job_id}/charges")).json()
+    assert [charge["amount_microcredits"] for charge in found["charges"]] == [500, 501]
+    assert found["charges"][0]["details"] == {"seconds": 3600}
+    of_job = (await ada.get(f"/v1/transactions?job_id={job_id}")).json()["items"]
+    assert len(of_job) == 2
+
+
+async def test_a_statement_runs_from_its_opening_to_its_closing_balance(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    job_id = await ada.job()
+    for hour in range(5):
+        _use(site, ada, job_id, 100, NOON + hour * HOUR)
+    begins, ends = (NOON + HOUR).isoformat(), (NOON + 4 * HOUR).isoformat()
+    query = {"begins_at": begins, "ends_at": ends}
+    found = (await ada.get("/v1/statement", params=query)).json()
+    assert found["opening_microcredits"] == -100
+    assert [line["balance_microcredits"] for line in found["lines"]] == [-200, -300, -400]
+    assert found["closing_microcredits"] == -400
+    assert found["totals_microcredits"] == {"usage-fee": -300}
+    assert (await bob.get("/v1/statement", params=query)).json()["lines"] == []
+
+
+async def test_a_statement_as_csv_has_the_same_lines_and_no_formulas(
+    site: Site, ada: Person
+) -> None:
+    _use(site, ada, await ada.job(), 100, NOON)
+    query = {"begins_at": (NOON - HOUR).isoformat(), "ends_at": (NOON + HOUR).isoformat()}
+    response = await ada.get("/v1/statement", params=query, headers={"Accept": "text/csv"})
+    assert response.headers["content-type"].startswith("text/csv")
+    (line,) = csv.DictReader(io.StringIO(response.text))
+    assert line["amount_microcredits"] == "-100"
+    assert line["description"] == "'=an hour"
+
+
+async def test_a_statement_of_no_period_is_refused(ada: Person) -> None:
+    query = {"begins_at": NOON.isoformat(), "ends_at": NOON.isoformat()}
+    response = await ada.get("/v1/statement", params=query)
+    assert response.json()["errors"][0]["field"] == "begins_at"
+    naive = await ada.get("/v1/statement", params={"begins_at": "2026-03-01T12:00:00"})
+    assert naive.status_code == 422

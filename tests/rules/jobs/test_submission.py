@@ -1,0 +1,228 @@
+"""A submission's rules: each one broken alone, and all of them at once."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.rules.jobs.submissions import document
+from workflows.contracts.job_submission import JobSubmission
+from workflows.contracts.statuses import JobType
+from workflows.rules.jobs.resources import resources_of, spot_policy_of
+from workflows.rules.jobs.submission import read_submission
+
+SERVICE = {"type": "notebook", "port": 8888}
+
+
+def fields(job: Any, known: tuple[str, ...] = ()) -> list[str]:
+    return sorted(mistake.field for mistake in read_submission(job, known).mistakes)
+
+
+def test_the_documented_job_is_sound() -> None:
+    documented: dict[str, Any] = {
+        "name": "digits",
+        "type": "training",
+        "project_id": None,
+        "resources": {
+            "gpus": "A100:4",
+            "gpu_types": None,
+            "gpu_count": None,
+            "cpu_count": 4,
+            "memory_gib": 8,
+            "disk_size_gb": 10,
+            "max_price_microcredits_per_gpu_hour": 10_000_000,
+        },
+        "environment": {
+            "image": None,
+            "python_packages": ["scikit-learn"],
+            "apt_packages": [],
+            "variables": {"EPOCHS": "20"},
+            "secrets": {"HF_TOKEN": "store://projects/prj-01abc/hf_token"},
+        },
+        "code": {"upload_id": "upl-01abc"},
+        "data": {
+            "datasets": [],
+            "model": None,
+            "checkpoints": [],
+            "volumes": [],
+            "input": None,
+            "output": {"type": "local"},
+        },
+        "workers": [{"command": "python train.py"}],
+        "placement": {"region_id": None, "providers": None, "only_owned": None},
+        "safety": {
+            "price_cap_microcredits_per_hour": None,
+            "auto_terminate": False,
+            "idle_timeout_s": 600,
+        },
+        "port": None,
+        "reservation_id": None,
+        "priority": 3,
+    }
+    reading = read_submission(documented)
+    assert reading.mistakes == ()
+    assert reading.submission is not None
+    asked = resources_of(reading.submission)
+    assert (asked.gpu_types, asked.gpu_count, asked.memory_bytes) == (("A100",), 4, 8 * 1024**3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": " x"}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"priority": 0}, "priority"),
+        ({"priority": 6}, "priority"),
+        ({"project_id": "acc-1"}, "project_id"),
+        ({"code": {"upload_id": "../x"}}, "code.upload_id"),
+        ({"resources": {"gpus": "cpu"}}, "resources.cpu_count"),
+        ({"resources": {"cpu_count": 2, "gpu_count": 1}}, "resources.gpu_count"),
+        ({"resources": {"gpus": "cpu", "cpu_count": 2, "gpu_count": 1}}, "resources.gpu_count"),
+        ({"resources": {"gpu_types": ["A100"]}}, "resources.gpu_count"),
+        ({"resources": {"gpu_types": ["A100"], "gpu_count": 0}}, "resources.gpu_count"),
+        ({"resources": {"gpus": "A100:4", "gpu_types": ["A100"]}}, "resources.gpu_types"),
+        ({"resources": {"gpus": "A100:0"}}, "resources.gpus"),
+        ({"resources": {"gpus": "A100:9999"}}, "resources.gpus"),
+        ({"resources": {"gpus": "A100:two"}}, "resources.gpus"),
+        ({"resources": {"gpus": "A1OO:2"}}, "resources.gpus"),
+        ({"resources": {"gpu_types": ["A100", "B52"], "gpu_count": 1}}, "resources.gpu_types.1"),
+        ({"resources": {"gpus": "cpu", "cpu_count": 0}}, "resources.cpu_count"),
+        ({"resources": {"cpu_count": 2, "memory_gib": 0}}, "resources.memory_gib"),
+        ({"resources": {"cpu_count": 2, "memory_gib": float("nan")}}, "resources.memory_gib"),
+        ({"resources": {"cpu_count": 2, "disk_size_gb": 9}}, "resources.disk_size_gb"),
+        ({"resources": {"cpu_count": 2, "disk_size_gb": 2001}}, "resources.disk_size_gb"),
+        ({"workers": []}, "workers"),
+        ({"workers": [{"command": " \n"}]}, "workers.0.command"),
+        ({"workers": [{"command": "a"}] * 2, "type": "inference"}, "workers"),
+        ({"workers": [{"command": "a"}] * 2, **SERVICE}, "workers"),
+        ({"type": "notebook"}, "port"),
+        ({"type": "endpoint"}, "port"),
+        ({"port": 80}, "port"),
+        ({"port": 70_000}, "port"),
+        ({"data": {"output": {"type": "local"}}, **SERVICE}, "data.output"),
+        ({"data": {"output": {"type": "aws"}}}, "data.output.type"),
+        ({"data": {"volumes": ["vol-1"]}}, "data.volumes"),
+        ({"data": {"datasets": ["dat-1"]}, "type": "inference"}, "data.datasets"),
+        ({"data": {"input": {"type": "local"}}}, "data.input.upload_id"),
+        ({"environment": {"python_packages": ["--index-url=x"]}}, "environment.python_packages.0"),
+        ({"environment": {"python_packages": ["x @ file:///"]}}, "environment.python_packages.0"),
+        ({"environment": {"apt_packages": ["-y"]}}, "environment.apt_packages.0"),
+        ({"environment": {"image": "--privileged"}}, "environment.image"),
+        ({"environment": {"variables": {"1A": "x"}}}, "environment.variables"),
+        ({"environment": {"variables": {"BASELOAD_JOB_ID": "x"}}}, "environment.variables"),
+        ({"environment": {"variables": {"A": "x\0"}}}, "environment.variables.A"),
+        (
+            {"environment": {"secrets": {"TOKEN": "env://HOME"}}},
+            "environment.secrets.TOKEN",
+        ),
+        (
+            {"environment": {"secrets": {"TOKEN": "store://providers/gcp/key"}}},
+            "environment.secrets.TOKEN",
+        ),
+        ({"placement": {"region_id": "home"}}, "placement.region_id"),
+        ({"placement": {"providers": ["aws"]}}, "placement.providers.0"),
+        ({"placement": {"providers": []}}, "placement.providers"),
+        ({"safety": {"idle_timeout_s": 1}}, "safety.idle_timeout_s"),
+        ({"safety": {"idle_timeout_s": 2592001}}, "safety.idle_timeout_s"),
+        ({"safety": {"max_restarts": 101}}, "safety.max_restarts"),
+        ({"placement": {"spot": "perhaps"}}, "placement.spot"),
+        ({"surprise": 1}, "surprise"),
+        ({"resources": {"cpu_count": 2, "gpus_per_node": 1}}, "resources.gpus_per_node"),
+        ({"type": "batch"}, "type"),
+    ],
+)
+def test_one_broken_rule_is_one_mistake_at_its_field(changes: dict[str, Any], field: str) -> None:
+    assert fields(document(**changes)) == [field]
+
+
+def test_mistakes_of_shape_and_of_rules_come_together() -> None:
+    broken = document(
+        priority="soon",
+        resources={"gpus": "A1OO:2", "disk_size_gb": 1},
+        workers=[{"command": ""}, {"comand": "x"}],
+        extra=1,
+    )
+    assert fields(broken) == [
+        "extra",
+        "priority",
+        "resources.disk_size_gb",
+        "resources.gpus",
+        "workers.0.command",
+        "workers.1.comand",
+        "workers.1.command",
+    ]
+
+
+def test_a_mistake_names_the_value_and_near_names() -> None:
+    (mistake,) = read_submission(document(resources={"gpus": "RTX4O90:1"})).mistakes
+    assert mistake.value == "RTX4O90"
+    assert "RTX4090" in mistake.rule
+
+
+@pytest.mark.parametrize("part", ["variables", "secrets"])
+def test_values_of_variables_and_secrets_are_never_sent_back(part: str) -> None:
+    hidden = "hunter2-and-more"
+    given = document(environment={part: {"TOKEN": [hidden], "OTHER": hidden + "\0"}})
+    assert hidden not in read_submission(given).model_dump_json()
+
+
+def test_a_gpu_name_outside_the_catalogue_passes_when_a_node_has_it() -> None:
+    given = document(resources={"gpus": "Imagine 9000:1"})
+    assert fields(given) == ["resources.gpus"]
+    reading = read_submission(given, ("IMAGINE 9000",))
+    assert reading.submission is not None
+    assert resources_of(reading.submission, ("IMAGINE 9000",)).gpu_types == ("IMAGINE 9000",)
+
+
+@pytest.mark.parametrize("kind", [JobType.TRAINING, JobType.INFERENCE])
+def test_output_is_kept_unless_it_is_refused(kind: JobType) -> None:
+    assert JobSubmission.model_validate(document(type=kind)).keeps_output
+    refused = document(type=kind, data={"output": None})
+    assert not JobSubmission.model_validate(refused).keeps_output
+
+
+def test_a_service_keeps_no_output() -> None:
+    assert not JobSubmission.model_validate(document(**SERVICE)).keeps_output
+
+
+def test_a_stored_submission_reads_back_the_same() -> None:
+    submission = JobSubmission.model_validate(document(data={"output": None}))
+    assert JobSubmission.model_validate(submission.model_dump(mode="json")) == submission
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+
+
+@given(field=st.sampled_from([*JobSubmission.model_fields, "other"]), value=JSON)
+def test_no_document_breaks_the_reader(field: str, value: Any) -> None:
+    reading = read_submission(document() | {field: value})
+    assert (reading.submission is None) == bool(reading.mistakes)
+    assert all(mistake.field and mistake.rule for mistake in reading.mistakes)
+
+
+@given(JSON)
+def test_anything_that_is_no_job_is_refused_with_a_reason(value: Any) -> None:
+    assert read_submission(value).mistakes
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy"),
+    [
+        ({}, "allowed"),
+        ({"type": "notebook", "port": 8888}, "never"),
+        ({"type": "notebook", "port": 8888, "placement": {"spot": "required"}}, "required"),
+    ],
+)
+def test_only_what_people_are_at_keeps_its_machine_unless_it_is_said_otherwise(
+    changes: dict[str, Any], policy: str
+) -> None:
+    submission = read_submission(document(**changes)).submission
+    assert submission is not None
+    assert spot_policy_of(submission) == policy

@@ -1,0 +1,272 @@
+"""Placement by example: what goes where, in which order, and what is said to the rest."""
+
+from typing import Any
+
+import pytest
+
+from tests.rules.placement.offers import GIB, NOW, OTHER, job, offer
+from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
+from workflows.rules.placement.inventory import Demand
+from workflows.rules.placement.node_refusals import LISTED_NODES
+from workflows.rules.placement.planner import PATIENCE, Situation, plan
+from workflows.rules.placement.ranking import rank
+
+OVERDUE_S = PATIENCE.total_seconds()
+
+
+def planned(jobs: list[PendingJob], offers: list[NodeOffer], **situation: Any) -> Plan:
+    return plan(jobs, offers, Situation(now=NOW, **situation))
+
+
+def placed(made: Plan) -> dict[str, list[str]]:
+    """Job to the nodes of its workers."""
+    return {a.job_id: [slot.node_id for slot in a.slots] for a in made.assignments}
+
+
+def refusal(asked: PendingJob, *offers: NodeOffer) -> Refusal:
+    """The only refusal of a job that does not fit."""
+    made = planned([asked], list(offers))
+    assert made.assignments == ()
+    (only,) = made.refused[0].refusals
+    return only
+
+
+def test_a_job_gets_the_lowest_free_gpus() -> None:
+    (assignment,) = planned([job(gpus=2)], [offer(gpus=4)]).assignments
+    assert assignment.slots[0].gpu_indices == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "node", "code", "ever"),
+    [
+        (job(gpus=4), offer(gpus=4, free=2), "gpu-count", True),
+        (job(gpus=4), offer(gpus=2), "gpu-count", False),
+        (job(gpus=1), offer(gpus=1, gpu_type="T4"), "gpu-type", False),
+        (job(gpus=1), offer(), "gpu-type", False),
+        (job(cpu_count=8), offer(free_cpu_count=3), "cpu", True),
+        (job(cpu_count=17), offer(), "cpu", False),
+        (job(memory_bytes=8 * GIB), offer(free_memory_bytes=GIB), "memory", True),
+        (job(memory_bytes=65 * GIB), offer(), "memory", False),
+        (job(disk_size_gb=100), offer(free_disk_bytes=99 * 1000**3), "disk", True),
+        (job(), offer(active=False), "inactive", True),
+        (job(region_id="reg-2"), offer(), "wrong-region", False),
+        (job(providers=("gcp",)), offer(), "provider", False),
+        (job(needs_image=True), offer(), "image", False),
+        (job(port=8888), offer(used_ports=(8888,)), "port", True),
+        (job(only_owned=True), offer(account_id=OTHER, public=True), "not-owned", False),
+        (job(), offer(account_id=OTHER, public=True, trusted_only=True), "not-owned", False),
+        (
+            job(gpus=1, max_price_microcredits_per_gpu_hour=1),
+            offer(gpus=1, microcredits_per_gpu_hour=2),
+            "price",
+            False,
+        ),
+        (
+            job(gpus=2, worker_count=2, price_cap_microcredits_per_hour=7),
+            offer(gpus=4, microcredits_per_gpu_hour=2),
+            "price",
+            False,
+        ),
+        (
+            job(cpu_count=2, price_cap_microcredits_per_hour=5),
+            offer(microcredits_per_cpu_core_hour=3),
+            "price",
+            False,
+        ),
+        (
+            job(gpus=1, has_credits=False),
+            offer(gpus=1, microcredits_per_gpu_hour=2),
+            "credits",
+            False,
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_code(
+    asked: PendingJob, node: NodeOffer, code: str, ever: bool
+) -> None:
+    found = refusal(asked, node)
+    assert (found.offer_id, found.code, found.ever) == ("n1", code, ever)
+
+
+def test_a_job_within_its_cap_and_one_without_credits_that_costs_nothing_are_placed() -> None:
+    capped = job("job-1", gpus=2, worker_count=2, price_cap_microcredits_per_hour=8)
+    free = job("job-2", has_credits=False, price_cap_microcredits_per_hour=0)
+    made = planned([capped, free], [offer(gpus=4, microcredits_per_gpu_hour=2)])
+    assert placed(made) == {"job-1": ["n1", "n1"], "job-2": ["n1"]}
+
+
+def test_no_node_is_kept_free_for_a_job_that_its_payer_cannot_pay() -> None:
+    node = offer(gpus=2, free=1, microcredits_per_gpu_hour=2)
+    waits = job("job-1", gpus=2, age_s=OVERDUE_S, has_credits=False)
+    assert placed(planned([waits, job("job-2", gpus=1)], [node])) == {"job-2": ["n1"]}
+
+
+def test_a_refusal_carries_the_numbers() -> None:
+    assert refusal(job(gpus=4), offer(gpus=4, free=2)).detail == (
+        "node n1: asked 4×A100, 2 free of 4"
+    )
+    assert "asked 8 CPUs, 3 free of 16" in refusal(job(cpu_count=8), offer(free_cpu_count=3)).detail
+
+
+def test_without_any_node_that_is_the_reason() -> None:
+    assert refusal(job()).code == "no-offers"
+
+
+def test_of_private_nodes_of_others_nothing_is_told() -> None:
+    assert refusal(job(), offer("secret", account_id=OTHER)).code == "no-offers"
+
+
+def test_a_trusted_only_node_runs_its_owners_jobs() -> None:
+    assert placed(planned([job()], [offer(trusted_only=True)])) == {"job-1": ["n1"]}
+
+
+def test_providers_may_be_named_by_kind_or_id() -> None:
+    node = offer(provider_id="prv-1")
+    assert placed(planned([job(providers=("physical",))], [node]))
+    assert placed(planned([job(providers=("prv-1",))], [node]))
+
+
+def test_an_a100_with_80_gb_serves_who_asks_for_an_a100() -> None:
+    assert placed(planned([job(gpus=1)], [offer(gpus=1, gpu_type="A100-80GB")]))
+
+
+def test_several_workers_may_share_a_node_and_are_placed_all_or_not_at_all() -> None:
+    three = job(gpus=2, worker_count=3)
+    assert placed(planned([three], [offer(gpus=8)])) == {"job-1": ["n1"] * 3}
+    spread = placed(planned([three], [offer("n1", gpus=4), offer("n2", gpus=2)]))
+    assert spread == {"job-1": ["n1", "n1", "n2"]}
+    short = planned([three], [offer("n1", gpus=4), offer("n2", gpus=2, free=1)])
+    assert short.assignments == ()
+    assert {r.offer_id: (r.code, r.ever) for r in short.refused[0].refusals} == {
+        "n1": ("workers", True),
+        "n2": ("gpu-count", True),
+    }
+
+
+def test_workers_of_one_job_do_not_lie_in_two_regions() -> None:
+    two = job(gpus=1, worker_count=2)
+    offers = [offer("n1", gpus=1), offer("n2", gpus=1, region_id="reg-2")]
+    assert placed(planned([two], offers)) == {}
+
+
+def test_workers_are_of_one_gpu_type_where_that_is_possible() -> None:
+    two = job(gpus=1, worker_count=2, gpu_types=("A100", "H100"))
+    a100, h100 = offer("a", gpus=1), offer("h", gpus=1, gpu_type="H100")
+    assert sorted(placed(planned([two], [a100, h100]))["job-1"]) == ["a", "h"]
+    pair = offer("p", gpus=2, gpu_type="H100")
+    assert placed(planned([two], [a100, h100, pair])) == {"job-1": ["p", "p"]}
+
+
+def test_two_workers_that_listen_on_a_port_need_two_nodes() -> None:
+    two = job(worker_count=2, port=8888)
+    assert placed(planned([two], [offer()])) == {}
+    assert placed(planned([two], [offer("n1"), offer("n2")])) == {"job-1": ["n1", "n2"]}
+
+
+def test_own_nodes_come_before_others_cheaper_ones_and_cheap_before_dear() -> None:
+    mine = offer("mine", gpus=1, microcredits_per_gpu_hour=9)
+    theirs = offer("theirs", gpus=1, account_id=OTHER, public=True, microcredits_per_gpu_hour=1)
+    cheap = offer("cheap", gpus=1, microcredits_per_gpu_hour=5)
+    jobs = [job(f"job-{i}", gpus=1, age_s=9 - i) for i in range(3)]
+    assert list(placed(planned(jobs, [theirs, mine, cheap])).values()) == [
+        ["cheap"],
+        ["mine"],
+        ["theirs"],
+    ]
+
+
+def test_small_jobs_fill_the_fullest_node() -> None:
+    offers = [offer("empty", gpus=4), offer("part", gpus=4, free=1)]
+    assert placed(planned([job(gpus=1)], offers)) == {"job-1": ["part"]}
+
+
+def test_cpu_jobs_leave_gpu_nodes_alone_where_they_can() -> None:
+    assert placed(planned([job()], [offer("gpu", gpus=4), offer("plain")])) == {"job-1": ["plain"]}
+
+
+def test_gpu_jobs_without_cpus_share_them_so_that_all_gpus_can_work() -> None:
+    jobs = [job(f"job-{i}", gpus=1, cpu_count=0) for i in range(4)]
+    node = offer(gpus=4, cpu_count=6, free_cpu_count=6)
+    assert len(placed(planned(jobs, [node]))) == 4
+
+
+def test_priority_comes_first_then_age_within_a_project() -> None:
+    jobs = [job("old", age_s=60), job("new", age_s=1), job("urgent", priority=1)]
+    node = offer(free_cpu_count=1)
+    assert placed(planned(jobs, [node])) == {"urgent": ["n1"]}
+    assert placed(planned(jobs[:2], [node])) == {"old": ["n1"]}
+
+
+def test_projects_take_turns_and_who_holds_least_is_first() -> None:
+    many = [job(f"many-{i}", age_s=100 - i) for i in range(10)]
+    few = [job(f"few-{i}", age_s=i, project_id="prj-2") for i in range(2)]
+    chosen = placed(planned([*many, *few], [offer(free_cpu_count=4)]))
+    assert sorted(chosen) == ["few-0", "few-1", "many-0", "many-1"]
+    loaded = placed(planned([*many, *few], [offer(free_cpu_count=2)], held={"prj-1": 8}))
+    assert sorted(loaded) == ["few-0", "few-1"]
+
+
+def test_a_job_that_does_not_fit_lets_later_ones_pass() -> None:
+    jobs = [job("big", gpus=4, age_s=60), job("small", gpus=1)]
+    assert placed(planned(jobs, [offer(gpus=4, free=2)])) == {"small": ["n1"]}
+
+
+def test_after_long_waiting_the_nodes_that_it_needs_are_kept_free() -> None:
+    jobs = [job("big", gpus=4, age_s=OVERDUE_S), job("small", gpus=1)]
+    made = planned(jobs, [offer(gpus=4, free=2)])
+    assert placed(made) == {}
+    by_job = {r.job_id: r.refusals[0].code for r in made.refused}
+    assert by_job == {"big": "gpu-count", "small": "reserved"}
+
+
+def test_an_urgent_job_is_not_held_up_by_one_that_waits_long() -> None:
+    jobs = [job("big", gpus=4, age_s=OVERDUE_S), job("urgent", gpus=1, priority=1)]
+    assert placed(planned(jobs, [offer(gpus=4, free=2)])) == {"urgent": ["n1"]}
+
+
+def test_nothing_is_kept_free_for_what_can_never_fit() -> None:
+    jobs = [job("huge", gpus=9, age_s=OVERDUE_S), job("small", gpus=1)]
+    assert placed(planned(jobs, [offer(gpus=4, free=2)])) == {"small": ["n1"]}
+
+
+def test_one_job_of_a_project_at_a_time_has_nodes_kept_free() -> None:
+    big = [job(f"big-{i}", gpus=4, age_s=OVERDUE_S + 9 - i) for i in range(2)]
+    offers = [offer("n1", gpus=4, free=2), offer("n2", gpus=4, free=2)]
+    assert len(placed(planned([*big, job("small", gpus=1)], offers))) == 1
+
+
+def test_an_offer_that_is_out_of_stock_is_not_there() -> None:
+    assert placed(planned([job()], [offer()], stock_outs=frozenset({"n1"}))) == {}
+
+
+def test_a_limit_stops_the_round_and_says_nothing_of_the_rest() -> None:
+    made = planned([job(f"job-{i}", age_s=9 - i) for i in range(3)], [offer()], limit=1)
+    assert (list(placed(made)), made.refused) == (["job-0"], ())
+
+
+def test_who_sees_many_nodes_is_told_by_region_and_reason() -> None:
+    offers = [offer(f"n{i}", gpus=4, free=i % 3) for i in range(LISTED_NODES + 1)]
+    found = refusal(job(gpus=4), *offers)
+    assert (found.offer_id, found.code) == ("reg-1", "gpu-count")
+    assert f"{LISTED_NODES + 1} nodes" in found.detail
+    assert "2 free of 4" in found.detail
+
+
+def test_ranking_puts_the_node_that_placement_takes_first_and_says_why_not_the_others() -> None:
+    offers = [
+        offer("dear", gpus=2, microcredits_per_gpu_hour=3),
+        offer("cheap", gpus=2, microcredits_per_gpu_hour=2),
+        offer("full", gpus=2, free=0),
+    ]
+    ranking = rank(Demand.of(job(gpus=2)), offers)
+    assert ranking.placeable
+    assert [item.offer_id for item in ranking.items] == ["cheap", "dear"]
+    assert ranking.items[0].microcredits_per_hour == 4
+    assert [(r.offer_id, r.code) for r in ranking.refusals] == [("full", "gpu-count")]
+
+
+def test_ranking_of_too_many_workers_shows_what_fits_and_is_not_placeable() -> None:
+    ranking = rank(Demand.of(job(gpus=2, worker_count=3)), [offer(gpus=4)])
+    assert not ranking.placeable
+    assert [item.workers_that_fit for item in ranking.items] == [2]
+    assert [r.code for r in ranking.refusals] == ["workers"]

@@ -1,0 +1,250 @@
+"""The bill of a running job, over hours that are skipped."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tests.waiting import eventually
+from tests.workflows.fake_world import REGION, Run, World, node_address
+from workers.registry import WORKFLOWS, workflow_runner
+from workflows.billing.job_billing import JobBilling
+from workflows.contracts import errors, queues
+from workflows.contracts.base import Contract
+from workflows.contracts.billing import BilledWorker, BillingRequest
+from workflows.contracts.jobs import RunReport
+from workflows.contracts.statuses import RunState
+from workflows.effects.billing import BillingDone
+from workflows.effects.jobs import LookAtRun
+
+RUN_ID = "job-a-0-1"
+TEST_SERVER = Path.home() / ".cache/baseload/temporal-test-server-1.38.0/temporal-test-server"
+
+
+class ClockedWorld(World):
+    """A world whose one command runs by the skipped clock."""
+
+    environment: WorkflowEnvironment
+    started_at: datetime
+
+    async def look_at_run(self, asked: LookAtRun) -> RunReport:  # type: ignore[override]
+        self.machine(asked.node)
+        now = await self.environment.get_current_time()
+        elapsed_s = (now - self.started_at).total_seconds()
+        return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=elapsed_s)
+
+
+@asynccontextmanager
+async def billing() -> AsyncIterator[tuple[WorkflowEnvironment, ClockedWorld, BillingRequest]]:
+    environment = await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=str(TEST_SERVER),
+        data_converter=pydantic_data_converter,
+        test_server_startup_timeout=timedelta(seconds=60),
+    )
+    async with environment:
+        world = ClockedWorld()
+        world.environment = environment
+        world.started_at = await environment.get_current_time()
+        world.machines["nod-1"].runs[RUN_ID] = Run(RunState.RUNNING, 1)
+        request = BillingRequest(
+            job_id="job-a",
+            account_id="acc-1",
+            attempt=1,
+            started_at=world.started_at,
+            workers=(
+                BilledWorker(
+                    worker=0, run_id=RUN_ID, node=node_address(), started_at=world.started_at
+                ),
+            ),
+        )
+        async with (
+            _worker(environment.client, queues.MAIN, world),
+            _worker(environment.client, queues.site(REGION), world),
+        ):
+            yield environment, world, request
+
+
+def _worker(client: Client, queue: str, world: World) -> Worker:
+    return Worker(
+        client,
+        task_queue=queue,
+        workflows=WORKFLOWS if queue == queues.MAIN else [],
+        activities=world.activities(),
+        workflow_runner=workflow_runner(),
+    )
+
+
+async def test_every_hour_of_ten_days_is_posted() -> None:
+    async with billing() as (environment, world, request):
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        for _ in range(10):  # One call to the server may take 30 s and no longer.
+            await environment.sleep(timedelta(hours=24))
+        await environment.sleep(timedelta(minutes=1))
+        posted_s = world.posted_s["job-a", 0, 1]
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        report = await handle.result()
+
+    assert 240 * 3600 <= posted_s <= 240 * 3600 + 60
+    assert report.posted_microcredits == posted_s
+
+
+async def test_hours_in_which_the_node_was_lost_are_posted_when_it_is_back() -> None:
+    async with billing() as (environment, world, request):
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(hours=1, minutes=1))
+        first = world.posted_s["job-a", 0, 1]
+        world.machines["nod-1"].reachable = False
+        await environment.sleep(timedelta(hours=3))
+        assert world.posted_s["job-a", 0, 1] == first, "what nobody saw is not guessed"
+
+        world.machines["nod-1"].reachable = True
+        await environment.sleep(timedelta(hours=1, minutes=10))
+        assert world.posted_s["job-a", 0, 1] >= 5 * 3600
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_node_that_has_moved_is_metered_where_it_is() -> None:
+    async with billing() as (environment, world, request):
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        world.machines["nod-1"].host = "10.0.0.99"
+        there = request.workers[0].node.model_copy(update={"host": "10.0.0.99"})
+        moved = request.workers[0].model_copy(update={"node": there})
+        await handle.signal(JobBilling.moved, request.model_copy(update={"workers": (moved,)}))
+        await environment.sleep(timedelta(hours=1, minutes=1))
+        assert world.posted_s["job-a", 0, 1] >= 3600
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+            if len(told) == 1:
+                raise ApplicationError("the reply was lost", type=errors.OUTCOME_UNKNOWN)
+
+        world.faults["tell_job_to_end"] += [tell, tell]
+        world.balance_microcredits = 600
+        world.burn_microcredits_per_hour = 3600
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=12))
+        await eventually(lambda: len(told) == 2, "the job is told, though a reply was lost")
+        assert world.balance_microcredits <= 0
+        assert world.posted_s["job-a", 0, 1] < 3600
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the_time() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"] += [tell] * 100
+        world.balance_microcredits = 600
+        world.burn_microcredits_per_hour = 3600
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=41))
+        assert 2 <= len(told) <= 8
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_own_hour() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"].append(tell)
+        world.burn_microcredits_per_hour = 1
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=6))
+        assert world.posted_s["job-a", 0, 1] == 0
+        world.balance_microcredits, world.burn_microcredits_per_hour = 0, 3600
+        await handle.signal(JobBilling.look_again)
+        await eventually(lambda: len(told) == 1, "the job is told at once")
+        assert 360 <= world.posted_s["job-a", 0, 1] < 3600, "it is metered before it is told"
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_end() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"].append(tell)
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(minutes=1))
+        world.balance_microcredits, world.burn_microcredits_per_hour = 600, 3600
+        await handle.signal(JobBilling.look_again)
+        await environment.sleep(timedelta(minutes=5))
+        assert world.posted_s["job-a", 0, 1] == 0, "there are credits for five more minutes"
+        await environment.sleep(timedelta(minutes=10))
+        await eventually(lambda: len(told) == 1, "the job is told when they must be used up")
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+
+
+async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_credits() -> None:
+    told: list[Contract] = []
+
+    async with billing() as (environment, world, request):
+
+        async def tell(command: Contract) -> None:
+            told.append(command)
+
+        world.faults["tell_job_to_end"].append(tell)
+        world.free_jobs.add("job-a")
+        world.balance_microcredits, world.burn_microcredits_per_hour = 0, 3600
+        handle = await environment.client.start_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await handle.signal(JobBilling.look_again)
+        await environment.sleep(timedelta(hours=2, minutes=1))
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+        assert world.posted_s["job-a", 0, 1] >= 7200
+        assert told == []
+
+
+async def test_a_bill_that_was_begun_after_its_job_had_ended_ends_by_itself() -> None:
+    async with billing() as (environment, world, request):
+        world.ended_jobs.add("job-a")
+        report = await environment.client.execute_workflow(
+            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        assert report.posted_microcredits == 0

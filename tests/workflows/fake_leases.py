@@ -1,0 +1,114 @@
+"""Leases of nodes in the tests' world: each is a real `MachineLifecycle` on its cloud."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from tests.workflows.fake_cloud import RentedMachines
+from workflows.contracts import queues
+from workflows.contracts.base import Contract
+from workflows.contracts.leases import GiveBack, MachineReady, MachineRequest
+from workflows.contracts.record import Record
+from workflows.contracts.statuses import LeaseStatus
+from workflows.effects import leases as leased
+from workflows.effects import placement
+from workflows.leases.lease_lifecycle import MachineLifecycle
+
+
+@dataclass
+class LeasedNodes(RentedMachines):
+    """The effects of nodes whose machines are leased for them."""
+
+    leases: dict[str, str] = field(default_factory=dict)
+    """Lease to holder, in the order of their making."""
+    holders: dict[str, str] = field(default_factory=dict)
+    """Holder to the id of its workflow."""
+    withdrawn: list[str] = field(default_factory=list)
+    """Why places were taken back that no job had been told of."""
+    client: Client | None = None
+    rows: dict[str, Record] = field(default_factory=dict)
+
+    async def lease_machine(self, asked: leased.LeaseMachine) -> leased.MachineLeased:
+        live = [one for one, holder in self.leases.items() if holder == asked.node_id]
+        live = [one for one in live if self._status(one) not in _LEAVING]
+        lease_id = asked.lease_id if asked.lease_id in self.leases or not live else live[-1]
+        if lease_id not in self.leases:
+            self.leases[lease_id] = asked.node_id
+            await self._begin(asked)
+        status = self._status(lease_id)
+        row = self.rows.get(lease_id)
+        return leased.MachineLeased(
+            lease_id=lease_id,
+            status=status,
+            reason=row.status_reason if row else None,
+            ready=self._ready(lease_id) if status is LeaseStatus.READY else None,
+        )
+
+    def _status(self, lease_id: str) -> LeaseStatus:
+        row = self.rows.get(lease_id)
+        return LeaseStatus(row.status) if row else LeaseStatus.RESERVED
+
+    def _ready(self, lease_id: str) -> MachineReady | None:
+        return next((told for told in self.cloud.ready if told.lease_id == lease_id), None)
+
+    async def _begin(self, asked: leased.LeaseMachine) -> None:
+        wish = asked.machine
+        request = MachineRequest(
+            lease_id=asked.lease_id,
+            account_id="acc-1",
+            region_id=asked.region_id,
+            provider_id=wish.provider_id,
+            provider_kind=wish.provider_kind,
+            machine_name=f"baseload-{asked.lease_id}",
+            holder_id=asked.node_id,
+            offers=wish.offers,
+            spec=wish.spec,
+            deadline=asked.at + timedelta(seconds=wish.spec.lifetime_s),
+        )
+        if self.client is None:
+            raise RuntimeError("no client")
+        await self.client.start_workflow(
+            MachineLifecycle.run, request, id=_id_of(asked.lease_id), task_queue=queues.MAIN
+        )
+
+    async def return_machine(self, asked: leased.ReturnMachine) -> leased.MachineReturned:
+        held = [one for one, holder in self.leases.items() if holder == asked.node_id]
+        left = [one for one in held if not self._status(one).is_final]
+        for lease_id in left:
+            ended = GiveBack(reason=asked.reason, by_holder=True)
+            await self._signal(_id_of(lease_id), "give_back", ended)
+        return leased.MachineReturned(left=tuple(left))
+
+    def withdraw_places(self, asked: placement.WithdrawPlaces) -> placement.PlacesWithdrawn:
+        self.withdrawn.append(asked.reason)
+        return placement.PlacesWithdrawn()
+
+    async def tell_holder(self, asked: leased.TellHolder) -> leased.HolderTold:  # type: ignore[override]
+        told = super().tell_holder(asked)
+        workflow_id = self.holders.get(asked.holder_id)
+        if workflow_id is None:
+            return told
+        news = asked.lost if asked.ready is None else asked.ready
+        if news is not None:
+            signal = "machine_lost" if asked.ready is None else "machine_ready"
+            await self._signal(workflow_id, signal, news)
+        return told
+
+    async def _signal(self, workflow_id: str, signal: str, argument: Contract) -> None:
+        """Silent when it is gone."""
+        if self.client is None:
+            raise RuntimeError("no client")
+        try:
+            await self.client.get_workflow_handle(workflow_id).signal(signal, argument)
+        except RPCError as cause:
+            if cause.status is not RPCStatusCode.NOT_FOUND:
+                raise
+
+
+_LEAVING = (LeaseStatus.RELEASING, LeaseStatus.RELEASED, LeaseStatus.REFUSED)
+
+
+def _id_of(lease_id: str) -> str:
+    return f"machine/{lease_id}"

@@ -1,0 +1,475 @@
+"""A world with state behind the effects: nodes, runs, rows, money; and faults at any of them.
+
+Workflow tests run on a real server against it. What is asserted is what is left in the world.
+"""
+
+import asyncio
+import inspect
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from tests.workflows.cloud_projects import CloudProjects
+from tests.workflows.fake_cloud import Cloud
+from tests.workflows.fake_leases import LeasedNodes
+from workflows import effects
+from workflows.contracts import errors
+from workflows.contracts.base import Contract, Done
+from workflows.contracts.billing import BillingRequest, UsagePosted
+from workflows.contracts.jobs import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
+from workflows.contracts.nodes import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
+from workflows.contracts.placement import PlanningRound
+from workflows.contracts.providers import Check
+from workflows.contracts.record import JobChanges, NodeChanges, Record, Recorded
+from workflows.contracts.statuses import JobStatus, RunState
+from workflows.effects import billing, lifecycles, placement, providers, reconciliation, regions
+from workflows.effects import jobs as job
+from workflows.effects import nodes as node
+
+Fault = Callable[[Contract], Awaitable[None]]
+REGION = "reg-1"
+
+
+def node_address(node_id: str = "nod-1") -> NodeAddress:
+    return NodeAddress(
+        node_id=node_id, region_id=REGION, host="10.0.0.1", port=22, minion_id="SHA256:key"
+    )
+
+
+@dataclass
+class Run:
+    """One command on a node."""
+
+    state: RunState = RunState.STAGED
+    starts: int = 0
+    elapsed_s: float = 0.0
+    exit: Exit | None = None
+    kept: int = 0
+    """How far its command has come, as it says in its state folder."""
+    idle_s: float = 0.0
+
+    def report(self, run_id: str) -> RunReport:
+        return RunReport(
+            run_id=run_id,
+            state=self.state,
+            elapsed_s=self.elapsed_s,
+            idle_s=self.idle_s,
+            exit=self.exit,
+        )
+
+
+@dataclass(frozen=True)
+class StateCopy:
+    """What is stored of one worker's state."""
+
+    attempt: int
+    saved_at: datetime
+    kept: int
+
+
+@dataclass
+class Machine:
+    reachable: bool = True
+    host: str = "10.0.0.1"
+    minion_id: str = "SHA256:key"
+    boot: int = 1
+    is_released: bool = False
+    """Its owner may log in as before."""
+    runs: dict[str, Run] = field(default_factory=dict)
+    hardware: Hardware = field(
+        default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)
+    )
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass
+class World(LeasedNodes, CloudProjects):
+    """Everything outside of the workflows. Methods named like effects implement them."""
+
+    machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
+    events: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    told: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    """The last message of each kind of event, by resource."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Where the rows of nodes say that they are."""
+    hardware: dict[str, Hardware] = field(default_factory=dict)
+    """What the rows of nodes say that they are."""
+    statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    held: dict[str, Placement] = field(default_factory=dict)
+    orders: set[tuple[str, int]] = field(default_factory=set)
+    logs: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    states: dict[tuple[str, int], StateCopy] = field(default_factory=dict)
+    """The newest copy of each worker's state, by job and worker."""
+    state_limit: int = 1000
+    """The most that a command may have kept to be copied."""
+    posted_s: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    billed_jobs: list[str] = field(default_factory=list)
+    bills: dict[str, BillingRequest] = field(default_factory=dict)
+    ended_jobs: set[str] = field(default_factory=set)
+    balance_microcredits: int = 10**9
+    burn_microcredits_per_hour: int = 0
+    free_jobs: set[str] = field(default_factory=set)
+    announcements: dict[str, Announcement] = field(default_factory=dict)
+    dependents: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    checks: tuple[Check, ...] = (Check(name="platform-key", status="passed"),)
+    cloud: Cloud = field(default_factory=Cloud)
+    faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+
+    def activities(self) -> list[Callable[..., Any]]:
+        """All effects, implemented on this world, each with its faults before it."""
+        return [self._with_faults(name) for name in _EFFECTS]
+
+    def machine(self, address: NodeAddress) -> Machine:
+        """The machine at an address. Raises as the real effects do."""
+        machine = self.machines[address.node_id]
+        if not machine.reachable or machine.host != address.host:
+            raise ApplicationError(f"{address.node_id}: no route", type=errors.NODE_UNREACHABLE)
+        if machine.minion_id != address.minion_id:
+            raise ApplicationError(
+                f"{address.node_id}: expected {address.minion_id}, found {machine.minion_id}",
+                type=errors.HOST_KEY_MISMATCH,
+            )
+        return machine
+
+    def place(
+        self,
+        job_id: str,
+        attempt: int = 1,
+        nodes: Sequence[str] = ("nod-1",),
+        leased: Sequence[str] = (),
+    ) -> Placement:
+        """Reserve, as the planner does. leased: those of the nodes whose machines can be lost."""
+        placed = Placement(
+            job_id=job_id,
+            attempt=attempt,
+            assignments=tuple(
+                WorkerAssignment(
+                    worker=index,
+                    node=node_address(name),
+                    lease_id=f"lea-{name}" if name in leased else None,
+                )
+                for index, name in enumerate(nodes)
+            ),
+        )
+        self.held[job_id] = placed
+        return placed
+
+    def live_runs(self) -> list[str]:
+        """Commands that run anywhere."""
+        return [
+            run_id
+            for machine in self.machines.values()
+            for run_id, run in machine.runs.items()
+            if run.state is RunState.RUNNING
+        ]
+
+    def _with_faults(self, name: str) -> Callable[..., Any]:
+        body = getattr(self, name)
+        asked = _EFFECTS[name].asked
+
+        async def implementation(command: Contract) -> Contract:
+            if self.faults[name]:
+                await self.faults[name].pop(0)(command)
+            answer = body(command)
+            result: Contract = await answer if inspect.isawaitable(answer) else answer
+            return result
+
+        implementation.__annotations__["command"] = asked
+        return activity.defn(name=name)(implementation)
+
+    # ── lifecycles ──────────────────────────────────────────────────────────────────────────
+
+    def record(self, step: Record) -> Recorded:
+        before = self.rows.get(step.resource_id)
+        if before is not None and before.sequence >= step.sequence:
+            return Recorded(applied=False)
+        self.rows[step.resource_id] = step
+        self.events[step.resource_id] += [event.type for event in step.events]
+        self.told[step.resource_id] |= {event.type: event.message for event in step.events}
+        if not self.statuses[step.resource_id] or (
+            self.statuses[step.resource_id][-1] != step.status
+        ):
+            self.statuses[step.resource_id].append(step.status)
+        if isinstance(step.changes, NodeChanges) and step.changes.hardware is not None:
+            self.hardware[step.resource_id] = step.changes.hardware
+        if isinstance(step.changes, NodeChanges) and step.changes.host is not None:
+            self.hosts[step.resource_id] = step.changes.host
+        if isinstance(step.changes, JobChanges) and step.changes.release:
+            self.held.pop(step.resource_id, None)
+        return Recorded(applied=True)
+
+    def deliver_requests(
+        self, _: reconciliation.DeliverRequests
+    ) -> reconciliation.RequestsDelivered:
+        return reconciliation.RequestsDelivered(delivered=0)
+
+    def sweep_lost(self, _: reconciliation.SweepLost) -> reconciliation.LostSwept:
+        return reconciliation.LostSwept()
+
+    def sweep_machines(self, _: reconciliation.SweepMachines) -> reconciliation.MachinesSwept:
+        found, self.cloud.stray = self.cloud.stray, set()
+        self.cloud.swept.update(found)
+        return reconciliation.MachinesSwept(released=tuple(sorted(found)))
+
+    # ── nodes ───────────────────────────────────────────────────────────────────────────────
+
+    def find_announcement(self, asked: node.FindAnnouncement) -> node.AnnouncementFound:
+        return node.AnnouncementFound(announcement=self.announcements.get(asked.minion_id))
+
+    def find_peers(self, _: node.FindPeers) -> node.PeersFound:
+        return node.PeersFound()
+
+    def find_node_runs(self, asked: node.FindNodeRuns) -> node.NodeRunsFound:
+        held = [
+            (placed.job_id, f"{placed.job_id}-{a.worker}-{placed.attempt}")
+            for placed in self.held.values()
+            for a in placed.assignments
+            if a.node.node_id == asked.node_id
+        ]
+        return node.NodeRunsFound(
+            run_ids=tuple(run for _, run in held), job_ids=tuple({j: None for j, _ in held})
+        )
+
+    def bill_strays(self, _: node.BillStrays) -> Done:
+        return Done()
+
+    async def tell_jobs(self, asked: node.TellJobs) -> node.JobsTold:
+        from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost
+
+        if self.client is None:
+            return node.JobsTold()
+        jobs = self.find_node_runs(node.FindNodeRuns(node_id=asked.node_id)).job_ids
+        for job_id in jobs:
+            handle = self.client.get_workflow_handle(f"job/{job_id}")
+            if asked.what == "lost":
+                await handle.signal("node_lost", NodeLost(node_id=asked.node_id, reason="lost"))
+            elif asked.what == "ended":
+                lost = NodeLost(
+                    node_id=asked.node_id,
+                    reason=asked.reason,
+                    for_good=True,
+                    ended_at=asked.ended_at,
+                )
+                await handle.signal("node_lost", lost)
+            elif asked.what == "back":
+                where = node_address(asked.node_id).model_copy(
+                    update={"host": self.machines[asked.node_id].host}
+                )
+                await handle.signal("node_back", NodeBack(node_id=asked.node_id, node=where))
+            else:
+                ending = EndRequest(
+                    reason=asked.reason,
+                    code="node-removed",
+                    node_id=asked.node_id,
+                    is_gone=asked.what == "gone",
+                )
+                await handle.signal("stop", ending)
+        return node.JobsTold(job_ids=jobs)
+
+    def reach_node(self, asked: node.ReachNode) -> node.NodeReached:
+        return node.NodeReached(boot_mark=str(self.machine(asked.node).boot))
+
+    def inspect_node(self, asked: node.InspectNode) -> node.NodeInspected:
+        return node.NodeInspected(hardware=self.machine(asked.node).hardware)
+
+    def prepare_node(self, asked: node.PrepareNode) -> node.NodePrepared:
+        closed = asked.exclusive and self.machine(asked.node).hardware.is_root
+        return node.NodePrepared(
+            preparation=Preparation(
+                job_user="baseload-job",
+                closed_logins=closed,
+                cache="10.0.0.1:8710" if asked.serves_cache else None,
+            )
+        )
+
+    def reboot_node(self, asked: node.RebootNode) -> Done:
+        self.machine(asked.node).boot += 1
+        return Done()
+
+    def release_node(self, asked: node.ReleaseNode) -> Done:
+        self.machine(asked.node).is_released = True
+        return Done()
+
+    def list_runs(self, asked: node.ListRuns) -> node.RunsListed:
+        return node.RunsListed(run_ids=tuple(self.machine(asked.node).runs))
+
+    def end_strays(self, asked: node.EndStrays) -> node.StraysEnded:
+        machine = self.machine(asked.node)
+        for run_id, run in machine.runs.items():
+            stray = run_id in asked.among and run_id not in asked.live
+            if stray and run.state is RunState.RUNNING:
+                run.state = RunState.EXITED
+        return node.StraysEnded()
+
+    async def watch_node(self, asked: node.WatchNode) -> WatchEnded:
+        machine = self.machine(asked.node)
+        while True:
+            activity.heartbeat()
+            self.machine(asked.node)
+            machine.changed.clear()
+            try:
+                await asyncio.wait_for(machine.changed.wait(), 0.5)
+            except TimeoutError:
+                continue
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────
+
+    def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
+        return job.PlacementFound(placement=self.held.get(asked.job_id))
+
+    def seal_work_orders(self, asked: job.SealWorkOrders) -> job.WorkOrdersSealed:
+        self.orders.add((asked.job_id, asked.attempt))
+        return job.WorkOrdersSealed(references=tuple("order" for _ in asked.assignments))
+
+    def discard_work_orders(self, asked: job.DiscardWorkOrders) -> Done:
+        self.orders.discard((asked.job_id, asked.attempt))
+        return Done()
+
+    def remove_stored(self, asked: job.RemoveStored) -> Done:
+        self.logs = {run for run in self.logs if not run.startswith(asked.job_id)}
+        self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
+        return self.discard_state(job.DiscardState(job_id=asked.job_id))
+
+    def save_state(self, asked: job.SaveState) -> job.StateSaved:
+        run = self.machine(asked.node).runs[asked.run_id]
+        job_id, worker, attempt = parse_run_id(asked.run_id)
+        before = self.states.get((job_id, worker))
+        if run.kept > self.state_limit:
+            return job.StateSaved(outcome=job.StateOutcome.TOO_LARGE, state_bytes=run.kept)
+        if not run.kept:
+            return job.StateSaved(outcome=job.StateOutcome.NOTHING)
+        if before is not None and (before.attempt, before.kept) == (attempt, run.kept):
+            return job.StateSaved(outcome=job.StateOutcome.UNCHANGED)
+        if before is None or before.attempt <= attempt:
+            self.states[job_id, worker] = StateCopy(attempt, asked.at, run.kept)
+        return job.StateSaved(outcome=job.StateOutcome.SAVED)
+
+    def discard_state(self, asked: job.DiscardState) -> Done:
+        self.states = {key: copy for key, copy in self.states.items() if key[0] != asked.job_id}
+        return Done()
+
+    def stage_worker(self, asked: job.StageWorker) -> job.WorkerStaged:
+        runs = self.machine(asked.node).runs
+        copy = self.states.get(parse_run_id(asked.run_id)[:2]) if asked.restores_state else None
+        runs.setdefault(asked.run_id, Run(kept=copy.kept if copy else 0))
+        return job.WorkerStaged(state_saved_at=copy.saved_at if copy else None)
+
+    def start_worker(self, asked: job.StartWorker) -> RunReport:
+        run = self.machine(asked.node).runs[asked.run_id]
+        if run.state is RunState.STAGED:
+            run.state, run.starts = RunState.RUNNING, run.starts + 1
+        return run.report(asked.run_id)
+
+    def look_at_run(self, asked: job.LookAtRun) -> RunReport:
+        run = self.machine(asked.node).runs.get(asked.run_id)
+        if run is None:
+            return RunReport(run_id=asked.run_id, state=RunState.UNKNOWN)
+        return run.report(asked.run_id)
+
+    def end_worker(self, asked: job.EndWorker) -> RunReport:
+        run = self.machine(asked.node).runs.setdefault(asked.run_id, Run())
+        if run.exit is None:
+            run.exit = Exit(reason="ended", elapsed_s=run.elapsed_s)
+        run.state = RunState.EXITED
+        return run.report(asked.run_id)
+
+    def collect_log(self, asked: job.CollectLog) -> job.LogCollected:
+        self.machine(asked.node)
+        self.logs.add(asked.run_id)
+        return job.LogCollected(stored_bytes=1)
+
+    def store_output(self, asked: job.StoreOutput) -> job.OutputStored:
+        self.machine(asked.node)
+        self.outputs.add(asked.run_id)
+        return job.OutputStored(stored_bytes=7)
+
+    def clean_worker(self, asked: job.CleanWorker) -> Done:
+        self.machine(asked.node).runs.pop(asked.run_id, None)
+        return Done()
+
+    # ── placement, money, sites ─────────────────────────────────────────────────────────────
+
+    def plan_placements(self, _: placement.PlanPlacements) -> PlanningRound:
+        waiting = [
+            row.resource_id
+            for row in self.rows.values()
+            if row.status == JobStatus.WAITING_FOR_RESOURCES and row.resource_id not in self.held
+        ]
+        for job_id in waiting:
+            changes = self.rows[job_id].changes
+            attempt = changes.attempt if isinstance(changes, JobChanges) else 1
+            self.place(job_id, attempt or 1)
+        return PlanningRound(placed=len(waiting))
+
+    async def announce_placements(
+        self, _: placement.AnnouncePlacements
+    ) -> placement.PlacementsAnnounced:
+        for job_id, placed in list(self.held.items()):
+            if self.client is not None:
+                handle = self.client.get_workflow_handle(f"job/{job_id}")
+                await handle.signal("placed", placed)
+        return placement.PlacementsAnnounced(announced=len(self.held))
+
+    def begin_billing(self, asked: BillingRequest) -> Done:
+        if asked.job_id not in self.billed_jobs:
+            self.billed_jobs.append(asked.job_id)
+        self.bills[asked.job_id] = asked
+        return Done()
+
+    def post_usage(self, asked: billing.PostUsage) -> UsagePosted:
+        posted = 0
+        for usage in asked.usages:
+            key = (usage.job_id, usage.worker, usage.attempt)
+            before = self.posted_s.get(key, 0)
+            self.posted_s[key] = max(before, usage.through_s)
+            posted += self.posted_s[key] - before
+        self.balance_microcredits -= posted
+        return UsagePosted(
+            posted_microcredits=posted,
+            balance_microcredits=self.balance_microcredits,
+            burn_microcredits_per_hour=self.burn_microcredits_per_hour,
+            costs=all(usage.job_id not in self.free_jobs for usage in asked.usages),
+            over=any(usage.job_id in self.ended_jobs for usage in asked.usages),
+        )
+
+    def end_billing(self, asked: billing.BillingDone) -> Done:
+        if asked.job_id in self.billed_jobs:
+            self.billed_jobs.remove(asked.job_id)
+        return Done()
+
+    async def tell_job_to_end(self, asked: billing.TellJobToEnd) -> Done:
+        if self.client is not None:
+            await self.client.get_workflow_handle(f"job/{asked.job_id}").signal(
+                "stop", asked.request
+            )
+        return Done()
+
+    def check_provider(self, _: providers.CheckProvider) -> providers.ProviderChecked:
+        return providers.ProviderChecked(checks=self.checks)
+
+    def check_site(self, _: regions.CheckSite) -> regions.SiteChecked:
+        return regions.SiteChecked(platform_key_fingerprint="SHA256:platform")
+
+    def find_dependents(self, asked: lifecycles.FindDependents) -> lifecycles.DependentsFound:
+        own = tuple(node.node_id for node in self.storage[asked.resource_id])
+        ids = tuple(sorted(self.dependents[asked.resource_id])) + own
+        return lifecycles.DependentsFound(ids=ids, own_ids=own)
+
+    def tell_dependents(self, asked: lifecycles.TellDependents) -> Done:
+        self.dependents[asked.resource_id].clear()
+        self.storage[asked.resource_id].clear()
+        return Done()
+
+    def node_changes(self, node_id: str) -> NodeChanges:
+        changes = self.rows[node_id].changes
+        assert isinstance(changes, NodeChanges)
+        return changes
+
+
+_EFFECTS = {effect.name: effect for effect in effects.ALL}

@@ -1,0 +1,72 @@
+"""Machines that were made for a job which says that they stay: after its own end, and no other."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.jobs.test_job_lifecycle import CANCEL, Handle, exits, job_id_of, reaches
+from tests.workflows.nodes.test_leased_machine import WISH, leased
+from workflows.contracts.jobs import WorkerIdle
+from workflows.contracts.record import JobChanges
+from workflows.contracts.statuses import JobStatus, NodeType
+from workflows.jobs.job_lifecycle import JobLifecycle
+
+
+async def on_a_machine_of_its_own(stage: Stage, **safety: Any) -> Handle:
+    handle = await stage.job(**safety)
+    await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)
+    there = stage.world.place(job_id_of(handle))
+    made = [place.model_copy(update={"ephemeral": True}) for place in there.assignments]
+    await handle.signal(JobLifecycle.placed, there.model_copy(update={"assignments": tuple(made)}))
+    await reaches(stage, handle, JobStatus.RUNNING)
+    return handle
+
+
+async def stayed(stage: Stage, handle: Handle) -> tuple[str, ...]:
+    """The nodes that stay after the end of the job; people are told of them alone."""
+    await handle.result()
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert changes.release
+    told = "job.machine-stays" in stage.world.events[job_id_of(handle)]
+    assert told is bool(changes.staying_nodes)
+    return changes.staying_nodes
+
+
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("auto_terminate", [True, False])
+async def test_a_machine_stays_after_a_job_that_has_finished_or_failed_where_it_says_so(
+    stage: Stage, code: int, auto_terminate: bool
+) -> None:
+    handle = await on_a_machine_of_its_own(stage, auto_terminate=auto_terminate)
+    await exits(stage, handle, 0, code=code, elapsed_s=1)
+    assert await stayed(stage, handle) == (() if auto_terminate else ("nod-1",))
+
+
+async def test_a_machine_does_not_stay_after_a_job_that_was_canceled(stage: Stage) -> None:
+    handle = await on_a_machine_of_its_own(stage, auto_terminate=False)
+    await handle.signal(JobLifecycle.cancel, CANCEL)
+    assert await stayed(stage, handle) == ()
+
+
+async def test_a_machine_does_not_stay_after_a_job_that_did_nothing(stage: Stage) -> None:
+    handle = await on_a_machine_of_its_own(stage, auto_terminate=False, idle_timeout_s=60)
+    stage.world.machines["nod-1"].runs[f"{job_id_of(handle)}-0-1"].idle_s = 61
+    idle = WorkerIdle(worker=0, attempt=1, idle_s=61)
+    await handle.signal(JobLifecycle.worker_idle, idle)
+    assert await stayed(stage, handle) == ()
+
+
+async def test_a_node_that_was_made_for_a_job_ends_with_the_deadline_of_its_lease(
+    stage: Stage,
+) -> None:
+    spec = WISH.spec.model_copy(update={"lifetime_s": 3})
+    wish = WISH.model_copy(update={"spec": spec, "stays": True})
+    handle = await leased(stage, NodeType.EPHEMERAL, wish)
+    await eventually(lambda: "active" in stage.world.statuses["nod-1"], "its machine is there")
+    report = await handle.result(rpc_timeout=timedelta(seconds=60))
+    assert "its time is up" in str(report.status_reason)
+    assert stage.world.cloud.machines == {}

@@ -1,0 +1,34 @@
+"""A machine that is no node any more is its owner's alone again."""
+
+from tests.workflows.conftest import Stage
+from tests.workflows.nodes.test_node_lifecycle import onboarded, reaches
+from workflows.contracts.lifecycles import Removal
+from workflows.nodes.node_lifecycle import NodeLifecycle
+
+
+async def test_a_removed_node_lets_its_owner_in_again(stage: Stage) -> None:
+    handle = await onboarded(stage)
+    await handle.signal(NodeLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert stage.world.machines["nod-1"].is_released
+
+
+async def test_the_owner_of_one_that_is_gone_is_told_which_file_to_delete(stage: Stage) -> None:
+    handle = await onboarded(stage)
+    machine = stage.world.machines["nod-1"]
+    machine.reachable = False
+    machine.changed.set()
+    await reaches(stage, "offline")
+    await handle.signal(NodeLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    told = stage.world.told["nod-1"]["node.logins-closed"]
+    assert "/etc/ssh/sshd_config.d/00-baseload.conf" in told
+
+
+async def test_a_shared_machine_is_left_as_it_is(stage: Stage) -> None:
+    handle = await stage.node(exclusive=False)
+    await reaches(stage, "maintenance")
+    await handle.signal(NodeLifecycle.remove, Removal())
+    await handle.result()
+    assert not stage.world.machines["nod-1"].is_released
+    assert "node.logins-closed" not in stage.world.events["nod-1"]

@@ -1,0 +1,162 @@
+"""The life of a region in a cloud: all of it is made, or nothing is left."""
+
+import uuid
+from datetime import timedelta
+
+import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
+
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.fake_world import REGION
+from tests.workflows.nodes.test_leased_machine import WISH
+from tests.workflows.providers.test_provider_lifecycle import reaches
+from workflows.contracts import errors, queues
+from workflows.contracts.base import Contract
+from workflows.contracts.lifecycles import Removal
+from workflows.contracts.regions import RegionReport, RegionRequest, Replacement
+from workflows.contracts.statuses import NodeStatus, ProviderKind
+from workflows.regions.region_lifecycle import RegionLifecycle
+
+Handle = WorkflowHandle[RegionLifecycle, RegionReport]
+REQUEST = RegionRequest(
+    region_id=REGION,
+    account_id="acc-1",
+    provider_id="prv-9",
+    provider_kind=ProviderKind.GCP,
+    name="burst",
+    cloud_region="us-central1",
+    storage=WISH,
+)
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "workflows.regions.region_lifecycle.REMOVAL_INTERVAL", timedelta(milliseconds=50)
+    )
+
+
+async def begun(stage: Stage) -> Handle:
+    return await stage.client.start_workflow(
+        RegionLifecycle.run, REQUEST, id=f"region/{uuid.uuid4().hex}", task_queue=queues.MAIN
+    )
+
+
+async def healthy(stage: Stage) -> Handle:
+    handle = await begun(stage)
+    await reaches(stage, REGION, "healthy")
+    return handle
+
+
+def nothing_is_left(stage: Stage) -> bool:
+    return not stage.world.parts[REGION] and not stage.world.storage[REGION]
+
+
+async def refuse(_: Contract) -> None:
+    raise ApplicationError("the cloud says no", type=errors.REFUSED)
+
+
+async def test_a_region_is_healthy_with_its_network_and_storage_and_leaves_nothing(
+    stage: Stage,
+) -> None:
+    handle = await healthy(stage)
+    assert stage.world.parts[REGION] == {"subnetwork"}
+    assert len(stage.world.storage[REGION]) == 1
+    await handle.signal(RegionLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert nothing_is_left(stage)
+    assert stage.world.statuses[REGION] == ["provisioning", "healthy", "removing", "archived"]
+
+
+@pytest.mark.parametrize("effect", ["make_region_part", "add_storage_node"])
+async def test_a_part_that_is_refused_fails_the_region_with_nothing_left(
+    stage: Stage, effect: str
+) -> None:
+    stage.world.faults[effect].append(refuse)
+    handle = await begun(stage)
+    await reaches(stage, REGION, "failed")
+    assert stage.world.rows[REGION].status_reason == "the cloud says no"
+    assert nothing_is_left(stage)
+    await handle.signal(RegionLifecycle.look)
+    await handle.signal(RegionLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert "healthy" not in stage.world.statuses[REGION]
+
+
+async def test_a_storage_node_that_fails_fails_the_region_with_its_reason(stage: Stage) -> None:
+    stage.world.storage_comes_as = NodeStatus.CONNECTING
+    handle = await begun(stage)
+    await eventually(lambda: stage.world.storage_added == 1, "its storage is added")
+    stage.world.turn_storage(NodeStatus.FAILED, "us-central1-a has none left")
+    await handle.signal(RegionLifecycle.look)
+    await reaches(stage, REGION, "failed")
+    assert "us-central1-a has none left" in str(stage.world.rows[REGION].status_reason)
+    assert nothing_is_left(stage)
+
+
+async def test_what_cannot_be_undone_is_named(stage: Stage) -> None:
+    stage.world.faults["add_storage_node"].append(refuse)
+    stage.world.faults["remove_region_part"].append(refuse)
+    handle = await begun(stage)
+    await reaches(stage, REGION, "failed")
+    told = "the cloud says no; and subnetwork: the cloud says no"
+    assert stage.world.rows[REGION].status_reason == told
+    await handle.signal(RegionLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert nothing_is_left(stage)
+
+
+async def test_a_region_is_as_well_as_its_storage(stage: Stage) -> None:
+    handle = await healthy(stage)
+    stage.world.turn_storage(NodeStatus.OFFLINE, "it was preempted")
+    await handle.signal(RegionLifecycle.look)
+    await reaches(stage, REGION, "offline")
+    assert "it was preempted" in str(stage.world.rows[REGION].status_reason)
+    stage.world.turn_storage(NodeStatus.ACTIVE)
+    await handle.signal(RegionLifecycle.look)
+    await reaches(stage, REGION, "healthy")
+
+
+async def test_storage_is_replaced_and_the_region_stays(stage: Stage) -> None:
+    handle = await healthy(stage)
+    await handle.signal(RegionLifecycle.replace, Replacement())
+    await eventually(
+        lambda: "region.storage-replaced" in stage.world.events[REGION], "it is replaced"
+    )
+    assert [node.node_id for node in stage.world.storage[REGION]] == ["nod-store-2"]
+    assert stage.world.statuses[REGION] == ["provisioning", "healthy"]
+
+
+async def test_storage_that_cannot_be_replaced_stays(stage: Stage) -> None:
+    handle = await healthy(stage)
+    stage.world.storage_comes_as = NodeStatus.FAILED
+    await handle.signal(RegionLifecycle.replace, Replacement())
+    await eventually(
+        lambda: "region.storage-not-replaced" in stage.world.events[REGION], "it is told"
+    )
+    assert [node.node_id for node in stage.world.storage[REGION]] == ["nod-store-1"]
+    assert stage.world.statuses[REGION] == ["provisioning", "healthy"]
+
+
+async def test_a_region_with_nodes_of_others_than_its_own_stays_unless_forced(
+    stage: Stage,
+) -> None:
+    stage.world.dependents[REGION].add("nod-7")
+    handle = await healthy(stage)
+    await handle.signal(RegionLifecycle.remove, Removal())
+    await eventually(lambda: "region.removal-refused" in stage.world.events[REGION], "it stays")
+    assert "has nod-7: stays" in stage.world.told[REGION]["region.removal-refused"]
+    await handle.signal(RegionLifecycle.remove, Removal(force=True))
+    assert (await handle.result()).status == "archived"
+    assert nothing_is_left(stage)
+
+
+async def test_a_region_removed_while_it_is_made_leaves_nothing(stage: Stage) -> None:
+    stage.world.storage_comes_as = NodeStatus.CONNECTING
+    handle = await begun(stage)
+    await eventually(lambda: stage.world.storage_added == 1, "its storage is added")
+    await handle.signal(RegionLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+    assert nothing_is_left(stage)

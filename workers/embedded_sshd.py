@@ -1,0 +1,165 @@
+"""The embedded SSH server, for a machine where OpenSSH's is not installed.
+
+`python -m workers.embedded_sshd FOLDER` serves commands and SFTP on the loopback as the user who
+runs it, with the host key and the authorised keys of FOLDER (see `workers.runner.local_sshd`). As
+with sshd, a command whose connection is lost is not killed: it only finds its pipes closed.
+"""
+
+import asyncio
+import logging
+import os
+import pwd
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import asyncssh
+
+from workers.process import run_process
+from workers.runner.local_sshd import Machine, read_machine
+
+log = logging.getLogger("sshserver")
+_HANDED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+_CLOSE_LIMIT_S = 3.0
+
+
+async def serve(machine: Machine, stop: asyncio.Event) -> int:
+    """Serve until `stop` is set; the exit status."""
+    commands = _Commands(_clean_environment(os.environ))
+    inside: set[asyncssh.SSHServerConnection] = set()
+    server = await asyncssh.listen(
+        machine.host,
+        machine.port,
+        server_factory=lambda: _Gate(machine, inside),
+        server_host_keys=[str(machine.folder / "host_key")],
+        process_factory=commands.run,
+        sftp_factory=True,
+        encoding=None,
+        keepalive_interval=15,
+        reuse_address=True,
+    )
+    await stop.wait()
+    server.close()
+    for connection in tuple(inside):
+        connection.abort()
+    try:
+        async with asyncio.timeout(_CLOSE_LIMIT_S):
+            await server.wait_closed()
+            await commands.let_go()
+    except TimeoutError:
+        log.info("left with connections open")
+    return 0
+
+
+class _Gate(asyncssh.SSHServer):
+    """Who may log in: our own user, with a key that is authorised at that moment."""
+
+    def __init__(self, machine: Machine, inside: set[asyncssh.SSHServerConnection]) -> None:
+        self._machine = machine
+        self._inside = inside
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._inside.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncssh names it
+        if self._connection is not None:
+            self._inside.discard(self._connection)
+
+    def begin_auth(self, username: str) -> bool:  # noqa: ARG002 - asyncssh names it
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        if username != self._machine.user:
+            return False
+        authorised = asyncssh.read_authorized_keys(str(self._machine.authorized_keys))
+        return authorised.validate(key, self._machine.host, self._machine.host) is not None
+
+
+class _Commands:
+    """The commands that were started here, whether or not their connections still stand."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+        self._waiting: set[asyncio.Task[int]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def run(self, session: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Run the session's command to its end and hand its exit status over."""
+        if session.command is None:
+            session.stderr.write(b"only commands and sftp are served here\n")
+            session.exit(1)
+            return
+        closing = asyncio.create_task(session.wait_closed())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        process, ends = await self._start(session.command)
+        ended = asyncio.create_task(process.wait())
+        self._waiting.add(ended)
+        ended.add_done_callback(self._waiting.discard)
+        stdin, stdout, stderr = ends
+        files = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)
+        # The end of one output must not end the channel, over which the other one goes as well.
+        await session.redirect(*files, send_eof=False)
+        status = await asyncio.shield(ended)
+        await session.stdout.drain()
+        await session.stderr.drain()
+        if status < 0:
+            session.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
+        else:
+            session.exit(status)
+
+    async def let_go(self) -> None:
+        """Until every session that was closed has closed its pipes as well."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _start(self, command: str) -> tuple[asyncio.subprocess.Process, tuple[int, int, int]]:
+        """Pipes of our own, not asyncio's, whose closing would kill the command."""
+        (in_read, in_write), (out_read, out_write), (err_read, err_write) = (
+            os.pipe(), os.pipe(), os.pipe()
+        )  # fmt: skip
+        theirs = (in_read, out_write, err_write)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._shell,
+                "-c",
+                command,
+                stdin=in_read,
+                stdout=out_write,
+                stderr=err_write,
+                cwd=Path.home(),
+                env=self._environment,
+                start_new_session=True,
+            )
+        except OSError:
+            for end in (in_write, out_read, err_read):
+                os.close(end)
+            raise
+        finally:
+            for end in theirs:
+                os.close(end)
+        return process, (in_write, out_read, err_read)
+
+
+def _clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a log-in would have: nothing of ours reaches a job."""
+    kept = {name: environment[name] for name in _HANDED_ON if name in environment}
+    user = pwd.getpwuid(os.getuid())
+    return {
+        "HOME": user.pw_dir,
+        "LOGNAME": user.pw_name,
+        "USER": user.pw_name,
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        **kept,
+    }
+
+
+if __name__ == "__main__":
+    here = read_machine(Path(sys.argv[1]))
+    run_process(lambda stop: serve(here, stop))

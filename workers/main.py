@@ -1,0 +1,73 @@
+"""The main worker process: every workflow, the activities on rows, notifications and sites."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+
+from activities.regions.open_regions import open_region_ids
+from activities.registry.main import MAIN
+from activities.registry.notifications import NEWS
+from activities.settings import settings
+from activities.site.node_client import close_connections
+from workers.client import ensure_search_attributes, measured
+from workers.process import GRACE_S
+from workers.registry import WORKFLOWS, workflow_runner
+from workers.schedules import start_singletons
+from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, Sites
+from workers.startup import begin, run_worker
+from workflows.contracts import queues
+
+ROW_THREADS = 32
+STICKY_FOR = timedelta(seconds=3)
+"""How long workflows wait for a worker that was killed before another takes them up."""
+
+
+async def serve_main(stop: asyncio.Event) -> int:
+    """Serve the main queue and the sites until stopped; the exit status."""
+    client = await begin(stop, measured(settings()))
+    if client is None:
+        return 0
+    with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
+        await run_worker(stop, main_worker(client, rows), _beside(client, stop))
+    await close_connections()
+    return 0
+
+
+def main_worker(client: Client, rows: ThreadPoolExecutor) -> Worker:
+    """The worker of the main queue, with every workflow."""
+    return Worker(
+        client,
+        task_queue=queues.MAIN,
+        workflows=WORKFLOWS,
+        activities=MAIN,
+        activity_executor=rows,
+        workflow_runner=workflow_runner(),
+        max_concurrent_activities=ROW_THREADS,
+        max_concurrent_local_activities=ROW_THREADS,
+        sticky_queue_schedule_to_start_timeout=STICKY_FOR,
+        graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+    )
+
+
+def news_worker(client: Client) -> Worker:
+    """The worker that listens to providers; what it does takes no CPU, and no thread of rows."""
+    return Worker(
+        client,
+        task_queue=queues.NEWS,
+        activities=NEWS,
+        max_concurrent_activities=LONG_ACTIVITIES,
+        max_heartbeat_throttle_interval=LONG_ACTIVITY_HEARTBEAT,
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+        graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+    )
+
+
+async def _beside(client: Client, stop: asyncio.Event) -> None:
+    """What this process has to do beside the main queue, until it is stopped."""
+    await ensure_search_attributes(client)
+    await start_singletons(client)
+    async with news_worker(client):
+        await Sites(client, settings(), open_region_ids).serve(stop)

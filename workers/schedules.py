@@ -1,0 +1,58 @@
+"""What there is once in the whole installation: endless loops, and workflows by a schedule."""
+
+import contextlib
+from datetime import timedelta
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+
+from workflows.contracts import queues
+from workflows.contracts.base import Contract
+from workflows.contracts.placement import PlacementRequest
+from workflows.contracts.schedules import SweepRequest
+
+SWEEP_INTERVAL = timedelta(minutes=5)
+PRICES_INTERVAL = timedelta(days=1)
+
+
+async def start_singletons(client: Client) -> None:
+    """Placement, starts, and what comes by a schedule; all of them found when they are there."""
+    loops: tuple[tuple[str, Contract, str], ...] = (
+        ("Placement", PlacementRequest(), "placement"),
+        ("Starts", SweepRequest(), "starts"),
+    )
+    for workflow, argument, name in loops:
+        await client.start_workflow(
+            workflow,
+            argument,
+            id=name,
+            task_queue=queues.MAIN,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"the one {name} loop",
+        )
+    schedules = (
+        ("Sweep", "sweep", SWEEP_INTERVAL),
+        ("MachineSweep", "machine-sweep", SWEEP_INTERVAL),
+        ("PriceRefresh", "prices", PRICES_INTERVAL),
+    )
+    for again, name, every in schedules:
+        with contextlib.suppress(ScheduleAlreadyRunningError):
+            await client.create_schedule(
+                name,
+                Schedule(
+                    action=ScheduleActionStartWorkflow(
+                        again, SweepRequest(), id=name, task_queue=queues.MAIN
+                    ),
+                    spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
+                    policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),
+                ),
+            )

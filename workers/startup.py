@@ -1,0 +1,49 @@
+"""What worker processes have in common: how they begin, and how long they serve."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+from temporalio.client import Client
+from temporalio.runtime import Runtime
+from temporalio.worker import Worker
+
+from activities.accounts.bootstrap import first_start
+from activities.db.migrate import migrate
+from activities.settings import settings
+from activities.temporal.client import set_client
+from workers.client import connect_until
+
+log = structlog.get_logger("worker")
+
+
+async def begin(stop: asyncio.Event, runtime: Runtime | None = None) -> Client | None:
+    """Rows and keys are there and Temporal answers; None when stopped before."""
+    chosen = settings()
+    await asyncio.to_thread(migrate, chosen.database)
+    await asyncio.to_thread(first_start)
+    client = await connect_until(chosen, stop, runtime)
+    if client is not None:
+        set_client(client)
+    return client
+
+
+async def run_worker(
+    stop: asyncio.Event, worker: Worker, beside: Coroutine[Any, Any, None] | None = None
+) -> None:
+    """Until stopped. A worker that fails ends the process, which the runner starts again.
+
+    beside: what is done for as long as it serves, and ends by itself when stopped.
+    """
+    running = [asyncio.create_task(worker.run(), name=worker.task_queue)]
+    if beside is not None:
+        running.append(asyncio.create_task(beside, name="beside"))
+    log.info("serves", queue=worker.task_queue)
+    stopped = asyncio.create_task(stop.wait(), name="stop")
+    done, _ = await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    await asyncio.gather(worker.shutdown(), *running[1:], return_exceptions=True)
+    stopped.cancel()
+    for task in done - {stopped}:
+        task.result()
