@@ -14,11 +14,11 @@ from activities.db.session import database
 from activities.db.tables import Job
 from activities.outbox.workflow_starts import start_of, workflow_id_of
 from workflows.contracts.billing import BillingRequest
-from workflows.contracts.jobs import JobRequest, WorkerCarry
+from workflows.contracts.jobs import JobRequest, WorkerProgress
 from workflows.contracts.statuses import JobStatus
 from workflows.jobs.worker import Worker, billing_of
 
-_WORKERS = TypeAdapter(tuple[WorkerCarry, ...])
+_WORKERS = TypeAdapter(tuple[WorkerProgress, ...])
 _METERED = (JobStatus.RUNNING, JobStatus.UNREACHABLE)
 
 

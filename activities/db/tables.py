@@ -233,7 +233,7 @@ class Lease(LifecycleRow, table=True):
 
 
 class ShortageRow(SQLModel, table=True):
-    """What a provider did not have; nobody asks again before `until`."""
+    """What a provider did not have; nobody asks again before `wait_until`."""
 
     __tablename__ = "shortages"
     provider_id: str = Field(primary_key=True, foreign_key="providers.id")

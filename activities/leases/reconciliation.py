@@ -21,7 +21,7 @@ from activities.providers.machines import provider_threads
 from activities.providers.notifications import begin_listening
 from activities.providers.registry import DRIVERS, FEEDS, driver_of
 from activities.temporal.client import tell
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.machines import UnknownMachine, UnknownMachines
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 from workflows.effects.providers import FollowNews
@@ -59,7 +59,7 @@ async def sweep_machines(_: SweepMachines) -> MachinesSwept:
     A provider that cannot be asked does not save the others; it is named in the answer.
     """
     swept = MachinesSwept()
-    async with beating():
+    async with heartbeating():
         for provider in await asyncio.to_thread(_providers):
             if provider.is_ready and provider.kind in FEEDS:
                 news = FollowNews(provider_id=provider.id, kind=provider.kind)

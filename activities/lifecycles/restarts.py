@@ -13,11 +13,11 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.outbox.workflow_starts import WorkflowStart, start_of
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import EndRequest, JobCarry, JobRequest, WorkerCarry
-from workflows.contracts.leases import GiveBack, MachineCarry, MachineRequest
+from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, WorkerProgress
+from workflows.contracts.leases import GiveBack, LeaseProgress, MachineRequest
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import MachineOffer, MachineSeen
-from workflows.contracts.nodes import NodeCarry, NodeRequest
+from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import (
@@ -30,7 +30,7 @@ from workflows.contracts.statuses import (
 )
 
 TERMINATED = EndRequest(reason="its workflow was ended from outside", code="terminated")
-_WORKERS = TypeAdapter(tuple[WorkerCarry, ...])
+_WORKERS = TypeAdapter(tuple[WorkerProgress, ...])
 _IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
 _BEGINNINGS = frozenset({"new", ProviderStatus.ENABLING, RegionStatus.PROVISIONING})
 
@@ -82,7 +82,7 @@ def _job(session: Session, row: tables.Job, request: JobRequest) -> JobRequest:
     workers = _WORKERS.validate_python(row.workers)
     rests = row.status == JobStatus.STOPPED
     leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
-    carried = JobCarry(
+    carried = JobProgress(
         sequence=row.sequence,
         attempt=row.attempt,
         status=JobStatus(row.status),
@@ -124,7 +124,7 @@ def _machine(row: tables.Lease, request: MachineRequest) -> MachineRequest:
         )
     status = LeaseStatus(row.status)
     leaves = status is LeaseStatus.RELEASING
-    carried = MachineCarry(
+    carried = LeaseProgress(
         sequence=row.sequence,
         status=status,
         offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
@@ -144,7 +144,7 @@ def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeReque
     if status not in _IN_USE or row.host is None or (row.machine is not None and lease_id is None):
         return request
     resumed = NodeStatus.ACTIVE if _was_active(session, row) else NodeStatus.MAINTENANCE
-    carried = NodeCarry(
+    carried = NodeProgress(
         sequence=row.sequence,
         status=resumed if status is NodeStatus.REMOVING else status,
         resume_status=resumed,

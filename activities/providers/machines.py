@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.providers.base import Driver, NotYet, ProviderError
 from activities.providers.registry import driver_of
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.machines import MachineSeen
 from workflows.contracts.statuses import MachineState
 from workflows.effects.machines import (
@@ -101,7 +101,7 @@ async def asked_of(
     command: NamedMachine | EndUnknownMachine, question: Callable[[Driver], Found]
 ) -> Found:
     """A provider's answer, or its refusal as the workflow knows it."""
-    async with beating():
+    async with heartbeating():
         with _told(command):
             return await _to_its_end(
                 lambda: question(driver_of(command.provider_kind, command.provider_id))

@@ -15,7 +15,7 @@ from activities.outbox.workflow_starts import workflow_id_of
 from activities.providers.base import NewsFeed, ProviderError, Told
 from activities.providers.registry import FEEDS
 from activities.temporal.client import client, id_of_this_activity, limited, tell
-from activities.temporal.heartbeats import beating, say
+from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import queues
 from workflows.contracts.base import Done
 from workflows.contracts.providers import NewsRequest
@@ -56,7 +56,7 @@ async def listen_for_news(command: ListenForNews) -> NewsHeard:
     what was not handed on is not settled, and comes again.
     """
     listening = _Listening(command)
-    async with beating():
+    async with heartbeating():
         try:
             feed = (await asyncio.to_thread(FEEDS[command.kind], command.provider_id))()
             try:
@@ -114,7 +114,7 @@ class _Listening:
             for message in messages:
                 await self._tell(message, leases)
             await feed.settle([message.receipt for message in messages])
-            say(f"{self.told} told, {self.unheeded} of no use")
+            set_details(f"{self.told} told, {self.unheeded} of no use")
 
     async def _tell(self, message: Told, leases: dict[str, str]) -> None:
         """Once, however often the message comes: Temporal drops what it has taken by its id."""

@@ -17,7 +17,7 @@ from activities.providers.gcp.billing_catalog import google_prices
 from activities.providers.machines import provider_threads
 from activities.providers.prices import keep_prices
 from activities.temporal.client import tell
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.providers import PricesState
 from workflows.contracts.statuses import ProviderKind, ProviderStatus
 from workflows.effects.providers import PricesRefreshed, RefreshPrices
@@ -38,7 +38,7 @@ async def refresh_prices(_: RefreshPrices) -> PricesRefreshed:
     not answered: it is asked again.
     """
     refreshed = PricesRefreshed()
-    async with beating():
+    async with heartbeating():
         for kind in PRICE_LISTS:
             refreshed = refreshed.plus(await _refresh(kind))
     return refreshed

@@ -13,7 +13,7 @@ from activities.site.node_client import ask, connections, endpoint, told
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.storage.names import output_name
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
@@ -26,7 +26,7 @@ LOOK_S = 20.0
 @activity.defn
 async def collect_log(command: CollectLog) -> LogCollected:
     """Store every byte that the run has logged and that is not stored; none twice."""
-    async with beating():
+    async with heartbeating():
         return LogCollected(stored_bytes=await bring_log(command.node, command.run_id))
 
 
@@ -83,7 +83,7 @@ async def store_output(command: StoreOutput) -> OutputStored:
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(command.run_id)
     name = output_name(job_id, worker, attempt)
-    async with beating():
+    async with heartbeating():
         size = await asyncio.to_thread(store.size, name)
         if size is None:
             size = await bring_packed(command, "pack_output", store, name)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
-from activities.temporal.heartbeats import say
+from activities.temporal.heartbeats import set_details
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
     AgentBroke,
@@ -136,5 +136,5 @@ async def ask(
     """
     with told(node, broken=broken):
         return await connections().call(
-            endpoint(node), verb, request, limit_s=limit_s, on_progress=say
+            endpoint(node), verb, request, limit_s=limit_s, on_progress=set_details
         )

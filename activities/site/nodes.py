@@ -16,7 +16,7 @@ from activities.secrets.platform_key import (
 from activities.settings import settings
 from activities.site.collection import bring_log
 from activities.site.node_client import ask
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.jobs import parse_run_id
@@ -71,7 +71,7 @@ async def reach_node(command: ReachNode) -> NodeReached:
 @activity.defn
 async def inspect_node(command: InspectNode) -> NodeInspected:
     """What the machine is made of, as its own kernel and drivers say."""
-    async with beating():
+    async with heartbeating():
         answer = await ask(command.node, "inspect", {}, limit_s=55)
     return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
 
@@ -85,7 +85,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         "peers": [[peer.host, peer.port] for peer in command.peers],
         "cache": _cache() if command.serves_cache else None,
     }
-    async with beating():
+    async with heartbeating():
         answer = await ask(command.node, "prepare", request, limit_s=240)
     job_user, served = answer["job_user"], answer.get("cache") or {}
     alone = None if job_user else "the log-in user is not root: jobs share its account"
@@ -133,7 +133,7 @@ async def end_strays(command: EndStrays) -> StraysEnded:
     lost on its way, and the next try then finds again what is to be billed. How long ago the run
     ended is no measure: its node may have been away since, and its clock may be wrong.
     """
-    async with beating():
+    async with heartbeating():
         request = {
             "live": list(command.live),
             "among": list(command.among),

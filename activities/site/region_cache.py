@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 from activities.settings import settings
 from activities.site.node_client import ask, connections, endpoint, told
 from activities.storage.work_orders import RegionCache
-from activities.temporal.heartbeats import say
+from activities.temporal.heartbeats import set_details
 from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress
 
@@ -87,6 +87,6 @@ async def _fill(cache: RegionCache, sha256: str, chunks: Chunks) -> None:
             chunks(sha256),
             f"code/{sha256}.to-keep",
             limit_s=KEEP_S,
-            on_bytes=lambda sent: say(f"sending the code to its region: {sent >> 20} MiB"),
+            on_bytes=lambda sent: set_details(f"sending the code to its region: {sent >> 20} MiB"),
         )
     await ask(cache.node, "keep_code", {"sha256": sha256, "archive": path}, limit_s=KEEP_S)

@@ -6,7 +6,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.site.node_client import ask
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.jobs import Exit, RunReport
@@ -46,7 +46,7 @@ async def look_at_run(command: LookAtRun) -> RunReport:
 async def end_worker(command: EndWorker) -> RunReport:
     """End the run's whole tree and see that it is gone; a second time tells the same exit."""
     request = {"run_id": command.run_id, "grace_s": command.grace_s}
-    async with beating():
+    async with heartbeating():
         return _report(command.run_id, await ask(command.node, "end", request, limit_s=END_S))
 
 
@@ -57,7 +57,7 @@ async def clean_worker(command: CleanWorker) -> Done:
     Raises: NODE_REFUSED when the run is still there.
     """
     request = {"run_ids": [command.run_id]}
-    async with beating():
+    async with heartbeating():
         answer = await ask(command.node, "clean", request, limit_s=CLEAN_S)
     if answer["kept"]:
         raise ApplicationError(

@@ -17,7 +17,7 @@ from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
 from activities.storage.work_orders import RegionCache, WorkOrder, open_order
-from activities.temporal.heartbeats import beating, say
+from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
@@ -38,7 +38,7 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
     Raises: WORK_REFUSED with what its owner can do, and the losses.
     """
     node, run_id = command.node, command.run_id
-    async with beating():
+    async with heartbeating():
         order = await _open(command)
         runtime = _runtime(command.assignment, order)
         if order.code_sha256 is not None:
@@ -105,7 +105,7 @@ async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None)
                 _chunks(sha256),
                 f"code/{sha256}.tar.gz",
                 limit_s=TRANSFER_S,
-                on_bytes=lambda sent: say(f"sending the code: {sent >> 20} MiB"),
+                on_bytes=lambda sent: set_details(f"sending the code: {sent >> 20} MiB"),
             )
         request = {
             "sha256": sha256,

@@ -13,7 +13,7 @@ from activities.site.collection import bring_packed
 from activities.site.node_client import ask, connections, endpoint, told
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.state_snapshots import StateCopy, copies_of, remove_older
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
@@ -37,7 +37,7 @@ async def save_state(command: SaveState) -> StateSaved:
 
     The last good copy is there until the next one is, whole.
     """
-    async with beating():
+    async with heartbeating():
         request = {"run_id": command.run_id}
         seen = await ask(command.node, "mark_state", request, limit_s=LOOK_S)
         most_bytes = settings().state_max_bytes

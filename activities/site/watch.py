@@ -20,7 +20,7 @@ from activities.settings import settings
 from activities.site.job_signals import JobSignals
 from activities.site.node_client import ask, connections, endpoint, told
 from activities.storage.logs import LogGapError, LogStore, log_store
-from activities.temporal.heartbeats import beating
+from activities.temporal.heartbeats import heartbeating
 from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, LostFrame, frames
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors
@@ -44,7 +44,7 @@ async def watch_node(command: WatchNode) -> WatchEnded:
     OUTCOME_UNKNOWN when the machine has restarted; WORKER_STOPS, for the next worker to go on.
     """
     watch = Watch(command, log_store(settings().storage))
-    async with beating():
+    async with heartbeating():
         try:
             async with asyncio.timeout(RENEW_S) as limit:
                 await watch.serve()

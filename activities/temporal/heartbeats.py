@@ -14,14 +14,14 @@ _said: ContextVar[list[str]] = ContextVar("said")
 """What was said last of its progress, shown beside the activity in Temporal."""
 
 
-def say(words: str) -> None:
+def set_details(words: str) -> None:
     """A heartbeat with words for whoever looks on."""
     _said.get([])[:] = [words]
     activity.heartbeat(words)
 
 
 @contextlib.asynccontextmanager
-async def beating() -> AsyncGenerator[None]:
+async def heartbeating() -> AsyncGenerator[None]:
     """Heartbeats every few seconds for as long as the block runs."""
     said: list[str] = []
     token = _said.set(said)
@@ -41,7 +41,7 @@ async def _beat(said: list[str]) -> None:
 
 @contextlib.contextmanager
 def beating_aside() -> Generator[None]:
-    """As `beating`, for an activity that keeps its thread busy."""
+    """As `heartbeating`, for an activity that keeps its thread busy."""
     is_over = threading.Event()
     beat = threading.Thread(target=copy_context().run, args=(_beat_aside, is_over), daemon=True)
     beat.start()

@@ -11,7 +11,7 @@ class ProviderMachine(Answer):
     name: str
     place: str
     state: str
-    """`making`, `running`, `ending` or `stopped`."""
+    """`making`, `running`, `ending` or `cancel_and_wait`."""
     provider_machine_id: str | None
     microcredits_per_hour: int | None
     began_at: datetime | None

@@ -25,7 +25,7 @@ class HoldWatch:
 
     @workflow.run
     async def run(self, holding: Holding) -> WatchEnded:
-        watch = watch_node.begin(WatchNode(node=holding.node))
+        watch = watch_node.start(WatchNode(node=holding.node))
         await workflow.wait_condition(lambda: self._let_go or watch.done())
         watch.cancel()
         try:

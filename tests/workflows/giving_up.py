@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from workflows.effects.regions import CheckSite, check_site
 from workflows.primitives.failures import EFFECT_FAILED
-from workflows.primitives.waiting import Interrupted, unless, until
+from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 
 Work = Literal["effect", "effect that fails", "news"]
 LIMIT = timedelta(hours=8)
@@ -25,18 +25,18 @@ class GivesUp:
     @workflow.run
     async def run(self, work: Work, region_id: str) -> str:
         try:
-            await unless(lambda: self._is_told, self._work(work, region_id))
+            await interruptible(self._work(work, region_id), when=lambda: self._is_told)
         except Interrupted:
             return "given up"
         return "waited to its limit"
 
     async def _work(self, work: Work, region_id: str) -> None:
         if work == "news":
-            await until(lambda: self._has_news, LIMIT)
+            await wait_until(lambda: self._has_news, LIMIT)
         else:
             with suppress(*EFFECT_FAILED):
                 await check_site(CheckSite(region_id=region_id))
-        await until(lambda: False, LIMIT, "for what never comes")
+        await wait_until(lambda: False, LIMIT, "for what never comes")
 
     @workflow.signal
     def news(self) -> None:

@@ -22,7 +22,7 @@ from workflows.effects.billing import (
 )
 from workflows.effects.jobs import LookAtRun, look_at_run
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.waiting import until
+from workflows.primitives.waiting import wait_until
 from workflows.rules.billing.wakeups import next_tick_s
 
 SHORTEST_WAIT = timedelta(seconds=2)
@@ -51,9 +51,9 @@ class JobBilling:
 
     @workflow.run
     async def run(self, request: BillingRequest) -> BillingReport:
-        standing = await post_usage.at_once(PostUsage(usages=self._nothing_yet()))
+        standing = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
         while not (self._done or standing.over):
-            await until(self._has_news, self._until_next(standing), "next period")
+            await wait_until(self._has_news, self._until_next(standing), "next period")
             if self._done:
                 break
             standing = await (self._stand() if self._look_again else self._meter())
@@ -69,14 +69,14 @@ class JobBilling:
     async def _stand(self) -> UsagePosted:
         """Where the payer stands now: the next look may have to be sooner, or at once."""
         self._look_again = False
-        standing = await post_usage.at_once(PostUsage(usages=self._nothing_yet()))
+        standing = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
         return await self._meter() if standing.may_be_used_up else standing
 
     async def _meter(self) -> UsagePosted:
         """Post what each reachable node has measured by now."""
         seen = [await self._seconds_of(worker) for worker in self._request.workers]
         usages = tuple(usage for usage in seen if usage is not None)
-        posted = await post_usage.at_once(PostUsage(usages=usages or self._nothing_yet()))
+        posted = await post_usage.run_locally(PostUsage(usages=usages or self._nothing_yet()))
         self._posted_microcredits += posted.posted_microcredits
         return posted
 

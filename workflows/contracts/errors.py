@@ -20,8 +20,8 @@ WORKER_STOPS = "WorkerStops"
 LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
 """Failures that say nothing about the machine's work: look again, never kill."""
 
-NEVER_RETRIED = (HOST_KEY_MISMATCH, NODE_REFUSED, WORK_REFUSED, NOT_FOUND, REFUSED)
+NON_RETRYABLE = (HOST_KEY_MISMATCH, NODE_REFUSED, WORK_REFUSED, NOT_FOUND, REFUSED)
 """Failures that a second try cannot mend."""
 
-NEVER_RETRIED_AT_PROVIDERS = (*NEVER_RETRIED, CAPACITY_EXHAUSTED, REQUEST_REFUSED)
+NON_RETRYABLE_AT_PROVIDERS = (*NON_RETRYABLE, CAPACITY_EXHAUSTED, REQUEST_REFUSED)
 """The same of a provider: it has answered, and would answer so again."""

@@ -149,10 +149,10 @@ class JobRequest(Contract):
     """Go straight to the end from what is carried: an earlier run was ended from outside."""
     sequence: int = 0
     """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
-    carried: "JobCarry | None" = None
+    carried: "JobProgress | None" = None
 
 
-class WorkerCarry(Contract):
+class WorkerProgress(Contract):
     """One worker's state, as recorded in the job's row and taken along by continue-as-new."""
 
     index: int
@@ -165,11 +165,11 @@ class WorkerCarry(Contract):
     finished_at: datetime | None = None
 
 
-class JobCarry(Contract):
+class JobProgress(Contract):
     sequence: int
     attempt: int
     status: JobStatus
-    workers: tuple[WorkerCarry, ...] = ()
+    workers: tuple[WorkerProgress, ...] = ()
     lost: dict[str, datetime] = Field(default_factory=dict)
     """Nodes that cannot be reached, and since when."""
     restarts: int = 0
@@ -182,7 +182,7 @@ class JobReport(Contract):
     job_id: str
     status: JobStatus
     status_reason: str | None = None
-    workers: tuple[WorkerCarry, ...] = Field(default=())
+    workers: tuple[WorkerProgress, ...] = Field(default=())
 
 
 def run_id(job_id: str, worker: int, attempt: int) -> str:

@@ -26,7 +26,7 @@ class MachineRequest(Contract):
     deadline: datetime
     """Then it is given back, whoever holds it."""
     sequence: int = 0
-    carried: "MachineCarry | None" = None
+    carried: "LeaseProgress | None" = None
 
 
 class GiveBack(Contract):
@@ -51,7 +51,7 @@ class MachineLost(Contract):
     """By its provider's clock; None: the provider has not said when."""
 
 
-class MachineCarry(Contract):
+class LeaseProgress(Contract):
     """What a machine's workflow takes along when it continues as new, or begins again."""
 
     sequence: int

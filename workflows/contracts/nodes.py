@@ -112,7 +112,7 @@ class NodeRequest(Contract):
     relaxed_requirements: tuple[str, ...] = ()
     sequence: int = 0
     """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
-    carried: "NodeCarry | None" = None
+    carried: "NodeProgress | None" = None
 
     @property
     def relaxed(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class NodeRequest(Contract):
         return self.relaxed_requirements if self.machine is None else ("all",)
 
 
-class NodeCarry(Contract):
+class NodeProgress(Contract):
     """What a node's workflow takes along when it continues as new."""
 
     sequence: int

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from workflows.contracts.base import Contract
 from workflows.contracts.events import Event
-from workflows.contracts.jobs import WorkerCarry
+from workflows.contracts.jobs import WorkerProgress
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.providers import Check, CloudPart
@@ -43,7 +43,7 @@ class JobChanges(Contract):
 
     noun: Literal["job"] = "job"
     attempt: int | None = None
-    workers: tuple[WorkerCarry, ...] | None = None
+    workers: tuple[WorkerProgress, ...] | None = None
     output_bytes: int | None = None
     release: bool = False
     """End the job's live allocations in the same transaction."""

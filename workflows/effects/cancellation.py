@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 @contextmanager
 def cancellable() -> Iterator[None]:
-    """Whoever is cancelled within is cancelled, whatever comes in the same moment.
+    """Re-raises a cancellation that arrived in the same workflow task as a result.
 
-    An effect that ends in the same workflow task, or in spite of being given up, and a condition
-    that comes true with it, would answer as if nobody had cancelled: the work would go on, and who
-    waits for its end would wait for ever.
+    asyncio would swallow it: an activity that completes in that task, or in spite of the
+    cancellation, or a condition that comes true in it, answers as if nobody had cancelled. The work
+    would go on, and whoever waits for its end would wait for ever.
     """
     before = _cancellations()
     try:
         yield
-    except Exception as failure:  # What takes a workflow out of memory is none, and passes.
+    except Exception as failure:  # An eviction is a BaseException, and passes.
         if _cancellations() > before:
             raise asyncio.CancelledError from failure
         raise

@@ -12,15 +12,15 @@ from temporalio.exceptions import TimeoutError as OutOfTime
 
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
-from workflows.contracts.errors import NEVER_RETRIED
+from workflows.contracts.errors import NON_RETRYABLE
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.cancellation import cancellable
 
 HEARTBEAT_S = 10.0
 """How long a worker that was killed holds up what it did on a node."""
 
-_LEAVE = workflow.ActivityCancellationType.TRY_CANCEL
-_WAIT = workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+_TRY_CANCEL = workflow.ActivityCancellationType.TRY_CANCEL
+_WAIT_COMPLETED = workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
 
 Asked = TypeVar("Asked", bound=Contract)
 Answered = TypeVar("Answered", bound=Contract)
@@ -34,13 +34,18 @@ class SiteCommand(Contract):
 
 @dataclass(frozen=True)
 class Effect(Generic[Asked, Answered]):
-    """One side effect. Calling it in a workflow asks for it and waits for the answer.
+    """A typed activity stub. Calling it in a workflow runs the activity and returns its answer.
 
-    start_to_close_s: one attempt; schedule_to_close_s: all of them, None for no end;
-    schedule_to_start_s: until a worker takes it; None: as long as all of them may last;
-    heartbeat_s: longest silence of an attempt; queue: None for the site of `asked.node`;
-    is_waited_for: given up, it is left only when its attempt is over, so that nothing is left of it
-    by an attempt that comes after its undoing.
+    name: of the activity; asked, answered: its request and its answer;
+    queue: the task queue; None: the site queue of `asked.node`;
+    start_to_close_s: limit of one attempt; schedule_to_close_s: of all attempts, None for no limit;
+    schedule_to_start_s: until a worker takes it, None: as long as all attempts may last;
+    heartbeat_s: longest silence of an attempt; retry_first_s, retry_max_s: pauses between attempts;
+    non_retryable: types of failures that end it at once; attempts: how many, 0 for no limit;
+    waits_for_cancellation: when cancelled, wait until the running attempt has finished, so that a
+    late attempt cannot act after the compensation.
+
+    Raises: ActivityError; `run_locally` also ApplicationError. A cancellation is passed on.
     """
 
     name: str
@@ -52,10 +57,10 @@ class Effect(Generic[Asked, Answered]):
     schedule_to_start_s: float | None = None
     heartbeat_s: float | None = None
     retry_first_s: float = 1
-    retry_most_s: float = 30
-    never_retried: Sequence[str] = field(default=NEVER_RETRIED)
+    retry_max_s: float = 30
+    non_retryable: Sequence[str] = field(default=NON_RETRYABLE)
     attempts: int = 0
-    is_waited_for: bool = False
+    waits_for_cancellation: bool = False
 
     async def __call__(self, command: Asked, *, summary: str | None = None) -> Answered:
         with cancellable():
@@ -64,16 +69,16 @@ class Effect(Generic[Asked, Answered]):
             )
         return answer
 
-    def begin(
+    def start(
         self, command: Asked, *, summary: str | None = None
     ) -> "workflow.ActivityHandle[Answered]":
-        """Ask for the effect and go on; the handle is awaited or cancelled later."""
+        """Start the activity and go on; the handle is awaited or cancelled later."""
         return workflow.start_activity(
             self.name, command, summary=summary, **self._options(command)
         )
 
-    async def at_once(self, command: Asked, *, summary: str | None = None) -> Answered:
-        """As a local activity, three short tries; when they fail as an ordinary one, for ever.
+    async def run_locally(self, command: Asked, *, summary: str | None = None) -> Answered:
+        """Run as a local activity, three short attempts; then as an ordinary one, which retries.
 
         A local activity that keeps failing would hold its task slot, invisibly.
         """
@@ -85,7 +90,7 @@ class Effect(Generic[Asked, Answered]):
                     result_type=self.answered,
                     start_to_close_timeout=timedelta(seconds=2),
                     retry_policy=RetryPolicy(
-                        maximum_attempts=3, non_retryable_error_types=list(self.never_retried)
+                        maximum_attempts=3, non_retryable_error_types=list(self.non_retryable)
                     ),
                     summary=summary,
                 )
@@ -104,12 +109,12 @@ class Effect(Generic[Asked, Answered]):
             "schedule_to_close_timeout": _seconds(self.schedule_to_close_s),
             "schedule_to_start_timeout": _seconds(self.schedule_to_start_s),
             "heartbeat_timeout": _seconds(self.heartbeat_s),
-            "cancellation_type": _WAIT if self.is_waited_for else _LEAVE,
+            "cancellation_type": _WAIT_COMPLETED if self.waits_for_cancellation else _TRY_CANCEL,
             "retry_policy": RetryPolicy(
                 initial_interval=timedelta(seconds=self.retry_first_s),
-                maximum_interval=timedelta(seconds=self.retry_most_s),
+                maximum_interval=timedelta(seconds=self.retry_max_s),
                 maximum_attempts=self.attempts,
-                non_retryable_error_types=list(self.never_retried),
+                non_retryable_error_types=list(self.non_retryable),
             ),
         }
 

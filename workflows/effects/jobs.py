@@ -131,7 +131,9 @@ class RemoveStored(Contract):
 
 
 find_placement = Effect("find_placement", FindPlacement, PlacementFound)
-seal_work_orders = Effect("seal_work_orders", SealWorkOrders, WorkOrdersSealed, is_waited_for=True)
+seal_work_orders = Effect(
+    "seal_work_orders", SealWorkOrders, WorkOrdersSealed, waits_for_cancellation=True
+)
 """Secrets lie in what it writes: it is never still writing when they are discarded."""
 discard_work_orders = Effect("discard_work_orders", DiscardWorkOrders, Done)
 discard_state = Effect("discard_state", DiscardState, Done, start_to_close_s=120)
@@ -154,7 +156,7 @@ start_worker = Effect(
     start_to_close_s=30,
     schedule_to_close_s=3600,
     retry_first_s=0.5,
-    retry_most_s=15,
+    retry_max_s=15,
 )
 look_at_run = Effect(
     "look_at_run",
@@ -163,7 +165,7 @@ look_at_run = Effect(
     queue=None,
     start_to_close_s=20,
     schedule_to_close_s=30,
-    retry_most_s=5,
+    retry_max_s=5,
 )
 end_worker = Effect(
     "end_worker",
@@ -173,7 +175,7 @@ end_worker = Effect(
     start_to_close_s=180,
     schedule_to_close_s=3600,
     heartbeat_s=HEARTBEAT_S,
-    retry_most_s=15,
+    retry_max_s=15,
 )
 collect_log = Effect(
     "collect_log",
@@ -183,7 +185,7 @@ collect_log = Effect(
     start_to_close_s=3600,
     schedule_to_close_s=7200,
     heartbeat_s=HEARTBEAT_S,
-    retry_most_s=15,
+    retry_max_s=15,
 )
 store_output = Effect(
     "store_output",
@@ -193,7 +195,7 @@ store_output = Effect(
     start_to_close_s=4 * 3600,
     schedule_to_close_s=6 * 3600,
     heartbeat_s=HEARTBEAT_S,
-    retry_most_s=15,
+    retry_max_s=15,
 )
 save_state = Effect(
     "save_state",
@@ -204,7 +206,7 @@ save_state = Effect(
     schedule_to_close_s=3600,
     heartbeat_s=HEARTBEAT_S,
     attempts=1,
-    is_waited_for=True,
+    waits_for_cancellation=True,
 )
 """Tried once: the next interval tries again. It is never still writing when copies are removed."""
 clean_worker = Effect(
@@ -215,5 +217,5 @@ clean_worker = Effect(
     start_to_close_s=120,
     schedule_to_close_s=600,
     heartbeat_s=HEARTBEAT_S,
-    retry_most_s=15,
+    retry_max_s=15,
 )

@@ -1,7 +1,7 @@
 """Effects of a machine that costs money: made, looked at, given back; what is short; its holder."""
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.errors import NEVER_RETRIED_AT_PROVIDERS
+from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
 from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec, Shortage
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.effect import HEARTBEAT_S, Effect
@@ -69,8 +69,8 @@ create_machine = Effect(
     start_to_close_s=300,
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,
-    never_retried=NEVER_RETRIED_AT_PROVIDERS,
-    is_waited_for=True,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
+    waits_for_cancellation=True,
 )
 """Given up, it is left only when its attempt is over: nothing is made behind its release."""
 
@@ -81,7 +81,7 @@ look_at_machine = Effect(
     start_to_close_s=60,
     schedule_to_close_s=600,
     heartbeat_s=HEARTBEAT_S,
-    never_retried=NEVER_RETRIED_AT_PROVIDERS,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 
 glance_at_machine = Effect(
@@ -92,7 +92,7 @@ glance_at_machine = Effect(
     schedule_to_close_s=40,
     heartbeat_s=HEARTBEAT_S,
     attempts=2,
-    never_retried=NEVER_RETRIED_AT_PROVIDERS,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 """What it was, before its end is asked for; that does not wait for an answer."""
 
@@ -104,8 +104,8 @@ await_machine = Effect(
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
-    retry_most_s=10,
-    never_retried=NEVER_RETRIED_AT_PROVIDERS,
+    retry_max_s=10,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 """Until it has an address and a key, or is no more: `NotYet` is asked again by the engine."""
 
@@ -116,7 +116,7 @@ release_machine = Effect(
     start_to_close_s=120,
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
-    never_retried=NEVER_RETRIED_AT_PROVIDERS,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 """For ever: it costs money until its provider says that it is gone."""
 
@@ -128,7 +128,7 @@ end_unknown_machine = Effect(
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
-    never_retried=NEVER_RETRIED_AT_PROVIDERS,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 """Answered when its provider says that it is gone."""
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.errors import HOST_KEY_MISMATCH, LOGIN_REFUSED, LOSSES, NEVER_RETRIED
+from workflows.contracts.errors import HOST_KEY_MISMATCH, LOGIN_REFUSED, LOSSES, NON_RETRYABLE
 from workflows.contracts.nodes import (
     Announcement,
     Hardware,
@@ -160,8 +160,8 @@ find_node_again = Effect(
     start_to_close_s=20,
     schedule_to_close_s=3600,
     retry_first_s=1,
-    retry_most_s=15,
-    never_retried=(HOST_KEY_MISMATCH,),
+    retry_max_s=15,
+    non_retryable=(HOST_KEY_MISMATCH,),
 )
 """For a node that was there before: an hour, and again. Another key is told at once."""
 
@@ -173,7 +173,7 @@ await_ssh = Effect(
     start_to_close_s=20,
     schedule_to_close_s=600,
     retry_first_s=1,
-    retry_most_s=5,
+    retry_max_s=5,
 )
 """For a machine that was just made: its SSH server begins when it has booted."""
 
@@ -267,7 +267,7 @@ watch_node = Effect(
     schedule_to_close_s=7 * 24 * 3600,
     schedule_to_start_s=60,
     heartbeat_s=HEARTBEAT_S,
-    never_retried=(*NEVER_RETRIED, *sorted(LOSSES), LOGIN_REFUSED),
+    non_retryable=(*NON_RETRYABLE, *sorted(LOSSES), LOGIN_REFUSED),
 )
 """One for each node. It fails with the loss that it saw; the node's workflow looks again.
 

@@ -2,7 +2,7 @@
 
 from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.errors import NEVER_RETRIED_AT_PROVIDERS
+from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
 from workflows.contracts.providers import Check, CloudPart, NewsState
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.effect import HEARTBEAT_S, Effect
@@ -47,7 +47,7 @@ try_provider = Effect(
     ProviderChecked,
     start_to_close_s=120,
     schedule_to_close_s=300,
-    retry_most_s=60,
+    retry_max_s=60,
 )
 """For what is reached over the network, which may be away for longer than anybody waits."""
 
@@ -57,7 +57,7 @@ make_provider_part = Effect(
     ProviderPartSeen,
     start_to_close_s=150,
     schedule_to_close_s=900,
-    is_waited_for=True,
+    waits_for_cancellation=True,
 )
 """Find it, else make it."""
 
@@ -120,7 +120,7 @@ listen_for_news = Effect(
     schedule_to_start_s=600,
     heartbeat_s=HEARTBEAT_S,
     attempts=5,
-    never_retried=NEVER_RETRIED_AT_PROVIDERS,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 """One for each provider, whichever worker does it; another takes it up when that one is gone."""
 
@@ -154,6 +154,6 @@ refresh_prices = Effect(
     start_to_close_s=540,
     heartbeat_s=60,
     retry_first_s=10,
-    retry_most_s=600,
+    retry_max_s=600,
 )
 """What clouds tell of their prices is kept, as far as it can be."""

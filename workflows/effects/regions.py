@@ -79,7 +79,7 @@ make_region_part = Effect(
     ProviderPartSeen,
     start_to_close_s=150,
     schedule_to_close_s=900,
-    is_waited_for=True,
+    waits_for_cancellation=True,
 )
 
 remove_region_part = Effect(

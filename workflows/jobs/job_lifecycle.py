@@ -13,7 +13,7 @@ from workflows.contracts.errors import JOB_ENDED, NODE_UNREACHABLE
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import (
     EndRequest,
-    JobCarry,
+    JobProgress,
     JobReport,
     JobRequest,
     NodeBack,
@@ -39,11 +39,18 @@ from workflows.jobs.node_outages import LostNodes
 from workflows.jobs.state_snapshots import DYING_COPY_LIMIT, KeptState
 from workflows.jobs.teardown import Leaving, staying, told_to_stay
 from workflows.jobs.termination import CANCELED_OUTSIDE, Ending, end_of_idle
-from workflows.jobs.worker import Worker, billing_of, carried, failures_of
+from workflows.jobs.worker import Worker, billing_of, failures_of, progress_of
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import NODE_ID, REGION_ID, Journal
-from workflows.primitives.waiting import Interrupted, all_of, attended, undisturbed, unless, until
+from workflows.primitives.waiting import (
+    Interrupted,
+    gather_or_cancel,
+    interruptible,
+    shielded,
+    wait_until,
+    while_handling,
+)
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
@@ -64,30 +71,30 @@ class JobLifecycle:
 
     @workflow.init
     def __init__(self, request: JobRequest) -> None:
-        carried = request.carried
+        progress = request.carried
         self._request = request
-        self._attempt = carried.attempt if carried else 1
+        self._attempt = progress.attempt if progress else 1
         self._workers = [
             Worker(request.job_id, self._attempt, worker)
-            for worker in (carried.workers if carried else ())
+            for worker in (progress.workers if progress else ())
         ]
         self._orders: tuple[str, ...] = ()
         self._journal = Journal(
             request.job_id,
             request.account_id,
-            carried.sequence if carried else request.sequence,
+            progress.sequence if progress else request.sequence,
         )
-        self._status = carried.status if carried else JobStatus.NEW
+        self._status = progress.status if progress else JobStatus.NEW
         waits = self._status is JobStatus.WAITING_FOR_RESOURCES and request.ending is None
-        self._resumed = carried is not None and not waits
+        self._resumed = progress is not None and not waits
         self._inbox = Inbox()
         self._placement: Placement | None = None
-        restarts = carried.restarts if carried else 0
+        restarts = progress.restarts if progress else 0
         self._ending = Ending(request.ending, request.max_restarts, restarts)
         self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
-        lost_since = carried.lost if carried else {}
+        lost_since = progress.lost if progress else {}
         self._lost = LostNodes(request.unreachable_limit_s, lost_since, self.node_lost)
         self._kept = KeptState(request, self._lost, self._write)
         self._leaving = Leaving(request, self._ending, self._lost, self._kept, self._note_leaving)
@@ -121,7 +128,7 @@ class JobLifecycle:
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
             self._ending.note(cause)
         self._concluded = True
-        await undisturbed(self._wind_down(), self._canceled_outside)
+        await shielded(self._wind_down(), self._canceled_outside)
 
     # ── the states ──────────────────────────────────────────────────────────────────────────
 
@@ -132,7 +139,7 @@ class JobLifecycle:
         waits = Event(type="job.waiting", message="waits for resources")
         await self._write(waits, reason=self._ending.before)
         while self._placement is None:
-            placed = until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
+            placed = wait_until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
             await self._unless_ended(placed)
             if self._placement is None:  # the signal may have been lost: look
                 if workflow.info().is_continue_as_new_suggested():
@@ -174,7 +181,7 @@ class JobLifecycle:
         staging = zip(self._workers, self._orders, strict=True)
         restores = self._kept.has_copies
         await self._on_nodes(
-            all_of(
+            gather_or_cancel(
                 self._lost.bear(worker, partial(worker.stage, order, restores_state=restores))
                 for worker, order in staging
             )
@@ -185,12 +192,12 @@ class JobLifecycle:
 
     async def _start(self) -> None:
         """Every command is started, or found started; billing begins."""
-        await self._on_nodes(all_of(self._lost.bear(w, w.start) for w in self._workers))
+        await self._on_nodes(gather_or_cancel(self._lost.bear(w, w.start) for w in self._workers))
         self._lost.clear()
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.running", message="all commands run"))
         # Not given up half way: what has begun is what `_settle` can end.
-        await undisturbed(self._bill(), self._canceled_outside)
+        await shielded(self._bill(), self._canceled_outside)
 
     async def _serve(self) -> None:
         """Until every command has ended. A lost node is waited for to its limit."""
@@ -206,7 +213,9 @@ class JobLifecycle:
             if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
                 await self._suspect(self._workers)
                 raise ApplicationError(failures[0], type=JOB_ENDED)
-            news = until(lambda: len(self._inbox) > 0, self._lost.patience(self._workers), "look")
+            news = wait_until(
+                lambda: len(self._inbox) > 0, self._lost.patience(self._workers), "look"
+            )
             await self._unless_ended(news)
             message = self._inbox.take()
             if message is None or isinstance(message, WorkerIdle):
@@ -225,7 +234,7 @@ class JobLifecycle:
         while self._lost.machine_lost and (told := self._inbox.pick(WorkerExit)) is not None:
             self._take_exit(told)  # the last that its machine has measured
         leaves = self._leaving.go(self._attempt, self._workers)
-        await attended(leaves, self._has_node_news, self._attend)
+        await while_handling(leaves, self._has_node_news, self._attend)
         await self._release()
 
     async def _release(self) -> None:
@@ -233,7 +242,7 @@ class JobLifecycle:
         await self._kept.left()
         orders = DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
         try:
-            await discard_work_orders.at_once(orders)
+            await discard_work_orders.run_locally(orders)
         except EFFECT_FAILED as failure:
             workflow.logger.warning("its sealed orders are left: %s", failure)
         self._ending.reconsider()
@@ -252,7 +261,7 @@ class JobLifecycle:
         wanted = False
         while not wanted:  # a stopped service may rest for as long as its owner likes
             try:
-                wanted = await until(self._is_wanted, REST_INTERVAL)
+                wanted = await wait_until(self._is_wanted, REST_INTERVAL)
             except asyncio.CancelledError:
                 self._canceled_outside()
         if self._ending.is_asked and not self._remove_asked:
@@ -260,7 +269,7 @@ class JobLifecycle:
             self._ending.note()
             self._status = self._ending.outcome
             await self._write(Event(type=f"job.{self._status}", message="ended while stopped"))
-            await undisturbed(self._kept.discard(), self._canceled_outside)
+            await shielded(self._kept.discard(), self._canceled_outside)
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
@@ -331,7 +340,9 @@ class JobLifecycle:
         """A command that was killed may be the first sign that its machine is taken back."""
         if taken := [worker for worker in workers if worker.may_be_taken]:
             await self._unless_ended(self._kept.copy_last(taken, DYING_COPY_LIMIT))
-            await self._unless_ended(until(lambda: False, SUSPICION_LIMIT, "is its machine taken?"))
+            await self._unless_ended(
+                wait_until(lambda: False, SUSPICION_LIMIT, "is its machine taken?")
+            )
 
     # ── what is seen ────────────────────────────────────────────────────────────────────────
 
@@ -396,7 +407,7 @@ class JobLifecycle:
                 await self._look_at(worker)
 
     async def _bill(self) -> None:
-        await begin_billing.at_once(billing_of(self._request, self._attempt, self._workers))
+        await begin_billing.run_locally(billing_of(self._request, self._attempt, self._workers))
 
     async def _note_reached(self, node_id: str) -> None:
         if not self._lost.remove(node_id) or self._lost:
@@ -408,11 +419,11 @@ class JobLifecycle:
 
     async def _unless_ended(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Do `work`; as soon as the job is asked to end, it is given up and Interrupted raised."""
-        return await unless(lambda: self._ending.is_asked, work)
+        return await interruptible(work, when=lambda: self._ending.is_asked)
 
     async def _on_nodes(self, work: Coroutine[Any, Any, None]) -> None:
         """As `_unless_ended`; that a node is lost meanwhile is shown, and waited for."""
-        await self._unless_ended(attended(work, self._has_node_news, self._attend))
+        await self._unless_ended(while_handling(work, self._has_node_news, self._attend))
 
     async def _attend(self) -> None:
         while (news := self._inbox.pick(NodeLost, NodeBack)) is not None:
@@ -460,12 +471,12 @@ class JobLifecycle:
         await workflow.wait_condition(workflow.all_handlers_finished)
         if len(self._inbox) or self._ending.is_asked:
             return
-        carry = JobCarry(
+        carry = JobProgress(
             sequence=self._journal.sequence,
             attempt=self._attempt,
             status=self._status,
-            workers=carried(self._workers),
-            lost=self._lost.carry(),
+            workers=progress_of(self._workers),
+            lost=self._lost.progress(),
             restarts=self._ending.restarts,
             has_copies=self._kept.has_copies,
         )
@@ -477,7 +488,7 @@ class JobLifecycle:
         ending = self._ending
         changes = JobChanges(
             attempt=self._attempt,
-            workers=carried(self._workers),
+            workers=progress_of(self._workers),
             output_bytes=self._leaving.output_bytes,
             release=release,
             staying_nodes=staying(self._request, ending, self._workers) if release else (),
@@ -494,5 +505,5 @@ class JobLifecycle:
             job_id=self._request.job_id,
             status=self._status,
             status_reason=self._journal.reason,
-            workers=carried(self._workers),
+            workers=progress_of(self._workers),
         )

@@ -14,7 +14,7 @@ from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import WorkerStatus
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.waiting import stopped, until
+from workflows.primitives.waiting import cancel_and_wait, wait_until
 
 LOOK_INTERVAL = timedelta(hours=1)
 EPHEMERAL_LOOK_INTERVAL = timedelta(minutes=10)
@@ -131,7 +131,7 @@ class LostNodes:
                     raise
                 await self._disowned(worker, worker.node, seen)
             finally:
-                await stopped([task])
+                await cancel_and_wait([task])
         raise ApplicationError(self._said(worker.node.node_id), type=NODE_UNREACHABLE)
 
     async def _while_there(
@@ -148,7 +148,7 @@ class LostNodes:
             if left is None:
                 await workflow.wait_condition(lambda: decided() or node_id in self._since)
             else:
-                await until(
+                await wait_until(
                     lambda: decided() or node_id not in self._since,
                     left,
                     f"until {node_id} is given up",
@@ -159,9 +159,9 @@ class LostNodes:
         node_id = where.node_id
         if node_id not in self._since:
             self._tell(NodeLost(node_id=node_id, reason=seen))
-            await until(lambda: node_id in self._since, DISOWNED_INTERVAL, "until it is heard")
+            await wait_until(lambda: node_id in self._since, DISOWNED_INTERVAL, "until it is heard")
         left = self._left(node_id)
-        await until(
+        await wait_until(
             lambda: worker.node != where or node_id not in self._since or self.is_beyond(node_id),
             DISOWNED_INTERVAL if left is None else min(left, DISOWNED_INTERVAL),
             f"until {node_id} shows its own key",
@@ -177,5 +177,5 @@ class LostNodes:
             return f"node {node_id}: {self._gone[node_id]}"
         return f"node {node_id}: not reachable for {self._limit.total_seconds():g} s"
 
-    def carry(self) -> dict[str, datetime]:
+    def progress(self) -> dict[str, datetime]:
         return dict(self._since)

@@ -10,7 +10,7 @@ from workflows.effects.jobs import DiscardState, StateOutcome, StateSaved, disca
 from workflows.jobs.node_outages import LostNodes
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.waiting import each_of, stopped, until
+from workflows.primitives.waiting import cancel_and_wait, gather_all, wait_until
 
 LAST_COPY_LIMIT = timedelta(minutes=10)
 DYING_COPY_LIMIT = timedelta(seconds=20)
@@ -50,7 +50,7 @@ class KeptState:
         """Copy at the interval from now on, beside whatever else is done; once is enough."""
         if self._copying is None and self.is_kept(workers):
             leased = [worker for worker in workers if worker.place.can_be_lost]
-            self._copying = asyncio.create_task(each_of(self._keep(worker) for worker in leased))
+            self._copying = asyncio.create_task(gather_all(self._keep(worker) for worker in leased))
 
     def leave(self) -> None:
         """Copy no more; a copy that is under way is given up."""
@@ -60,13 +60,13 @@ class KeptState:
     async def left(self) -> None:
         """As `leave`, and none is under way any more."""
         if self._copying is not None:
-            await stopped([self._copying])
+            await cancel_and_wait([self._copying])
         self._copying = None
         self._amiss.clear()
 
     async def _keep(self, worker: Worker) -> None:
         while not worker.has_ended:
-            await until(lambda: worker.has_ended, self._interval, "until its state is copied")
+            await wait_until(lambda: worker.has_ended, self._interval, "until its state is copied")
             if not worker.has_ended and not self._lost.is_away(worker):
                 await self._copy(worker)
 
@@ -100,7 +100,7 @@ class KeptState:
         there = [w for w in workers if w.has_run and not self._lost.gives_up(w)]
         if not self._interval or not there:
             return
-        copies = each_of(self._copy(worker) for worker in there)
+        copies = gather_all(self._copy(worker) for worker in there)
         try:
             await asyncio.wait_for(copies, limit.total_seconds())
         except TimeoutError:

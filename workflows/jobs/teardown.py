@@ -17,7 +17,7 @@ from workflows.jobs.state_snapshots import LAST_COPY_LIMIT, KeptState
 from workflows.jobs.termination import Ending
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.waiting import Interrupted, all_of, each_of, unless
+from workflows.primitives.waiting import Interrupted, gather_all, gather_or_cancel, interruptible
 
 STORE_LIMIT = timedelta(minutes=2)
 _BY_ITSELF = (JobStatus.FINISHED, JobStatus.FAILED)
@@ -79,7 +79,7 @@ class Leaving:
         to_end = [w for w in workers if w.may_be_there and not self._lost.has_left(w)]
         if to_end:
             await self._write(Event(type="job.ending", message=self._ending.reason or "ends"), None)
-            await all_of(self._end_one(worker) for worker in to_end)
+            await gather_or_cancel(self._end_one(worker) for worker in to_end)
 
     async def _end_one(self, worker: Worker) -> None:
         try:
@@ -108,12 +108,12 @@ class Leaving:
             return
         stores = Event(type="job.uploading", message="log and output are stored")
         await self._write(stores, JobStatus.UPLOADING)
-        storing = each_of(self._store_one(worker) for worker in reachable)
+        storing = gather_all(self._store_one(worker) for worker in reachable)
         try:
             if self._ending.is_asked:
                 await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
             else:
-                await unless(lambda: self._ending.is_asked, storing)
+                await interruptible(storing, when=lambda: self._ending.is_asked)
         except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
             self._fall_short(cause)
 
@@ -157,8 +157,8 @@ async def settle(job_id: str, attempt: int, workers: Sequence[Worker]) -> list[s
         return []
     done = BillingDone(job_id=job_id, attempt=attempt)
     refused = []
-    post = partial(post_usage.at_once, PostUsage(usages=usages))
-    for step in (post, partial(end_billing.at_once, done)):
+    post = partial(post_usage.run_locally, PostUsage(usages=usages))
+    for step in (post, partial(end_billing.run_locally, done)):
         try:
             await step()
         except EFFECT_FAILED as failure:

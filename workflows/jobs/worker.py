@@ -12,7 +12,7 @@ from workflows.contracts.jobs import (
     JobRequest,
     RunReport,
     WorkerAssignment,
-    WorkerCarry,
+    WorkerProgress,
     run_id,
 )
 from workflows.contracts.nodes import NodeAddress
@@ -45,19 +45,19 @@ _KILLED = (128 + 9, 128 + 15)
 class Worker:
     """pending → staging → staged → running → exited · lost"""
 
-    def __init__(self, job_id: str, attempt: int, carried: WorkerCarry) -> None:
+    def __init__(self, job_id: str, attempt: int, progress: WorkerProgress) -> None:
         self._job_id = job_id
         self._attempt = attempt
-        self.index = carried.index
-        self.status = carried.status
-        self.assignment = carried.assignment
-        self.run_id = carried.run_id
-        self.exit = carried.exit
-        self.elapsed_s = carried.elapsed_s
+        self.index = progress.index
+        self.status = progress.status
+        self.assignment = progress.assignment
+        self.run_id = progress.run_id
+        self.exit = progress.exit
+        self.elapsed_s = progress.elapsed_s
         self.idle_s = 0.0
         """For how long it has done nothing, by the last look."""
-        self.started_at = carried.started_at
-        self.finished_at = carried.finished_at
+        self.started_at = progress.started_at
+        self.finished_at = progress.finished_at
         self.staged = WorkerStaged()
 
     @classmethod
@@ -66,7 +66,7 @@ class Worker:
         return cls(
             job_id,
             attempt,
-            WorkerCarry(
+            WorkerProgress(
                 index=assignment.worker,
                 assignment=assignment,
                 run_id=run_id(job_id, assignment.worker, attempt),
@@ -255,8 +255,8 @@ class Worker:
         message = f"worker {self.index} could not be seen to end: {seen}{later}"
         return Event(type="job.worker-left", message=message)
 
-    def carry(self) -> WorkerCarry:
-        return WorkerCarry(
+    def progress(self) -> WorkerProgress:
+        return WorkerProgress(
             index=self.index,
             status=self.status,
             assignment=self.assignment,
@@ -268,8 +268,8 @@ class Worker:
         )
 
 
-def carried(workers: Sequence[Worker]) -> tuple[WorkerCarry, ...]:
-    return tuple(worker.carry() for worker in workers)
+def progress_of(workers: Sequence[Worker]) -> tuple[WorkerProgress, ...]:
+    return tuple(worker.progress() for worker in workers)
 
 
 def failures_of(workers: Sequence[Worker]) -> list[str]:

@@ -1,7 +1,5 @@
 """Telling the resource that a machine is for that it is ready, or lost."""
 
-from collections.abc import Awaitable, Callable
-
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event
@@ -9,17 +7,16 @@ from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import MachineOffer, MachineSeen
 from workflows.effects.leases import TellHolder, tell_holder
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.journal import EventWriter
 
 
 class Holder:
     """Who a lease is for. What it is told may come twice, and late: it names the lease."""
 
-    def __init__(
-        self, holder_id: str, lease_id: str, mention: Callable[[Event], Awaitable[None]]
-    ) -> None:
+    def __init__(self, holder_id: str, lease_id: str, record_event: EventWriter) -> None:
         self.id = holder_id
         self._lease_id = lease_id
-        self._mention = mention
+        self._record_event = record_event
         """Writes an event that leaves the lease's status as it is."""
 
     async def tell_ready(self, seen: MachineSeen, offer: MachineOffer) -> bool:
@@ -37,5 +34,5 @@ class Holder:
             if is_cancelled_exception(failure):
                 raise
             message = f"{self.id} could not be told: {cause_of(failure)[1]}"
-        await self._mention(Event(type="lease.holder-not-told", message=message))
+        await self._record_event(Event(type="lease.holder-not-told", message=message))
         return True

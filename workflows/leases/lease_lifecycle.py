@@ -19,7 +19,7 @@ from workflows.contracts.errors import (
 from workflows.contracts.events import Event
 from workflows.contracts.leases import (
     GiveBack,
-    MachineCarry,
+    LeaseProgress,
     MachineLost,
     MachineReport,
     MachineRequest,
@@ -48,7 +48,7 @@ from workflows.leases.holder import Holder
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import Interrupted, undisturbed, unless
+from workflows.primitives.waiting import Interrupted, interruptible, shielded
 from workflows.rules.billing.metering import cumulative_microcredits
 
 LOOK_INTERVAL = timedelta(minutes=10)
@@ -91,7 +91,7 @@ class MachineLifecycle:
         """What the machines of earlier offers have cost that were not kept."""
         self._earlier_ended_at: datetime | None = None
         """When the last of them ended."""
-        self._holder = Holder(request.holder_id, request.lease_id, self._mention)
+        self._holder = Holder(request.holder_id, request.lease_id, self._record_event)
         self._inbox = Inbox()
         self._out_of_time = False
         self._news: MachineNews | None = None
@@ -110,7 +110,7 @@ class MachineLifecycle:
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
             self._note(cause)
         clock.cancel()
-        await undisturbed(self._release(), self._canceled_outside)
+        await shielded(self._release(), self._canceled_outside)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self._report()
 
@@ -119,7 +119,7 @@ class MachineLifecycle:
     async def _acquire(self) -> None:
         """The first offer that can be had. Raises: ApplicationError with every refusal."""
         asked = FindShortages(provider_id=self._request.provider_id)
-        found = await self._unless_over(find_shortages.at_once(asked))
+        found = await self._unless_over(find_shortages.run_locally(asked))
         shortages = {one.scope: one for one in found.shortages}
         refusals = []
         for offer in self._in_turn():
@@ -162,7 +162,7 @@ class MachineLifecycle:
                 raise
         else:
             return None
-        await undisturbed(self._give_up(), self._canceled_outside)
+        await shielded(self._give_up(), self._canceled_outside)
         if kind == CAPACITY_EXHAUSTED:
             await self._remember(offer.scope, reason)
         return reason
@@ -328,7 +328,7 @@ class MachineLifecycle:
             seen = await glance_at_machine(LookAtMachine(**self._name))
         except EFFECT_FAILED as failure:
             message = f"what it has cost is not known: {cause_of(failure)[1]}"
-            await self._mention(Event(type="lease.cost-unknown", message=message))
+            await self._record_event(Event(type="lease.cost-unknown", message=message))
             return False
         if seen.state is not MachineState.GONE:
             await self._see(seen)
@@ -399,7 +399,9 @@ class MachineLifecycle:
     async def _unless_over(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Raises: Interrupted, when it is given back; ApplicationError, when its time is up."""
         try:
-            return await unless(lambda: self._given_back is not None or self._out_of_time, work)
+            return await interruptible(
+                work, when=lambda: self._given_back is not None or self._out_of_time
+            )
         except Interrupted:
             if self._given_back is None:
                 self._must_have_time()
@@ -444,12 +446,12 @@ class MachineLifecycle:
             return True
         return await self._holder.tell_ready(self._seen, self._offer)
 
-    async def _mention(self, event: Event) -> None:
+    async def _record_event(self, event: Event) -> None:
         """An event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
 
     def _continue(self) -> None:
-        carry = MachineCarry(
+        carry = LeaseProgress(
             sequence=self._journal.sequence,
             status=self._status,
             offer=self._offer,

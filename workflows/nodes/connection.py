@@ -8,7 +8,8 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from workflows.contracts.errors import HOST_KEY_MISMATCH, NEVER_RETRIED
+from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE
+from workflows.contracts.events import Event
 from workflows.contracts.nodes import Announcement, NodeAddress, NodeRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
@@ -27,7 +28,8 @@ from workflows.effects.nodes import (
 from workflows.nodes.location import Whereabouts, refusal
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.waiting import until
+from workflows.primitives.journal import EventWriter
+from workflows.primitives.waiting import wait_until
 from workflows.rules.nodes.onboarding import closed_words
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
@@ -36,16 +38,14 @@ FIRST_INTERVAL = timedelta(seconds=15)
 REBOOT_LIMIT = timedelta(minutes=30)
 REBOOT_INTERVAL = timedelta(seconds=5)
 
-Say = Callable[[str, str], Coroutine[Any, Any, None]]
-
 
 class Contact:
-    """mention: writes an event that leaves the node's status as it is."""
+    """record_event: records an event that leaves the node's status as it is."""
 
-    def __init__(self, request: NodeRequest, at: Whereabouts, mention: Say) -> None:
+    def __init__(self, request: NodeRequest, at: Whereabouts, record_event: EventWriter) -> None:
         self._request = request
         self._at = at
-        self._mention = mention
+        self._record_event = record_event
         self._shown: NodeStatus | None = None
 
     async def hear_of_it(self, inbox: Inbox) -> None:
@@ -63,8 +63,10 @@ class Contact:
             if isinstance(message, Announcement):
                 self._at.take(message)
 
-    async def make(self, inbox: Inbox, say: Say) -> None:
-        """Within an hour it answers with its key. Until then `say` is told each cause once.
+    async def make(
+        self, inbox: Inbox, show_cause: Callable[[str, str], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Connect within an hour; until then `show_cause` is called with each cause, once.
 
         Whoever announces it meanwhile is heard between two tries; that may be anybody, so the
         places take turns until it has answered at one. Raises: the failure of the last try.
@@ -84,8 +86,8 @@ class Contact:
                     raise
                 if message not in told:
                     told.add(message)
-                    await say(kind, message)
-                await until(partial(inbox.holds, Announcement), FIRST_INTERVAL, "to try again")
+                    await show_cause(kind, message)
+                await wait_until(partial(inbox.holds, Announcement), FIRST_INTERVAL, "to try again")
             else:
                 self._at.confirm(reached.boot_mark)
                 return
@@ -95,7 +97,7 @@ class Contact:
         if kind == HOST_KEY_MISMATCH:
             return self._at.turn(is_another=True)
         self._at.turn(is_another=False)
-        return kind not in NEVER_RETRIED
+        return kind not in NON_RETRYABLE
 
     async def look(self) -> None:
         """Two tries. Raises: the failure of the last one."""
@@ -118,7 +120,9 @@ class Contact:
     async def restart(self) -> None:
         """Restart the machine, and wait until it is back."""
         ended = self._at.boot_mark
-        await self._mention("node.restarting", "the machine asks for a restart")
+        await self._record_event(
+            Event(type="node.restarting", message="the machine asks for a restart")
+        )
         await reboot_node(RebootNode(node=self._at.address(), boot_mark=ended))
         deadline = workflow.now() + REBOOT_LIMIT
         while self._at.boot_mark == ended and workflow.now() < deadline:
@@ -127,7 +131,7 @@ class Contact:
             self._at.boot_mark = again.boot_mark
         if self._at.boot_mark == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
-        await self._mention("node.restarted", "is back")
+        await self._record_event(Event(type="node.restarted", message="is back"))
 
     async def let_its_region_look(self) -> None:
         """It would find out by itself, within the hour."""
@@ -153,9 +157,11 @@ class Contact:
                 return
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]
-        await self._mention("node.logins-closed", closed_words(why))
+        await self._record_event(Event(type="node.logins-closed", message=closed_words(why)))
 
     async def _note_boot(self, reached: NodeReached) -> None:
         if self._at.boot_mark and reached.boot_mark != self._at.boot_mark:
-            await self._mention("node.restarted", "the machine has restarted")
+            await self._record_event(
+                Event(type="node.restarted", message="the machine has restarted")
+            )
         self._at.boot_mark = reached.boot_mark

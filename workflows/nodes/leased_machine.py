@@ -1,12 +1,11 @@
 """The machine of a node that has none of its own: leased, waited for, lost, given back."""
 
-from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from temporalio import workflow
 
+from workflows.contracts.events import Event
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import MachineOffer, MachineWish
 from workflows.contracts.nodes import Activate, Hardware, NodeRequest
@@ -20,8 +19,8 @@ from workflows.effects.leases import (
 from workflows.effects.placement import WithdrawPlaces, withdraw_places
 from workflows.nodes.location import Whereabouts, refusal
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import until
+from workflows.primitives.journal import EventWriter, Journal
+from workflows.primitives.waiting import wait_until
 from workflows.rules.ids import timed_id
 from workflows.rules.nodes.onboarding import lacking_of
 
@@ -49,7 +48,7 @@ class MachineGone(Exception):  # noqa: N818 - it is news, not an error
 class LeasedMachine:
     """Nothing here is asked for where a node has a machine of its own.
 
-    mention: writes an event that leaves the node's status as it is.
+    record_event: records an event that leaves the node's status as it is.
     """
 
     def __init__(
@@ -57,12 +56,12 @@ class LeasedMachine:
         request: NodeRequest,
         at: Whereabouts,
         journal: Journal,
-        mention: Callable[[str, str], Coroutine[Any, Any, None]],
+        record_event: EventWriter,
     ) -> None:
         self._request = request
         self._at = at
         self._journal = journal
-        self._mention = mention
+        self._record_event = record_event
         self._wish: MachineWish | None = request.machine
         self.lease_id = request.carried.lease_id if request.carried else ""
         self.offer: MachineOffer | None = None
@@ -104,7 +103,7 @@ class LeasedMachine:
         while (ready := await self._ready(self._wish)) is None:
             if workflow.now() >= deadline:
                 raise refusal(self._request, f"its machine is not there after {READY_LIMIT}")
-            if await until(partial(inbox.holds, MachineReady), pause, "its machine is made"):
+            if await wait_until(partial(inbox.holds, MachineReady), pause, "its machine is made"):
                 ready = self._told(inbox)
             if ready is not None:
                 break
@@ -118,13 +117,15 @@ class LeasedMachine:
         self.lease_id = leased.lease_id
         if self._told_of != self.lease_id:
             self._told_of = self.lease_id
-            await self._mention("node.leased", f"its machine is that of {self.lease_id}")
+            await self._record_event(
+                Event(type="node.leased", message=f"its machine is that of {self.lease_id}")
+            )
         if leased.status.is_final:
             raise refusal(self._request, leased.reason or f"its lease is {leased.status}")
         return leased.ready
 
     async def _lease(self, wish: MachineWish) -> MachineLeased:
-        return await lease_machine.at_once(
+        return await lease_machine.run_locally(
             LeaseMachine(
                 lease_id=self.lease_id,
                 node_id=self._request.node_id,
@@ -180,7 +181,7 @@ class LeasedMachine:
             await workflow.sleep(pause, summary="before the next machine")
             return
         asked = partial(inbox.holds, Activate)
-        while not await until(asked, IDLE_INTERVAL, "until a person wants another machine"):
+        while not await wait_until(asked, IDLE_INTERVAL, "until a person wants another machine"):
             continue
         while inbox.pick(Activate) is not None:
             continue
@@ -193,7 +194,7 @@ class LeasedMachine:
             if not told and workflow.now() >= impatient_at:
                 told = True
                 message = f"the machine of {', '.join(left)} is not gone after {PATIENCE}"
-                await self._mention("node.machine-not-gone", message)
+                await self._record_event(Event(type="node.machine-not-gone", message=message))
             await workflow.sleep(pause, summary="its machine ends")
             pause = min(2 * pause, LAST_LOOK)
         self.lease_id, self._lost = "", None

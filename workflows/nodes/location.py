@@ -4,7 +4,7 @@ from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.machines import MachineSeen
-from workflows.contracts.nodes import Announcement, NodeAddress, NodeCarry, NodeRequest
+from workflows.contracts.nodes import Announcement, NodeAddress, NodeProgress, NodeRequest
 from workflows.contracts.record import NodeChanges
 from workflows.contracts.statuses import NodeStatus
 
@@ -103,10 +103,12 @@ class Whereabouts:
             minion_id=self.minion_id if is_leased else None,
         )
 
-    def carry(self, sequence: int, status: NodeStatus, resume_status: NodeStatus) -> NodeCarry:
+    def progress(
+        self, sequence: int, status: NodeStatus, resume_status: NodeStatus
+    ) -> NodeProgress:
         """What the next run takes along, beside its lease. Raises: as `address`."""
         address = self.address()
-        return NodeCarry(
+        return NodeProgress(
             sequence=sequence,
             status=status,
             resume_status=resume_status,

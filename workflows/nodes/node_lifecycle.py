@@ -34,7 +34,7 @@ from workflows.nodes.running_jobs import Guests
 from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import Interrupted, unless, until
+from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 from workflows.rules.nodes.onboarding import first_status_of, prepared_words
 
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
@@ -68,10 +68,10 @@ class NodeLifecycle:
             else first_status_of(request.services, is_leased=request.machine is not None)
         )
         self._at = Whereabouts(request)
-        self._contact = Contact(request, self._at, self._mention)
+        self._contact = Contact(request, self._at, self._record_event)
         self._inspection = Inspection(request, self._at, self._note)
-        self._guests = Guests(request, self._at, self._mention)
-        self._machine = LeasedMachine(request, self._at, self._journal, self._mention)
+        self._guests = Guests(request, self._at, self._record_event)
+        self._machine = LeasedMachine(request, self._at, self._journal, self._record_event)
         self._inbox = Inbox()
         self._removal: Removal | None = None
         self._ended_by: str | None = None
@@ -101,7 +101,7 @@ class NodeLifecycle:
         while self._removal is None:
             try:
                 for step in (self._connect, self._inspect, self._prepare):
-                    await unless(self._is_called_away, step())
+                    await interruptible(step(), when=self._is_called_away)
             except Interrupted:
                 if self._removal is None:
                     await self._fail(self._machine.loss())
@@ -119,9 +119,9 @@ class NodeLifecycle:
         there = self._at.address()
         found = Event(type="node.found", message=f"at {there.host}:{there.port}")
         await self._write(found, changes=self._at.changes())
-        await self._contact.make(self._inbox, self._say_why_not)
+        await self._contact.make(self._inbox, self._show_cause)
 
-    async def _say_why_not(self, kind: str, message: str) -> None:
+    async def _show_cause(self, kind: str, message: str) -> None:
         event = Event(type="node.not-reached", message=message, details={"cause": kind})
         await self._write(event, reason=message)
 
@@ -155,10 +155,12 @@ class NodeLifecycle:
         if self._removal is not None or not await self._online():
             return
         asked = WatchNode(node=self._at.address(), boot_mark=self._at.boot_mark)
-        self._watch = watch_node.begin(asked, summary="watch")
+        self._watch = watch_node.start(asked, summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
-            if not await until(lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "news"):
+            if not await wait_until(
+                lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "news"
+            ):
                 await self._tidy()
             while self._removal is None and (message := self._inbox.take()) is not None:
                 await self._obey(message)
@@ -212,7 +214,9 @@ class NodeLifecycle:
             left = cause_of(failure)[1]
             if not await self._probe(left):
                 return False
-            await self._mention("node.strays-left", left)  # no reason to lose the others
+            await self._record_event(
+                Event(type="node.strays-left", message=left)
+            )  # no reason to lose the others
         if self._at.has_restarted and not await self._is_inspected_again():
             return False
         if self._status is NodeStatus.OFFLINE:
@@ -231,7 +235,7 @@ class NodeLifecycle:
             unknown = cause_of(failure)[1]
         if not await self._probe(unknown):
             return False
-        await self._mention("node.not-inspected", unknown)
+        await self._record_event(Event(type="node.not-inspected", message=unknown))
         await self._withhold(f"cannot be inspected: {unknown}")
         return True
 
@@ -327,7 +331,7 @@ class NodeLifecycle:
         if jobs and not removal.force:
             self._status = before
             message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
-            await self._mention("node.removal-refused", message)
+            await self._record_event(Event(type="node.removal-refused", message=message))
             return
         self._removal = removal
 
@@ -347,7 +351,7 @@ class NodeLifecycle:
         try:
             await self._contact.prove(there)
         except EFFECT_FAILED as failure:
-            await self._mention("node.move-refused", cause_of(failure)[1])
+            await self._record_event(Event(type="node.move-refused", message=cause_of(failure)[1]))
             return
         self._at.take(announcement)
         moved = Event(type="node.moved", message=f"now at {there.host}:{there.port}")
@@ -359,13 +363,15 @@ class NodeLifecycle:
         """With jobs on the node it needs force; the API says so first, this is the law."""
         if (jobs := (await self._guests.held()).job_ids) and not asked.force:
             message = f"asked to restart, holds {', '.join(jobs)}: runs on (force ends them)"
-            await self._mention("node.reboot-refused", message)
+            await self._record_event(Event(type="node.reboot-refused", message=message))
             return
-        await self._mention("node.rebooting", "a person restarts it")
+        await self._record_event(Event(type="node.rebooting", message="a person restarts it"))
         try:
             await self._unless_news(self._contact.reboot())
         except EFFECT_FAILED as failure:
-            await self._mention("node.reboot-refused", cause_of(failure)[1])
+            await self._record_event(
+                Event(type="node.reboot-refused", message=cause_of(failure)[1])
+            )
 
     # ── pieces ──────────────────────────────────────────────────────────────────────────────
 
@@ -376,7 +382,7 @@ class NodeLifecycle:
             event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
         news = partial(self._inbox.holds, *NEWS)
-        await until(news, REFUSED_KEY_INTERVAL, "before the next look")
+        await wait_until(news, REFUSED_KEY_INTERVAL, "before the next look")
 
     async def _tidy(self) -> None:
         """End what jobs have left here although it could be reached; the watch goes on.
@@ -431,7 +437,9 @@ class NodeLifecycle:
             await self._guests.wait_for_their_end()
             return
         with suppress(Interrupted):
-            await unless(self._has_removal, self._machine.go_without(reason, pause, self._inbox))
+            await interruptible(
+                self._machine.go_without(reason, pause, self._inbox), when=self._has_removal
+            )
 
     def _has_removal(self) -> bool:
         """Take a removal out of the inbox ahead of everything else."""
@@ -442,7 +450,7 @@ class NodeLifecycle:
     async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do `work`. False: news came meanwhile, and was considered."""
         try:
-            await unless(partial(self._inbox.holds, *NEWS), work)
+            await interruptible(work, when=partial(self._inbox.holds, *NEWS))
         except Interrupted:
             news = self._inbox.pick(*NEWS)
             if news is not None:
@@ -465,7 +473,7 @@ class NodeLifecycle:
             return
         self._stop_watch()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        carry = self._at.carry(self._journal.sequence, self._status, self._resume_status)
+        carry = self._at.progress(self._journal.sequence, self._status, self._resume_status)
         carry = carry.model_copy(update={"lease_id": self._machine.lease_id})
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 
@@ -478,9 +486,9 @@ class NodeLifecycle:
     async def _note(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
         await self._write(*events, changes=changes, reason=self._journal.reason)
 
-    async def _mention(self, kind: str, message: str) -> None:
-        """An event that leaves status and reason as they are."""
-        await self._write(Event(type=kind, message=message), reason=self._journal.reason)
+    async def _record_event(self, event: Event) -> None:
+        """Record an event that leaves status and reason as they are."""
+        await self._write(event, reason=self._journal.reason)
 
     def _report(self) -> NodeReport:
         return NodeReport(

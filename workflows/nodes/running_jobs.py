@@ -1,11 +1,11 @@
 """The jobs on a node: who holds a place on it, telling them, ending what none of them claims."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
 
 from temporalio import workflow
 
+from workflows.contracts.events import Event
 from workflows.contracts.nodes import NodeRequest
 from workflows.effects.nodes import (
     BillStrays,
@@ -22,6 +22,7 @@ from workflows.effects.nodes import (
 )
 from workflows.nodes.location import Whereabouts
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.journal import EventWriter
 
 DRAIN_INTERVAL = timedelta(seconds=5)
 DRAIN_LIMIT = timedelta(minutes=30)
@@ -29,17 +30,17 @@ TELL_AGAIN_INTERVAL = timedelta(minutes=1)
 
 
 class Guests:
-    """mention: writes an event that leaves the node's status as it is."""
+    """record_event: records an event that leaves the node's status as it is."""
 
     def __init__(
         self,
         request: NodeRequest,
         at: Whereabouts,
-        mention: Callable[[str, str], Coroutine[Any, Any, None]],
+        record_event: EventWriter,
     ) -> None:
         self._request = request
         self._at = at
-        self._mention = mention
+        self._record_event = record_event
 
     async def held(self) -> NodeRunsFound:
         """What live jobs hold here."""
@@ -52,7 +53,7 @@ class Guests:
         try:
             await tell_jobs(command)
         except EFFECT_FAILED as failure:
-            await self._mention("node.jobs-untold", cause_of(failure)[1])
+            await self._record_event(Event(type="node.jobs-untold", message=cause_of(failure)[1]))
 
     async def end_strays(self) -> None:
         """End, and bill, what runs here and no live job claims."""
@@ -62,7 +63,9 @@ class Guests:
         if ended.runs:
             await bill_strays(BillStrays(runs=ended.runs))
             names = ", ".join(run.run_id for run in ended.runs)
-            await self._mention("node.strays-ended", f"no live job claimed {names}")
+            await self._record_event(
+                Event(type="node.strays-ended", message=f"no live job claimed {names}")
+            )
 
     async def see_off(self, is_gone: Callable[[], bool]) -> None:
         """All of them end first; where they cannot be ended, or the node is gone, they leave."""
@@ -75,7 +78,7 @@ class Guests:
             await self.wait_for_their_end()
         if unseen := held.run_ids if is_gone() else left.run_ids:
             message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"
-            await self._mention("node.runs-left", message)
+            await self._record_event(Event(type="node.runs-left", message=message))
 
     async def wait_for_their_end(self) -> None:
         """For a minute."""

@@ -12,7 +12,7 @@ from workflows.effects.placement import (
     announce_placements,
     plan_placements,
 )
-from workflows.primitives.waiting import until
+from workflows.primitives.waiting import wait_until
 
 QUIET_INTERVAL = timedelta(seconds=30)
 UNTOLD_INTERVAL = timedelta(seconds=5)
@@ -35,7 +35,7 @@ class PlacementLoop:
     async def run(self, request: PlacementRequest) -> Done:
         while not workflow.info().is_continue_as_new_suggested():
             pause = UNTOLD_INTERVAL if self._untold else QUIET_INTERVAL
-            await until(lambda: self._woken, pause, "a wake may be lost")
+            await wait_until(lambda: self._woken, pause, "a wake may be lost")
             self._woken = False
             planned = await plan_placements(PlanPlacements())
             self._rounds += 1

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from workflows.contracts.base import Contract
-from workflows.primitives.waiting import until
+from workflows.primitives.waiting import wait_until
 
 Picked = TypeVar("Picked", bound=Contract)
 
@@ -39,5 +39,5 @@ class Inbox:
 
     async def wait(self, limit: timedelta) -> Contract | None:
         """The next message, None when there is none within the limit."""
-        await until(lambda: bool(self._messages), limit, "news")
+        await wait_until(lambda: bool(self._messages), limit, "news")
         return self.take()

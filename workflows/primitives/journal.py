@@ -1,6 +1,8 @@
 """What all lifecycles share: numbered steps that are written down."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
@@ -12,6 +14,9 @@ from workflows.effects.lifecycles import record
 NODE_ID = SearchAttributeKey.for_keyword("NodeId")
 REGION_ID = SearchAttributeKey.for_keyword("RegionId")
 RESOURCE_STATUS = SearchAttributeKey.for_keyword("ResourceStatus")
+
+EventWriter = Callable[[Event], Coroutine[Any, Any, None]]
+"""Records an event of a resource that leaves its status as it is."""
 
 
 class Journal:
@@ -50,7 +55,9 @@ class Journal:
             events=events,
             changes=changes,
         )
-        await record.at_once(step, summary=f"{status}: {events[0].type if events else 'changed'}")
+        await record.run_locally(
+            step, summary=f"{status}: {events[0].type if events else 'changed'}"
+        )
 
     def _show(self, status: str, reason: str | None) -> None:
         if status != self.status:

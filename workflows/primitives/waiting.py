@@ -1,4 +1,4 @@
-"""Ways to wait in a workflow: with a limit, until interrupted, for all, through a cancellation."""
+"""Ways to wait in a workflow: with a timeout, interruptible, for all, through a cancellation."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -12,12 +12,15 @@ from workflows.effects.cancellation import cancellable
 Answer = TypeVar("Answer")
 
 
-class Interrupted(Exception):  # noqa: N818 - it is news, not an error
-    """Work was given up, because what may interrupt it came true."""
+class Interrupted(Exception):  # noqa: N818 - a condition, not an error
+    """Work was cancelled, because the condition that interrupts it came true."""
 
 
-async def until(condition: Callable[[], bool], limit: timedelta, summary: str = "") -> bool:
-    """Whether the condition came true within the limit."""
+async def wait_until(condition: Callable[[], bool], limit: timedelta, summary: str = "") -> bool:
+    """Wait for the condition; whether it came true within the limit.
+
+    summary: of the timer, as the Temporal UI shows it.
+    """
     with cancellable():
         try:
             await workflow.wait_condition(condition, timeout=limit, timeout_summary=summary or None)
@@ -26,58 +29,64 @@ async def until(condition: Callable[[], bool], limit: timedelta, summary: str = 
     return True
 
 
-async def unless(interrupted: Callable[[], bool], work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Do `work` to its end. Raises: Interrupted, when it was given up and has stopped."""
+async def interruptible(work: Coroutine[Any, Any, Answer], when: Callable[[], bool]) -> Answer:
+    """Await `work`, and cancel it when the condition `when` comes true.
+
+    Raises: Interrupted, once the cancelled work has stopped.
+    """
     task = asyncio.create_task(work)
     try:
-        await workflow.wait_condition(lambda: task.done() or interrupted())
+        await workflow.wait_condition(lambda: task.done() or when())
     except asyncio.CancelledError:
-        await stopped([task])
+        await cancel_and_wait([task])
         raise
     if task.done():
         return task.result()
-    await stopped([task])
+    await cancel_and_wait([task])
     raise Interrupted
 
 
-async def all_of(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
-    """Do all at once; at the first failure the others are stopped, and it is raised."""
+async def gather_or_cancel(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
+    """Await all works concurrently; at the first failure cancel the others and raise it."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*tasks)
     except BaseException:  # Cancelled too: none of them goes on unwatched.
-        await stopped(tasks)
+        await cancel_and_wait(tasks)
         raise
 
 
-async def each_of(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
-    """Do all at once, each to its own end; then the first failure is raised."""
+async def gather_all(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
+    """Await all works concurrently, each to its own end; then raise the first failure."""
     tasks = [asyncio.create_task(work) for work in works]
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(ended, BaseException):
             raise ended
 
 
-async def attended(
+async def while_handling(
     work: Coroutine[Any, Any, Answer],
-    news: Callable[[], bool],
-    attend: Callable[[], Coroutine[Any, Any, None]],
+    has_messages: Callable[[], bool],
+    handle: Callable[[], Coroutine[Any, Any, None]],
 ) -> Answer:
-    """Do `work` to its end; news that comes meanwhile is attended to beside it."""
+    """Await `work`; whenever there are messages meanwhile, await `handle` beside it."""
     task = asyncio.create_task(work)
     try:
         while not task.done():
-            await workflow.wait_condition(lambda: task.done() or news())
-            if news():
-                await attend()
+            await workflow.wait_condition(lambda: task.done() or has_messages())
+            if has_messages():
+                await handle()
     except BaseException:  # Cancelled too: none of them goes on unwatched.
-        await stopped([task])
+        await cancel_and_wait([task])
         raise
     return task.result()
 
 
-async def undisturbed(work: Coroutine[Any, Any, Answer], on_cancel: Callable[[], None]) -> Answer:
-    """Do `work` to its end although the workflow is cancelled meanwhile; `on_cancel` is told."""
+async def shielded(work: Coroutine[Any, Any, Answer], on_cancel: Callable[[], None]) -> Answer:
+    """Await `work` to its end, although the workflow is cancelled meanwhile.
+
+    on_cancel: called at each cancellation, which is not passed on to the work.
+    """
     task = asyncio.create_task(work)
     while not task.done():
         try:
@@ -87,8 +96,8 @@ async def undisturbed(work: Coroutine[Any, Any, Answer], on_cancel: Callable[[],
     return task.result()
 
 
-async def stopped(tasks: Iterable["asyncio.Task[Any]"]) -> None:
-    """Cancel all of them, and wait until they have ended."""
+async def cancel_and_wait(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancel all tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
 """Machines of a provider that no lease names: people are told of them, and may have them ended."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 from temporalio.exceptions import is_cancelled_exception
 
@@ -9,19 +9,18 @@ from workflows.contracts.machines import EndUnknown, UnknownMachine, UnknownMach
 from workflows.contracts.providers import ProviderRequest
 from workflows.effects.machines import EndUnknownMachine, end_unknown_machine
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.waiting import each_of
+from workflows.primitives.journal import EventWriter
+from workflows.primitives.waiting import gather_all
 
 
 class Strays:
     """They may be at work for somebody: nothing ends them but a person's word."""
 
-    def __init__(
-        self, request: ProviderRequest, mention: Callable[[Event], Awaitable[None]]
-    ) -> None:
+    def __init__(self, request: ProviderRequest, record_event: EventWriter) -> None:
         self.known = list(request.known_strays)
         """Of which people were told."""
         self._request = request
-        self._mention = mention
+        self._record_event = record_event
         """Writes an event that leaves the provider's status as it is."""
 
     async def tell(self, found: UnknownMachines) -> None:
@@ -30,11 +29,11 @@ class Strays:
             if machine not in self.known:
                 self.known.append(machine)
                 message = f"{machine.name} in {machine.place}: has our mark, and no lease names it"
-                await self._mention(Event(type="provider.unknown-machine", message=message))
+                await self._record_event(Event(type="provider.unknown-machine", message=message))
 
     async def end(self, asked: Iterable[EndUnknown]) -> None:
         """All at once, each by itself: one that cannot be ended saves no other."""
-        await each_of(self._end(one) for one in asked)
+        await gather_all(self._end(one) for one in asked)
 
     async def _end(self, asked: EndUnknown) -> None:
         machine = asked.machine
@@ -45,11 +44,11 @@ class Strays:
             if is_cancelled_exception(failure):
                 raise
             message = f"{machine.name} in {machine.place}: not ended: {cause_of(failure)[1]}{by}"
-            await self._mention(Event(type="provider.machine-not-ended", message=message))
+            await self._record_event(Event(type="provider.machine-not-ended", message=message))
             return
         self.known = [one for one in self.known if one != machine]
         message = f"{machine.name} in {machine.place}: is gone{by}"
-        await self._mention(Event(type="provider.machine-ended", message=message))
+        await self._record_event(Event(type="provider.machine-ended", message=message))
 
     def _command(self, machine: UnknownMachine) -> EndUnknownMachine:
         return EndUnknownMachine(

@@ -68,7 +68,7 @@ class ProviderLifecycle:
         self._removed = False
         self._made: list[CloudPart] = []
         self._journal.reason = request.carried_reason
-        self._strays = Strays(request, self._mention)
+        self._strays = Strays(request, self._record_event)
         self._deaf = request.deaf
         """Why its cloud's news does not come to us, as it was told."""
         self._price_trouble = request.price_trouble
@@ -127,10 +127,10 @@ class ProviderLifecycle:
                 f"nothing is heard of its machines, they are looked at every few minutes instead: "
                 f"{news.deaf} (a recheck makes what is missing)"
             )
-            await self._mention(Event(type="provider.news-lost", message=message))
+            await self._record_event(Event(type="provider.news-lost", message=message))
         else:
             message = "what happens to its machines is heard again"
-            await self._mention(Event(type="provider.news-heard", message=message))
+            await self._record_event(Event(type="provider.news-heard", message=message))
 
     async def _hear_of_prices(self, prices: PricesState) -> None:
         """People are told when it changes; what is known of prices is used whatever it is."""
@@ -139,10 +139,10 @@ class ProviderLifecycle:
         self._price_trouble = prices.trouble
         if prices.trouble:
             message = f"prices stay as they were known, all or some of them: {prices.trouble}"
-            await self._mention(Event(type="provider.prices-stale", message=message))
+            await self._record_event(Event(type="provider.prices-stale", message=message))
         else:
             message = "all prices that are used of its cloud were read again"
-            await self._mention(Event(type="provider.prices-read", message=message))
+            await self._record_event(Event(type="provider.prices-read", message=message))
 
     async def _check(self) -> ProviderChecked:
         command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
@@ -309,7 +309,7 @@ class ProviderLifecycle:
         }
         workflow.continue_as_new(self._request.model_copy(update=update))
 
-    async def _mention(self, event: Event) -> None:
+    async def _record_event(self, event: Event) -> None:
         """An event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
 

@@ -28,7 +28,7 @@ class Starts:
     @workflow.run
     async def run(self, request: SweepRequest) -> Done:
         while not workflow.info().is_continue_as_new_suggested():
-            delivered = await deliver_requests.at_once(DeliverRequests())
+            delivered = await deliver_requests.run_locally(DeliverRequests())
             if not delivered.more:
                 await workflow.sleep(DELIVERY_INTERVAL, summary="next look")
         workflow.continue_as_new(request)

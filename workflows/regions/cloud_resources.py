@@ -1,14 +1,13 @@
 """What a region in a cloud is made of: its part of the network, and its storage node."""
 
-from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from workflows.contracts.errors import REFUSED
+from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import Look
 from workflows.contracts.providers import REGION_PARTS
 from workflows.contracts.regions import RegionRequest
@@ -27,7 +26,8 @@ from workflows.effects.regions import (
 )
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.waiting import until
+from workflows.primitives.journal import EventWriter
+from workflows.primitives.waiting import wait_until
 from workflows.rules.ids import timed_id
 
 STORAGE_LIMIT = timedelta(hours=8)
@@ -37,15 +37,13 @@ LAST_LOOK = timedelta(minutes=5)
 """Between two looks at its storage node, which tells by itself: at first, and in the end."""
 _BROKEN = (NodeStatus.FAILED, NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 
-Say = Callable[[str, str], Coroutine[Any, Any, None]]
-
 
 class CloudRegion:
-    """mention: writes an event that leaves the region's status as it is."""
+    """record_event: records an event that leaves the region's status as it is."""
 
-    def __init__(self, request: RegionRequest, mention: Say) -> None:
+    def __init__(self, request: RegionRequest, record_event: EventWriter) -> None:
         self._request = request
-        self._mention = mention
+        self._record_event = record_event
 
     @property
     def is_one(self) -> bool:
@@ -58,9 +56,11 @@ class CloudRegion:
         """Found or made, one after another. Raises: the failure of what cannot be had."""
         for part in self._parts():
             made = await make_region_part(part, summary=part.part)
-            await self._mention("region.part-made", made.part.resource)
+            await self._record_event(Event(type="region.part-made", message=made.part.resource))
         storage = await self._add_storage(())
-        await self._mention("region.storage-added", f"{storage.node_id} is its storage node")
+        await self._record_event(
+            Event(type="region.storage-added", message=f"{storage.node_id} is its storage node")
+        )
         await self._until_active(storage.node_id, inbox)
 
     async def remove_parts(self) -> str:
@@ -105,18 +105,22 @@ class CloudRegion:
         older = tuple(node.node_id for node in await self._storage())
         new = await self._add_storage(older)
         message = f"{new.node_id} takes the place of {', '.join(older) or 'none'}"
-        await self._mention("region.storage-added", message)
+        await self._record_event(Event(type="region.storage-added", message=message))
         try:
             await self._until_active(new.node_id, inbox)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             await self._dismiss(new.node_id)
-            await self._mention("region.storage-not-replaced", cause_of(failure)[1])
+            await self._record_event(
+                Event(type="region.storage-not-replaced", message=cause_of(failure)[1])
+            )
             return
         for node_id in older:
             await self._dismiss(node_id)
-        await self._mention("region.storage-replaced", f"{new.node_id} is its storage node")
+        await self._record_event(
+            Event(type="region.storage-replaced", message=f"{new.node_id} is its storage node")
+        )
 
     async def _storage(self) -> tuple[StorageNode, ...]:
         asked = FindStorage(region_id=self._request.region_id)
@@ -149,7 +153,7 @@ class CloudRegion:
             if node is None or node.status in _BROKEN or workflow.now() >= deadline:
                 why = "its storage node is gone" if node is None else _said(node)
                 raise ApplicationError(why, type=REFUSED)
-            await until(partial(inbox.holds, Look), pause, f"{node.name} is {node.status}")
+            await wait_until(partial(inbox.holds, Look), pause, f"{node.name} is {node.status}")
             pause = FIRST_LOOK if inbox.pick(Look) else min(2 * pause, LAST_LOOK)
 
 

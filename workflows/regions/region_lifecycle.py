@@ -22,7 +22,7 @@ from workflows.effects.regions import CheckSite, check_site
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import Interrupted, unless, until
+from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 from workflows.regions.cloud_resources import CloudRegion
 
 SITE_INTERVAL = timedelta(hours=1)
@@ -46,7 +46,7 @@ class RegionLifecycle:
         self._request = request
         self._journal = Journal(request.region_id, request.account_id, request.sequence)
         self._status = request.carried_status or RegionStatus.NEW
-        self._cloud = CloudRegion(request, self._mention)
+        self._cloud = CloudRegion(request, self._record_event)
         self._inbox = Inbox()
         self._removed = False
 
@@ -72,7 +72,7 @@ class RegionLifecycle:
         message = f"is made in {self._request.cloud_region}"
         await self._write(Event(type="region.provisioning", message=message))
         try:
-            await unless(self._has_removal, self._cloud.build(self._inbox))
+            await interruptible(self._cloud.build(self._inbox), when=self._has_removal)
         except Interrupted:
             return
         except EFFECT_FAILED as failure:
@@ -84,7 +84,9 @@ class RegionLifecycle:
 
     async def _fail(self, reason: str) -> None:
         """What was made is removed, and seen to be gone, before it is said that it has failed."""
-        await self._mention("region.undone", f"what was made is removed again: {reason}")
+        await self._record_event(
+            Event(type="region.undone", message=f"what was made is removed again: {reason}")
+        )
         removal = Removal(force=True, requested_by="the region's failure")
         if left := await self._take_down(removal):
             reason = f"{reason}; and {left}"
@@ -151,7 +153,7 @@ class RegionLifecycle:
                 await workflow.sleep(pause, summary="its nodes end")
                 continue
             # Its storage tells how far it is.
-            if await until(partial(self._inbox.holds, Look), pause, "its nodes end"):
+            if await wait_until(partial(self._inbox.holds, Look), pause, "its nodes end"):
                 self._inbox.pick(Look)
             pause = min(2 * pause, LAST_REMOVAL_INTERVAL)
         if left := (await find_dependents(self._dependents)).ids:
@@ -160,7 +162,7 @@ class RegionLifecycle:
 
     async def _replace(self) -> None:
         with suppress(Interrupted):
-            await unless(self._has_removal, self._cloud.replace(self._inbox))
+            await interruptible(self._cloud.replace(self._inbox), when=self._has_removal)
         await self._look()
 
     def _patience(self) -> timedelta:
@@ -197,9 +199,9 @@ class RegionLifecycle:
         update = {"sequence": self._journal.sequence, "carried_status": self._status}
         workflow.continue_as_new(self._request.model_copy(update=update))
 
-    async def _mention(self, kind: str, message: str) -> None:
-        """An event that leaves status and reason as they are."""
-        await self._write(Event(type=kind, message=message), reason=self._journal.reason)
+    async def _record_event(self, event: Event) -> None:
+        """Record an event that leaves status and reason as they are."""
+        await self._write(event, reason=self._journal.reason)
 
     async def _write(self, event: Event, *, reason: str | None = None) -> None:
         await self._journal.write(self._status, RegionChanges(), event, reason=reason)

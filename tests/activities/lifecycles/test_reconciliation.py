@@ -19,7 +19,7 @@ from tests.activities.outbox.test_relay import ask, signals_of, status_of, undel
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.workflows.fake_world import node_address
 from workflows.contracts.billing import BillingRequest
-from workflows.contracts.jobs import JobRequest, WorkerAssignment, WorkerCarry
+from workflows.contracts.jobs import JobRequest, WorkerAssignment, WorkerProgress
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import NodeStatus, RegionStatus, WorkerStatus
@@ -118,7 +118,7 @@ async def test_a_job_that_was_terminated_while_its_node_is_away_knows_so(world: 
 async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(world: World) -> None:
     started_at = NOW - timedelta(hours=3)
     place = WorkerAssignment(worker=0, node=node_address())
-    carry = WorkerCarry(
+    carry = WorkerProgress(
         index=0,
         status=WorkerStatus.RUNNING,
         assignment=place,

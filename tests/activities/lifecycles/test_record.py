@@ -13,7 +13,7 @@ from activities.lifecycles.record import record
 from tests.activities.rows import GIB, NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import Event
-from workflows.contracts.jobs import WorkerCarry
+from workflows.contracts.jobs import WorkerProgress
 from workflows.contracts.nodes import Gpu, Hardware
 from workflows.contracts.record import JobChanges, NodeChanges, Record
 from workflows.contracts.statuses import WorkerStatus
@@ -51,7 +51,7 @@ def events_of(database: Database, resource_id: str) -> list[tables.EventRow]:
 def test_a_step_writes_status_changes_and_events_together(
     migrated: Database, job: tables.Job
 ) -> None:
-    worker = WorkerCarry(index=0, status=WorkerStatus.RUNNING)
+    worker = WorkerProgress(index=0, status=WorkerStatus.RUNNING)
     assert record(step_of(job, 1, "running", workers=[worker], attempt=2)).applied
     row = read_job(migrated, job.id)
     assert (row.status, row.sequence, row.attempt) == ("running", 1, 2)

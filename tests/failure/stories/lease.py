@@ -7,7 +7,7 @@ from tests.failure.pairs import Pair
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from tests.workflows.fake_world import REGION
-from workflows.contracts.leases import GiveBack, MachineCarry, MachineRequest
+from workflows.contracts.leases import GiveBack, LeaseProgress, MachineRequest
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
@@ -58,11 +58,11 @@ class MachineStory(Story):
         )
         await self.start(MachineLifecycle, request, self.workflow_id)
 
-    def _carried(self) -> MachineCarry | None:
+    def _carried(self) -> LeaseProgress | None:
         row = self.world.rows.get(LEASE)
         if row is None or not isinstance(row.changes, LeaseChanges):
             return None
-        return MachineCarry(
+        return LeaseProgress(
             sequence=row.sequence, status=LeaseStatus(row.status), offer=row.changes.offer
         )
 

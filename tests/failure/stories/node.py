@@ -7,7 +7,7 @@ from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_world import REGION, Run
 from workflows.contracts.jobs import run_id
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.nodes import Announcement, Hardware, NodeCarry, NodeRequest
+from workflows.contracts.nodes import Announcement, Hardware, NodeProgress, NodeRequest
 from workflows.contracts.statuses import NodeStatus, RunState
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
@@ -129,7 +129,7 @@ class NodeStory(Story):
         events = self.world.events["nod-1"]
         turned = [e for e in events if e in ("node.active", "node.maintenance", "node.prepared")]
         resumed = NodeStatus.ACTIVE if turned[-1:] == ["node.active"] else NodeStatus.MAINTENANCE
-        carried = NodeCarry(
+        carried = NodeProgress(
             sequence=self.request.sequence,
             status=resumed if removal else NodeStatus(status),
             resume_status=resumed,

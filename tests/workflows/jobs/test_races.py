@@ -24,12 +24,12 @@ from workflows.contracts.base import Contract
 from workflows.contracts.jobs import (
     EndRequest,
     Exit,
-    JobCarry,
+    JobProgress,
     JobRequest,
     NodeBack,
     NodeLost,
-    WorkerCarry,
     WorkerExit,
+    WorkerProgress,
 )
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
 from workflows.effects.billing import PostUsage
@@ -275,7 +275,7 @@ def _is_worked(event: object) -> bool:
     return named
 
 
-async def carried(stage: Stage, carry: JobCarry) -> Handle:
+async def carried(stage: Stage, carry: JobProgress) -> Handle:
     job_id = f"job-{carry.status}-{carry.sequence}"
     request = JobRequest(
         job_id=job_id, account_id="acc-1", project_id="prj-1", name="n", type=JobType.NOTEBOOK,
@@ -292,14 +292,14 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
     began = datetime.now(UTC) - timedelta(minutes=5)
     run_id = "job-unreachable-40-0-1"
     stage.world.machines["nod-1"].runs[run_id] = Run(RunState.RUNNING, 1, 300)
-    worker = WorkerCarry(
+    worker = WorkerProgress(
         index=0,
         status=WorkerStatus.RUNNING,
         assignment=stage.world.place("job-unreachable-40").assignments[0],
         run_id=run_id,
         started_at=began,
     )
-    carry = JobCarry(
+    carry = JobProgress(
         sequence=40,
         attempt=1,
         status=JobStatus.UNREACHABLE,
@@ -312,7 +312,7 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
 
 
 async def test_a_job_that_has_continued_as_new_while_it_waits_waits_on(stage: Stage) -> None:
-    carry = JobCarry(sequence=9, attempt=1, status=JobStatus.WAITING_FOR_RESOURCES)
+    carry = JobProgress(sequence=9, attempt=1, status=JobStatus.WAITING_FOR_RESOURCES)
     handle = await carried(stage, carry)
     await placed(stage, handle)
     await reaches(stage, handle, JobStatus.RUNNING)
@@ -321,7 +321,7 @@ async def test_a_job_that_has_continued_as_new_while_it_waits_waits_on(stage: St
 async def test_a_stopped_notebook_whose_workflow_was_ended_from_outside_starts_again(
     stage: Stage,
 ) -> None:
-    handle = await carried(stage, JobCarry(sequence=9, attempt=1, status=JobStatus.STOPPED))
+    handle = await carried(stage, JobProgress(sequence=9, attempt=1, status=JobStatus.STOPPED))
     await handle.signal(JobLifecycle.start_again)
     await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)
     await handle.signal(JobLifecycle.placed, stage.world.place(job_id_of(handle), attempt=2))

@@ -23,11 +23,11 @@ from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import (
     Exit,
-    JobCarry,
+    JobProgress,
     JobRequest,
     NodeLost,
-    WorkerCarry,
     WorkerExit,
+    WorkerProgress,
     run_id,
 )
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
@@ -245,7 +245,7 @@ async def test_a_job_that_has_continued_as_new_copies_on_and_removes_what_was_co
     job_id = "job-continued-state"
     name = run_id(job_id, 0, 1)
     stage.world.machines["nod-1"].runs[name] = Run(RunState.RUNNING, 1, 300, kept=3)
-    worker = WorkerCarry(
+    worker = WorkerProgress(
         index=0,
         status=WorkerStatus.RUNNING,
         assignment=stage.world.place(job_id, leased=("nod-1",)).assignments[0],
@@ -253,7 +253,7 @@ async def test_a_job_that_has_continued_as_new_copies_on_and_removes_what_was_co
         started_at=datetime.now(UTC),
     )
     status = JobStatus.RUNNING
-    carry = JobCarry(sequence=9, attempt=1, status=status, workers=(worker,), has_copies=True)
+    carry = JobProgress(sequence=9, attempt=1, status=status, workers=(worker,), has_copies=True)
     request = JobRequest(
         job_id=job_id, account_id="acc-1", project_id="prj-1", name="n", type=JobType.TRAINING,
         state_interval_s=1, carried=carry,

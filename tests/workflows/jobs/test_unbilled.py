@@ -9,7 +9,7 @@ from tests.workflows.conftest import Stage
 from tests.workflows.jobs.test_job_lifecycle import Handle, at_running, job_id_of
 from tests.workflows.jobs.test_restarts import TAKEN, takes, waits_again
 from tests.workflows.nodes.test_leased_machine import leased
-from workflows.contracts.jobs import Exit, WorkerCarry
+from workflows.contracts.jobs import Exit, WorkerProgress
 from workflows.contracts.machines import MachineNews
 from workflows.contracts.statuses import NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
@@ -23,7 +23,7 @@ RAN = timedelta(seconds=1)
 
 def worker(elapsed_s: float = 7.5, started_at: datetime | None = STARTED) -> Worker:
     """As it was seen last."""
-    return Worker("job-1", 1, WorkerCarry(index=0, elapsed_s=elapsed_s, started_at=started_at))
+    return Worker("job-1", 1, WorkerProgress(index=0, elapsed_s=elapsed_s, started_at=started_at))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_never_started_or_was_seen_to_end_did_not_run_on() -> None:
     ended = Worker(
         "job-1",
         1,
-        WorkerCarry(
+        WorkerProgress(
             index=0,
             started_at=STARTED,
             finished_at=STARTED + timedelta(seconds=9),

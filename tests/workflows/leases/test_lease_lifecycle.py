@@ -14,7 +14,7 @@ from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from tests.workflows.fake_world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.leases import GiveBack, MachineCarry, MachineReport, MachineRequest
+from workflows.contracts.leases import GiveBack, LeaseProgress, MachineReport, MachineRequest
 from workflows.contracts.machines import MachineNews, MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
@@ -291,7 +291,7 @@ async def test_a_lease_taken_up_again_tells_its_holder_again_with_the_same_id(
     await eventually(lambda: len(stage.world.cloud.ready) > 0, "its holder is told")
     await first.terminate("from outside")
     (told,) = stage.world.cloud.ready
-    carried = MachineCarry(
+    carried = LeaseProgress(
         sequence=stage.world.rows[LEASE].sequence,
         status=LeaseStatus.READY,
         offer=told.offer,
@@ -320,7 +320,7 @@ async def test_a_lease_taken_up_again_finds_the_machine_whose_making_went_unansw
     await reaches(stage, LeaseStatus.READY)
     await first.terminate("from outside")
     sequence = stage.world.rows[LEASE].sequence
-    carried = MachineCarry(sequence=sequence, status=LeaseStatus.CREATING, offer=begun)
+    carried = LeaseProgress(sequence=sequence, status=LeaseStatus.CREATING, offer=begun)
     stage.world.statuses[LEASE].append(LeaseStatus.CREATING)
     await given_back(stage, await lease(stage, offer("zone-a"), begun, carried=carried))
     assert stage.world.cloud.made == {(NAME, "zone-b"): 1}

@@ -14,7 +14,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.leases import GiveBack, MachineLost
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
-from workflows.contracts.nodes import Gpu, Hardware, NodeCarry
+from workflows.contracts.nodes import Gpu, Hardware, NodeProgress
 from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
@@ -188,7 +188,7 @@ async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: S
     await reaches(stage, NodeStatus.ACTIVE)
     await first.terminate("from outside")
     (lease_id,) = stage.world.leases
-    carried = NodeCarry(
+    carried = NodeProgress(
         sequence=stage.world.rows["nod-1"].sequence,
         status=NodeStatus.ACTIVE,
         resume_status=NodeStatus.ACTIVE,

@@ -15,7 +15,7 @@ from tests.workflows.nodes.test_node_lifecycle import Handle, last, onboarded, r
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.nodes import Announcement, NodeCarry, NodeRequest, Reboot
+from workflows.contracts.nodes import Announcement, NodeProgress, NodeRequest, Reboot
 from workflows.contracts.statuses import JobStatus, NodeStatus, RunState
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
@@ -238,7 +238,7 @@ async def test_a_node_continued_as_new_while_offline_is_looked_for_and_comes_bac
     stage: Stage,
 ) -> None:
     stage.world.machines["nod-1"].minion_id = "SHA256:other"
-    carry = NodeCarry(
+    carry = NodeProgress(
         sequence=90,
         status=NodeStatus.OFFLINE,
         resume_status=NodeStatus.ACTIVE,

@@ -11,7 +11,7 @@ from tests.workflows.jobs.test_job_lifecycle import at_running, job_id_of
 from tests.workflows.nodes.test_node_lifecycle import Handle, last, reaches
 from workflows.contracts import queues
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.nodes import NodeCarry, NodeRequest
+from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import JobStatus, NodeStatus, ProviderKind
 from workflows.effects.nodes import list_runs, probe_node, release_node
@@ -37,7 +37,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def active(stage: Stage) -> Handle:
     """As it goes on after continue-as-new, on a queue that nobody polls."""
-    carry = NodeCarry(
+    carry = NodeProgress(
         sequence=9, status=NodeStatus.ACTIVE, resume_status=NodeStatus.ACTIVE,
         host="10.0.0.1", port=22, user="root", root=None,
     )  # fmt: skip

@@ -98,7 +98,7 @@ def test_a_google_that_does_not_answer_fails_no_check(gcp: GcpDouble, provider: 
     with pytest.raises(ApplicationError, match="no answer") as failure:
         checked()
     assert failure.value.type == errors.UNAVAILABLE
-    assert failure.value.type not in errors.NEVER_RETRIED
+    assert failure.value.type not in errors.NON_RETRYABLE
 
 
 def test_a_part_is_made_and_removed_by_its_name(gcp: GcpDouble, provider: str) -> None:
@@ -115,7 +115,7 @@ def test_what_google_refuses_is_refused_for_good_and_in_its_words(
     gcp.project.take_away(email, "roles/logging.configWriter")
     with pytest.raises(ApplicationError, match=r"Required 'logging\.sinks\.get'") as failure:
         asked(make_provider_part, "sink")
-    assert failure.value.type in errors.NEVER_RETRIED
+    assert failure.value.type in errors.NON_RETRYABLE
 
 
 def test_nobody_pays_for_googles_libraries_before_they_are_used() -> None:
