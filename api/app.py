@@ -16,7 +16,7 @@ from api import problems
 from api.body_limits import Limited
 from api.json_bodies import Readable
 from api.metrics import Measured
-from api.outbox_dispatcher import Courier
+from api.outbox_dispatcher import OutboxDispatcher
 from api.rate_limits import Rate
 from api.routes import (
     accounts,
@@ -54,13 +54,13 @@ Send `Authorization: Bearer bl_…`. POSTs honour `Idempotency-Key`. Lists are n
 
 
 def create_app(
-    hand_over: Callable[[Sequence[str]], Awaitable[Any]],
+    relay: Callable[[Sequence[str]], Awaitable[Any]],
     check_temporal: Callable[[], Awaitable[Any]],
     stop: asyncio.Event | None = None,
 ) -> FastAPI:
     """The application.
 
-    hand_over: takes the ids of request rows to Temporal, after their commit; it may fail.
+    relay: takes the ids of request rows to Temporal, after their commit; it may fail.
     check_temporal: raises unless Temporal answers. stop: set when the process is to leave.
     """
     app = FastAPI(
@@ -71,7 +71,7 @@ def create_app(
         lifespan=_lifespan,
         redoc_url=None,
     )
-    app.state.courier = Courier(hand_over)
+    app.state.outbox_dispatcher = OutboxDispatcher(relay)
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
@@ -90,7 +90,7 @@ def create_app(
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     # Hand-overs under way get a moment; what is left undone, the `starts` workflow does.
-    await app.state.courier.settled(HAND_OVER_LIMIT_S)
+    await app.state.outbox_dispatcher.settled(HAND_OVER_LIMIT_S)
 
 
 def _problem_response() -> dict[str, Any]:

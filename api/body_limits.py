@@ -3,7 +3,7 @@
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from activities.settings import settings
-from api.problems import Problem, mistake, response
+from api.problems import Problem, field_error, response
 
 UPLOADS = "/v1/uploads"
 
@@ -40,4 +40,4 @@ def _too_large(limit: int) -> Problem:
     # No `Connection: close`: the server then reads the rest of the body away, where closing
     # with it unread would reset the connection before the client has seen this answer.
     rule = f"is at most {limit} bytes"
-    return Problem("too-large", f"the body {rule}", [mistake("body", rule)])
+    return Problem("too-large", f"the body {rule}", [field_error("body", rule)])

@@ -1,4 +1,4 @@
-"""How anything is changed: one transaction, then what was asked of workflows is handed over.
+"""How anything is changed: one transaction, then what was asked of workflows is relayed.
 
 The transaction holds the rows, the requests to workflows, the audit entry and the answer under
 its `Idempotency-Key`; so whoever sends the same again gets the same again, and nothing is done
@@ -19,18 +19,18 @@ from starlette.concurrency import run_in_threadpool
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
-from activities.outbox.requests import ask
+from activities.outbox.requests import enqueue
 from activities.secrets.sealing import secret_box
 from api.authorization import Caller, Needs
-from api.outbox_dispatcher import Courier
+from api.outbox_dispatcher import OutboxDispatcher
 from api.problems import Problem
-from api.schemas.base import Answer
+from api.schemas.base import ResponseBody
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ResponseBody)
 
 
 @dataclass
-class Step:
+class ChangeContext:
     """What a change works with: its transaction, its instant, and what it asks of workflows."""
 
     session: Session
@@ -65,7 +65,7 @@ class Step:
     def _ask(
         self, resource_id: str, verb: str, argument: BaseModel | dict[str, Any] | None
     ) -> None:
-        self.requests.append(ask(self.session, resource_id, verb, argument, self.now))
+        self.requests.append(enqueue(self.session, resource_id, verb, argument, self.now))
 
 
 @dataclass
@@ -77,26 +77,26 @@ class Change:
     key: str | None
     fingerprint: str
     response: Response
-    courier: Courier
+    outbox_dispatcher: OutboxDispatcher
 
-    async def apply(self, answer: type[A], effect: Callable[[Step], A]) -> A:
+    async def apply(self, answer: type[A], effect: Callable[[ChangeContext], A]) -> A:
         """Run the effect in its transaction, or find the answer that was given before."""
         given, requests = await run_in_threadpool(self._commit, answer, effect)
-        self.courier.take(requests)
+        self.outbox_dispatcher.take(requests)
         return given
 
-    def _commit(self, answer: type[A], effect: Callable[[Step], A]) -> tuple[A, list[str]]:
+    def _commit(self, answer: type[A], effect: Callable[[ChangeContext], A]) -> tuple[A, list[str]]:
         turn = f"idempotency/{self.caller.account_id}/{self.key}" if self.key else None
         with database().write(turn) as session:
             earlier = self._earlier(session)
             if earlier is not None:
                 self.response.headers["Idempotent-Replayed"] = "true"
                 return answer.model_validate(_opened(earlier)), []
-            step = Step(session, self.caller, datetime.now(UTC), self.action)
-            given = effect(step)
-            step.audit(getattr(given, "id", None))
-            self._remember(step, given)
-        return given, step.requests
+            context = ChangeContext(session, self.caller, datetime.now(UTC), self.action)
+            given = effect(context)
+            context.audit(getattr(given, "id", None))
+            self._remember(context, given)
+        return given, context.requests
 
     def _earlier(self, session: Session) -> tables.IdempotencyKey | None:
         if self.key is None:
@@ -110,22 +110,22 @@ class Change:
             )
         return found
 
-    def _remember(self, step: Step, given: Answer) -> None:
+    def _remember(self, context: ChangeContext, given: ResponseBody) -> None:
         if self.key is None:
             return
-        step.session.add(
+        context.session.add(
             tables.IdempotencyKey(
                 account_id=self.caller.account_id,
                 key=self.key,
                 request_sha256=self.fingerprint,
                 status_code=self.response.status_code or 200,
                 body=_sealed(given, self.key),
-                created_at=step.now,
+                created_at=context.now,
             )
         )
 
 
-def _sealed(given: Answer, key: str) -> dict[str, Any]:
+def _sealed(given: ResponseBody, key: str) -> dict[str, Any]:
     """An answer to be kept; a key's secret lies in no row in plain."""
     body = given.model_dump(mode="json")
     if "secret" in body:
@@ -174,7 +174,7 @@ def change_of(
         key=key,
         fingerprint=hashlib.sha256(target + body).hexdigest(),
         response=response,
-        courier=request.app.state.courier,
+        outbox_dispatcher=request.app.state.outbox_dispatcher,
     )
 
 

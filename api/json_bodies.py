@@ -11,8 +11,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import Problem, invalid, mistake, response
-from api.schemas.base import Mistake
+from api.problems import Problem, field_error, invalid, response
+from api.schemas.base import FieldError
 
 UPLOADS = "/v1/uploads"
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
@@ -63,22 +63,22 @@ def _check(body: bytes) -> None:
         raise invalid(*mistakes)
 
 
-def _mistakes(document: Any) -> Iterator[Mistake]:
+def _mistakes(document: Any) -> Iterator[FieldError]:
     """Without recursion, since a document may be deep; no value is repeated, it cannot be."""
     waiting: list[tuple[str, Any]] = [("", document)]
     while waiting:
         field, value = waiting.pop()
         if isinstance(value, dict):
             if not all(_is_text(name) for name in value):
-                yield mistake(field or "body", "has names that are text")
+                yield field_error(field or "body", "has names that are text")
                 continue
             waiting += [(f"{field}.{name}".lstrip("."), below) for name, below in value.items()]
         elif isinstance(value, list):
             waiting += [(f"{field}.{at}".lstrip("."), below) for at, below in enumerate(value)]
         elif isinstance(value, float) and not math.isfinite(value):
-            yield mistake(field or "body", "is a finite number")
+            yield field_error(field or "body", "is a finite number")
         elif isinstance(value, str) and not _is_text(value):
-            yield mistake(field or "body", "is text, without halves of characters (surrogates)")
+            yield field_error(field or "body", "is text, without halves of characters (surrogates)")
 
 
 def _is_text(value: str) -> bool:

@@ -48,7 +48,7 @@ class _Resources(Collector):
                 for status, count in session.exec(select(state, func.count()).group_by(state)):
                     gauge.add_metric([status], count)
                 yield gauge
-            waiting = select(func.count()).where(col(tables.RequestRow.delivered_at).is_(None))
+            waiting = select(func.count()).where(col(tables.OutboxRow.delivered_at).is_(None))
             yield GaugeMetricFamily(
                 "baseload_requests_undelivered",
                 "Requests that Temporal has not taken yet.",

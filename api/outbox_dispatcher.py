@@ -10,14 +10,14 @@ WAYS = 2
 log = logging.getLogger("api")
 
 
-class Courier:
+class OutboxDispatcher:
     """The more comes while it is under way, the more goes with the next way: each costs the same.
 
-    hand_over: delivers request rows by their ids; it may fail.
+    relay: delivers request rows by their ids; it may fail.
     """
 
-    def __init__(self, hand_over: Callable[[Sequence[str]], Awaitable[Any]]) -> None:
-        self.hand_over = hand_over
+    def __init__(self, relay: Callable[[Sequence[str]], Awaitable[Any]]) -> None:
+        self.relay = relay
         self._waiting: list[str] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -38,6 +38,6 @@ class Courier:
         while self._waiting:
             taken, self._waiting = self._waiting, []
             try:
-                await self.hand_over(taken)
+                await self.relay(taken)
             except Exception:  # The rows stay.
-                log.warning("%d requests wait to be handed over", len(taken), exc_info=True)
+                log.warning("%d requests wait to be relayed", len(taken), exc_info=True)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from sqlmodel import Session
 from sqlmodel.sql.expression import SelectOfScalar
 
-from api.problems import Problem, invalid, mistake
+from api.problems import Problem, field_error, invalid
 from api.schemas.base import Page
 
 Row = TypeVar("Row")
@@ -80,4 +80,4 @@ def _typed(position: str, kind: type) -> str | int:
 
 
 def _not_ours(cursor: str) -> Problem:
-    return invalid(mistake("after", "is `next` of a page of this list", cursor))
+    return invalid(field_error("after", "is `next` of a page of this list", cursor))

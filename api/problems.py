@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 from starlette.exceptions import HTTPException
 
-from api.schemas.base import Mistake, ProblemDetails
+from api.schemas.base import FieldError, ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("api")
@@ -55,7 +55,7 @@ class Problem(HTTPException):
         self,
         code: str,
         detail: str,
-        mistakes: Iterable[Mistake] = (),
+        mistakes: Iterable[FieldError] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         status, self.title = PROBLEMS[code]
@@ -69,15 +69,15 @@ def missing(noun: str, name: str) -> Problem:
     return Problem("not-found", f"{noun} {name}: not found")
 
 
-def invalid(*mistakes: Mistake) -> Problem:
+def invalid(*mistakes: FieldError) -> Problem:
     """A user's mistakes, all of them, each with field, rule and value."""
-    said = "; ".join(f"{mistake.field}: {mistake.rule}" for mistake in mistakes[:3])
+    said = "; ".join(f"{error.field}: {error.rule}" for error in mistakes[:3])
     more = f"; and {len(mistakes) - 3} more" if len(mistakes) > 3 else ""
     return Problem("invalid-request", said + more, mistakes)
 
 
-def mistake(field: str, rule: str, value: Any = None) -> Mistake:
-    return Mistake(field=field, rule=rule, value=value)
+def field_error(field: str, rule: str, value: Any = None) -> FieldError:
+    return FieldError(field=field, rule=rule, value=value)
 
 
 def install(app: FastAPI) -> None:
@@ -137,7 +137,7 @@ def _on_unstorable(request: Request, error: Exception) -> JSONResponse:
     """Such as a NUL in a name, which PostgreSQL's text does not have."""
     log.warning("%s %s: %s", request.method, request.url.path, error)
     rule = "has values that can be kept: text without NUL, numbers in their range"
-    return response(invalid(mistake("request", rule)))
+    return response(invalid(field_error("request", rule)))
 
 
 def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:
@@ -145,14 +145,14 @@ def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:
     return response(Problem("internal-error", f"{request.method} {request.url.path}"))
 
 
-def _mistake_of(details: Mapping[str, Any]) -> Mistake:
-    place = [str(step) for step in details["loc"]]
+def _mistake_of(details: Mapping[str, Any]) -> FieldError:
+    place = [str(context) for context in details["loc"]]
     path = place[1:] if place and place[0] in ("body", "query", "path", "header") else place
     given = details.get("input")
     plain = isinstance(given, str | int | float | bool) and details["type"] != "missing"
     hidden = bool(_SECRET_FIELDS.intersection(path))
     rule = str(details["msg"]).removeprefix("Value error, ")
-    return Mistake(
+    return FieldError(
         field=".".join(path) or "body",
         rule=rule[:1].lower() + rule[1:],
         value=given if plain and not hidden else None,

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from activities.accounts.bootstrap import first_start
+from activities.accounts.bootstrap import bootstrap
 from activities.db.migrate import migrate
 from activities.db.session import database
-from activities.outbox.relay import hand_over
+from activities.outbox.relay import relay
 from activities.settings import settings
 from activities.temporal.client import client, set_client
 from api.app import create_app
@@ -19,18 +19,18 @@ async def serve_api(stop: asyncio.Event) -> int:
     """Serve until `stop`; the exit status. Temporal may come later: requests wait as rows."""
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
-    await asyncio.to_thread(first_start)
+    await asyncio.to_thread(bootstrap)
     set_client(await lazy_client(chosen))
     host, _, port = chosen.api.rpartition(":")
-    app = create_app(_hand_over, _check_temporal, stop)
+    app = create_app(_relay, _check_temporal, stop)
     served: Any = app  # an ASGI application, which says so in its own words
     status = await serve_http(served, host, int(port), stop)
     await asyncio.to_thread(database().close)
     return status
 
 
-async def _hand_over(request_ids: Sequence[str]) -> None:
-    await hand_over(client(), request_ids)
+async def _relay(request_ids: Sequence[str]) -> None:
+    await relay(client(), request_ids)
 
 
 async def _check_temporal() -> None:

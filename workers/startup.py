@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
-from activities.accounts.bootstrap import first_start
+from activities.accounts.bootstrap import bootstrap
 from activities.db.migrate import migrate
 from activities.settings import settings
 from activities.temporal.client import set_client
@@ -22,7 +22,7 @@ async def begin(stop: asyncio.Event, runtime: Runtime | None = None) -> Client |
     """Rows and keys are there and Temporal answers; None when stopped before."""
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
-    await asyncio.to_thread(first_start)
+    await asyncio.to_thread(bootstrap)
     client = await connect_until(chosen, stop, runtime)
     if client is not None:
         set_client(client)

@@ -27,7 +27,7 @@ KEY_PREFIX = "bl_"
 log = structlog.get_logger("first-start")
 
 
-def first_start() -> None:
+def bootstrap() -> None:
     """Make what is missing, and nothing twice: every process of ours calls this when it starts.
 
     The database has been migrated before.

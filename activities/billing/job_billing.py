@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from activities.billing.runway import ask_others_to_look, lock_standing, standing_of
 from activities.billing.usage import is_over, open_meter, post_on_meter
 from activities.db.session import database
-from activities.outbox.relay import hand_over_soon
+from activities.outbox.relay import relay_soon
 from activities.temporal.client import CALL_LIMIT_S, client, id_of_this_activity, limited, tell
 from workflows.contracts import queues
 from workflows.contracts.base import Done
@@ -73,7 +73,7 @@ def post_usage(command: PostUsage) -> UsagePosted:
         standing = standing_of(session, meters, posted)
         asked = ask_others_to_look(session, meters, standing, added)
         over = is_over(session, command.usages[0])
-    hand_over_soon(asked)
+    relay_soon(asked)
     return standing.model_copy(update={"over": over})
 
 

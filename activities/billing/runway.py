@@ -9,7 +9,7 @@ from sqlmodel import Session, col, select
 from activities.billing.ledger import balance_of
 from activities.billing.payers import credits_name
 from activities.db.tables import Job, LedgerAccount, UsageMeter
-from activities.outbox.requests import ask
+from activities.outbox.requests import enqueue
 from activities.settings import settings
 from workflows.contracts.billing import UsagePosted
 from workflows.contracts.statuses import JobStatus
@@ -65,7 +65,7 @@ def ask_others_to_look(
     now = datetime.now(UTC)
     # Not of the job: of the workflow that bills it.
     billed = [f"{job_id}/billing" for job_id in _others(session, meters[0])]
-    return [ask(session, bill, "look_again", None, now) for bill in billed]
+    return [enqueue(session, bill, "look_again", None, now) for bill in billed]
 
 
 def _scarcity(standing: UsagePosted) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import inspect, make_url, text
 
-from activities.db.session import Database, take_turn
+from activities.db.session import Database, advisory_lock
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _REVISION = re.compile(r"^(revision|down_revision) = [\"'](\w+)[\"']", re.MULTILINE)
@@ -50,7 +50,7 @@ def _upgrade(database: Database, revision: str) -> None:
     from activities.db.upgrade import upgrade  # noqa: PLC0415
 
     with database.write() as session:
-        take_turn(session, "migrate")
+        advisory_lock(session, "migrate")
         upgrade(session.connection(), revision)
 
 

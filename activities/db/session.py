@@ -49,7 +49,7 @@ class Database:
             return
         with self._transaction() as session:
             if serialised is not None:
-                take_turn(session, serialised)
+                advisory_lock(session, serialised)
             yield session
 
     @contextmanager
@@ -82,7 +82,7 @@ class Database:
             yield session
 
 
-def take_turn(session: Session, name: str) -> None:
+def advisory_lock(session: Session, name: str) -> None:
     """Wait until no other transaction has the turn of this name; it ends with the commit.
 
     Nothing is to be done on SQLite, where writers follow one another anyway.

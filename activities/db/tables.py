@@ -442,7 +442,7 @@ class UsageMeter(SQLModel, table=True):
     __table_args__ = (_index_where("running", "usage_meters_running", "payer_id"),)
 
 
-class RequestRow(SQLModel, table=True):
+class OutboxRow(SQLModel, table=True):
     """What the API has promised to ask of a workflow: written with the resource, sent after.
 
     verb `start` starts `{noun}/{resource_id}`; any other is the name of a signal.

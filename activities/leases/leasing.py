@@ -11,10 +11,10 @@ from activities.db.session import database
 from activities.db.tables import (
     Lease,
     Node,
-    RequestRow,
+    OutboxRow,
 )
-from activities.outbox.relay import hand_over_soon
-from activities.outbox.requests import ask, begin
+from activities.outbox.relay import relay_soon
+from activities.outbox.requests import create, enqueue
 from activities.outbox.workflow_starts import workflow_id_of
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.errors import NOT_FOUND, REFUSED
@@ -50,7 +50,7 @@ def lease_machine(command: LeaseMachine) -> MachineLeased:
     with database().write() as session:
         leased, request_id = _leased(session, command)
     if request_id is not None:
-        hand_over_soon([request_id])
+        relay_soon([request_id])
     return leased
 
 
@@ -64,7 +64,7 @@ def _leased(session: Session, command: LeaseMachine) -> tuple[MachineLeased, str
     if node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
         raise ApplicationError(f"node {node.name}: is removed and gets no machine", type=REFUSED)
     row = _lease_of(node, command)
-    return _told_of(row), begin(session, row, "lease")
+    return _told_of(row), create(session, row, "lease")
 
 
 def _live_lease(session: Session, node_id: str) -> Lease | None:
@@ -130,7 +130,7 @@ async def return_machine(command: ReturnMachine) -> MachineReturned:
     for lease_id in left:
         if not await tell(workflow_id_of(lease_id), "give_back", asked):
             requests = await asyncio.to_thread(_ask_to_give_back, lease_id, asked, command.at)
-            hand_over_soon(requests)
+            relay_soon(requests)
     return MachineReturned(left=left)
 
 
@@ -147,13 +147,13 @@ def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
 def _ask_to_give_back(lease_id: str, asked: GiveBack, at: datetime) -> list[str]:
     """Its workflow has not begun, or waits for the sweep: it is told once it is there."""
     with database().write(f"give back {lease_id}") as session:
-        waits = select(RequestRow.id).where(
-            col(RequestRow.resource_id) == lease_id,
-            col(RequestRow.verb) == "give_back",
-            col(RequestRow.delivered_at).is_(None),
+        waits = select(OutboxRow.id).where(
+            col(OutboxRow.resource_id) == lease_id,
+            col(OutboxRow.verb) == "give_back",
+            col(OutboxRow.delivered_at).is_(None),
         )
         found = session.exec(waits).first()
-        return [found or ask(session, lease_id, "give_back", asked, at)]
+        return [found or enqueue(session, lease_id, "give_back", asked, at)]
 
 
 @activity.defn

@@ -26,7 +26,7 @@ from workflows.contracts.machines import UnknownMachine, UnknownMachines
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 from workflows.effects.providers import FollowNews
 from workflows.effects.reconciliation import MachinesSwept, SweepMachines
-from workflows.rules.leases.reconciliation import Leased, judge
+from workflows.rules.leases.reconciliation import Leased, compare
 
 Item = TypeVar("Item")
 Place = tuple[str, str]
@@ -103,21 +103,23 @@ def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequenc
     sees to it."""
     driver = driver_of(kind, provider_id)
     owned = {(machine.machine_name, machine.place) for machine in driver.list_owned()}
-    verdict = judge(owned, leases_of(provider_id, {name for name, _ in owned}))
+    discrepancies = compare(owned, leases_of(provider_id, {name for name, _ in owned}))
     swept = MachinesSwept(
-        unknown=tuple(name for name, _ in verdict.unknown), missing=verdict.missing
+        unknown=tuple(name for name, _ in discrepancies.unknown), missing=discrepancies.missing
     )
-    for name, place in verdict.unknown:
+    for name, place in discrepancies.unknown:
         activity.logger.error("%s in %s: carries our mark, and no lease names it", name, place)
     with ThreadPoolExecutor(ENDED_AT_ONCE, thread_name_prefix="sweep") as threads:
-        for some in _in_pieces(verdict.to_release[:MOST_ENDED], JUDGED_AT_ONCE):
+        for some in _in_pieces(discrepancies.to_release[:MOST_ENDED], JUDGED_AT_ONCE):
             # A lease may have come to one of these places since the list was made.
-            still = judge(set(some), leases_of(provider_id, {name for name, _ in some})).to_release
+            still = compare(
+                set(some), leases_of(provider_id, {name for name, _ in some})
+            ).to_release
             ended = zip(still, threads.map(partial(_end, driver), still), strict=True)
             for (name, place), why in ended:
                 told = {"failed": (f"{name} in {place}: {why}",)} if why else {"released": (name,)}
                 swept = swept.plus(**told)
-    return swept, verdict.unknown
+    return swept, discrepancies.unknown
 
 
 def _end(driver: Driver, machine: Place) -> str:

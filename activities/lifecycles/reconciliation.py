@@ -16,10 +16,10 @@ from activities.billing.job_billing import begin_billing, billing_id
 from activities.billing.unbilled_jobs import lost_bills
 from activities.db import tables
 from activities.db.session import database
-from activities.db.tables import RequestRow
+from activities.db.tables import OutboxRow
 from activities.lifecycles.restarts import Restart, restart_of
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
-from activities.outbox.relay import hand_over_soon
+from activities.outbox.relay import relay_soon
 from activities.outbox.workflow_starts import TABLES, workflow_id_of
 from activities.temporal.client import client, limited
 from workflows.contracts import queues
@@ -48,7 +48,7 @@ async def sweep_lost(command: SweepLost) -> LostSwept:
     was made for a job and holds none is asked to leave, by whomever it was not told so before.
     """
     await asyncio.to_thread(_forget_announcements)
-    hand_over_soon(await asyncio.to_thread(_dismiss_idle))
+    relay_soon(await asyncio.to_thread(_dismiss_idle))
     running = await _running(client())
     restarted: list[str] = []
     for table in TABLES.values():
@@ -75,10 +75,8 @@ def _dismiss_idle() -> list[str]:
     """Nodes whose dismissal was lost with their workflow: the requests that ask for it again."""
     now = datetime.now(UTC)
     asked = (
-        select(RequestRow.id)
-        .where(
-            col(RequestRow.resource_id) == tables.Node.id, col(RequestRow.delivered_at).is_(None)
-        )
+        select(OutboxRow.id)
+        .where(col(OutboxRow.resource_id) == tables.Node.id, col(OutboxRow.delivered_at).is_(None))
         .exists()
     )
     quiet = select(tables.Node.id).where(
@@ -99,8 +97,8 @@ async def _running(temporal: Client) -> set[str]:
 def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list[str]:
     """Rows whose start was delivered, not at their end, that were quiet for a while; by id."""
     undelivered = (
-        select(RequestRow.id)
-        .where(col(RequestRow.resource_id) == col(table.id), col(RequestRow.delivered_at).is_(None))
+        select(OutboxRow.id)
+        .where(col(OutboxRow.resource_id) == col(table.id), col(OutboxRow.delivered_at).is_(None))
         .exists()
     )
     query = (

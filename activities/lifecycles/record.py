@@ -8,10 +8,10 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.db.ids import new_id
-from activities.db.session import database, take_turn
+from activities.db.session import advisory_lock, database
 from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provider, Region
 from activities.nodes.ephemeral import stay
-from activities.outbox.relay import hand_over_soon
+from activities.outbox.relay import relay_soon
 from activities.placement.allocations import release_job
 from activities.placement.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND
@@ -43,14 +43,14 @@ def record(step: Record) -> Recorded:
     """
     with database().write() as session:
         applied, asked = _apply(session, step)
-    hand_over_soon(asked)
+    relay_soon(asked)
     if _matters_to_placement(step):
         wake_placement()
     return Recorded(applied=applied)
 
 
 def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
-    """Whether it was written; the requests that are to be handed over after the commit."""
+    """Whether it was written; the requests that are to be relayed after the commit."""
     table = _TABLES[step.changes.noun]
     values = {
         "status": step.status,
@@ -117,7 +117,7 @@ def _append_events(session: Session, step: Record) -> None:
     """Last in the transaction: positions are given in the order in which commits are seen."""
     if not step.events:
         return
-    take_turn(session, f"events/{step.account_id}")
+    advisory_lock(session, f"events/{step.account_id}")
     for index, event in enumerate(step.events):
         session.add(
             EventRow(

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlmodel import Session
 
 from activities.db.tables import Node, Region
-from activities.outbox.requests import begin
+from activities.outbox.requests import create
 from workflows.contracts.machines import MachineWish
 from workflows.contracts.statuses import NodeType
 
@@ -27,7 +27,7 @@ def add_leased_node(
 ) -> tuple[Node, str]:
     """Its row, and the request that starts its workflow, in the caller's transaction.
 
-    The request's id comes with it, to be handed over after the commit.
+    The request's id comes with it, to be relayed after the commit.
     """
     row = Node(
         id=asked.node_id,
@@ -44,4 +44,4 @@ def add_leased_node(
         created_at=at,
         updated_at=at,
     )
-    return row, begin(session, row, "node")
+    return row, create(session, row, "node")

@@ -7,7 +7,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, Node
-from activities.outbox.requests import ask
+from activities.outbox.requests import enqueue
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType
 
@@ -40,7 +40,7 @@ def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -
     """Ask those of the nodes to be removed that were made for one job and hold none any more,
     but for those that stay.
 
-    Answers the requests that are to be handed over after the commit. One that is leaving already
+    Answers the requests that are to be relayed after the commit. One that is leaving already
     is not asked again; asked twice, it leaves once.
     """
     wanted = sorted(set(node_ids))
@@ -63,4 +63,4 @@ def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -
     ).all()
     removal = Removal(force=True, requested_by="the end of its job")
     leaving = [node_id for node_id, machine in unused if not stays(machine)]
-    return [ask(session, node_id, "remove", removal, at) for node_id in leaving]
+    return [enqueue(session, node_id, "remove", removal, at) for node_id in leaving]

@@ -24,7 +24,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.db.session import database
-from activities.db.tables import RequestRow
+from activities.db.tables import OutboxRow
 from activities.outbox.workflow_starts import (
     WorkflowStart,
     row_of,
@@ -46,7 +46,7 @@ AT_ONCE = 32
 CHUNK = 64
 _FINAL = frozenset({"archived", *(one for one in (*JobStatus, *LeaseStatus) if one.is_final)})
 
-log = structlog.get_logger("handover")
+log = structlog.get_logger("outbox")
 _under_way: set[Future[None]] = set()
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -67,7 +67,7 @@ class Delivery:
     """The workflow has ended before and is started once more, to remove what it left."""
 
 
-async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
+async def relay(client: Client, request_ids: Sequence[str]) -> int:
     """Deliver the named requests that are not delivered yet; how many are now.
 
     Requests of one resource follow one another, a failed one holds back those after it.
@@ -89,12 +89,12 @@ async def hand_over(client: Client, request_ids: Sequence[str]) -> int:
     return delivered
 
 
-def hand_over_soon(request_ids: Sequence[str]) -> None:
+def relay_soon(request_ids: Sequence[str]) -> None:
     """From any thread, after the commit. What does not arrive is left to the `starts` workflow."""
     loop = client_loop()
     if loop is None or not request_ids:
         return
-    delivery = _hand_over_quietly(connected_client(), request_ids)
+    delivery = _relay_quietly(connected_client(), request_ids)
     try:
         under_way = asyncio.run_coroutine_threadsafe(delivery, loop)
     except RuntimeError:  # the loop has ended meanwhile, the process with it
@@ -104,33 +104,33 @@ def hand_over_soon(request_ids: Sequence[str]) -> None:
     under_way.add_done_callback(_under_way.discard)
 
 
-async def _hand_over_quietly(client: Client, request_ids: Sequence[str]) -> None:
+async def _relay_quietly(client: Client, request_ids: Sequence[str]) -> None:
     try:
-        await hand_over(client, request_ids)
+        await relay(client, request_ids)
     except Exception:  # The rows stay.
-        log.warning("requests wait to be handed over", count=len(request_ids), exc_info=True)
+        log.warning("requests wait to be relayed", count=len(request_ids), exc_info=True)
 
 
 def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
     with database().read() as session:
         rows = session.exec(
-            select(RequestRow)
-            .where(col(RequestRow.id).in_(request_ids), col(RequestRow.delivered_at).is_(None))
-            .order_by(col(RequestRow.created_at), col(RequestRow.id))
+            select(OutboxRow)
+            .where(col(OutboxRow.id).in_(request_ids), col(OutboxRow.delivered_at).is_(None))
+            .order_by(col(OutboxRow.created_at), col(OutboxRow.id))
         ).all()
         return [found for row in rows if (found := _delivery_of(session, row)) is not None]
 
 
-def _delivery_of(session: Session, request: RequestRow) -> Delivery | None:
+def _delivery_of(session: Session, request: OutboxRow) -> Delivery | None:
     """None: its row cannot be read. It waits for a person, the others do not wait for it."""
     try:
         return _delivery(session, request)
     except (ValueError, LookupError, TypeError, NoResultFound) as cause:
-        log.warning("not handed over", request=request.id, why=str(cause))
+        log.warning("not relayed", request=request.id, why=str(cause))
         return None
 
 
-def _delivery(session: Session, request: RequestRow) -> Delivery:
+def _delivery(session: Session, request: OutboxRow) -> Delivery:
     row = row_of(session, request.resource_id)
     removal = request.verb == START and bool((request.argument or {}).get("removal"))
     is_final = row is None or row.status in _FINAL
@@ -166,7 +166,7 @@ async def _deliver_in_order(
             async with _turn(), asyncio.timeout(CALL_LIMIT_S):
                 taken = await _deliver(client, delivery)
         except (RPCError, RuntimeError, TimeoutError) as cause:
-            log.warning("not handed over", request=delivery.request_id, why=str(cause))
+            log.warning("not relayed", request=delivery.request_id, why=str(cause))
             taken = False
         if not taken:
             return
@@ -221,8 +221,8 @@ def _mark_delivered(request_ids: Sequence[str]) -> None:
         return
     with database().write() as session:
         session.execute(
-            update(RequestRow)
-            .where(col(RequestRow.id).in_(request_ids))
+            update(OutboxRow)
+            .where(col(OutboxRow.id).in_(request_ids))
             .values(delivered_at=datetime.now(UTC))
         )
 
@@ -236,16 +236,16 @@ def _turn() -> asyncio.Semaphore:
 async def deliver_requests(command: DeliverRequests) -> RequestsDelivered:
     """Hand over what has waited for longer than the API takes to do so itself."""
     ids = await asyncio.to_thread(_undelivered, command)
-    delivered = await hand_over(client(), ids) if ids else 0
+    delivered = await relay(client(), ids) if ids else 0
     return RequestsDelivered(delivered=delivered, more=len(ids) >= command.limit and delivered > 0)
 
 
 def _undelivered(command: DeliverRequests) -> list[str]:
     before = datetime.now(UTC) - timedelta(seconds=command.older_than_s)
     query = (
-        select(RequestRow.id)
-        .where(col(RequestRow.delivered_at).is_(None), col(RequestRow.created_at) <= before)
-        .order_by(col(RequestRow.created_at))
+        select(OutboxRow.id)
+        .where(col(OutboxRow.delivered_at).is_(None), col(OutboxRow.created_at) <= before)
+        .order_by(col(OutboxRow.created_at))
         .limit(command.limit)
     )
     with database().read() as session:

@@ -11,16 +11,16 @@ from pydantic import BaseModel
 from sqlmodel import Session
 
 from activities.db.ids import new_id
-from activities.db.session import take_turn
-from activities.db.tables import EventRow, LifecycleRow, RequestRow
+from activities.db.session import advisory_lock
+from activities.db.tables import EventRow, LifecycleRow, OutboxRow
 
 
-def begin(session: Session, row: LifecycleRow, noun: str) -> str:
+def create(session: Session, row: LifecycleRow, noun: str) -> str:
     """Add a row, its event of sequence 0, and the start of its workflow: the request's id."""
     session.add(row)
     session.flush()
     # The same turn as `record` takes: positions grow in the order of the commits.
-    take_turn(session, f"events/{row.account_id}")
+    advisory_lock(session, f"events/{row.account_id}")
     session.add(
         EventRow(
             id=new_id("evt"),
@@ -33,10 +33,10 @@ def begin(session: Session, row: LifecycleRow, noun: str) -> str:
             at=row.created_at,
         )
     )
-    return ask(session, row.id, "start", None, row.created_at)
+    return enqueue(session, row.id, "start", None, row.created_at)
 
 
-def ask(
+def enqueue(
     session: Session,
     resource_id: str,
     verb: str,
@@ -47,6 +47,6 @@ def ask(
     said = argument.model_dump(mode="json") if isinstance(argument, BaseModel) else argument
     request_id = new_id("req")
     session.add(
-        RequestRow(id=request_id, resource_id=resource_id, verb=verb, argument=said, created_at=at)
+        OutboxRow(id=request_id, resource_id=resource_id, verb=verb, argument=said, created_at=at)
     )
     return request_id

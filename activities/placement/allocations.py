@@ -180,7 +180,7 @@ def release_job(session: Session, job_id: str, at: datetime) -> list[str]:
     """End every live allocation of a job, its GPUs with it, and dismiss what was made for it.
 
     The meters of its runs no longer count as what the payer spends by the hour. Answers the
-    requests that are to be handed over after the commit.
+    requests that are to be relayed after the commit.
     """
     live = session.exec(
         select(Allocation)

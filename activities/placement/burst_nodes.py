@@ -29,7 +29,7 @@ def make_nodes(
 ) -> list[str]:
     """A node for each worker of these jobs, which the caller has locked, with all of it reserved.
 
-    Answers the requests that start them, to be handed over after the commit.
+    Answers the requests that start them, to be relayed after the commit.
     Raises: ContendedError, where a region is not healthy any more: nothing may be committed.
     """
     taken = [(burst, job, seen.offer(burst.offer_id)) for burst, job in bursts]

@@ -17,9 +17,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Job, Node, RequestRow
-from activities.outbox.relay import hand_over_soon
-from activities.outbox.requests import ask
+from activities.db.tables import Allocation, Job, Node, OutboxRow
+from activities.outbox.relay import relay_soon
+from activities.outbox.requests import enqueue
 from activities.outbox.workflow_starts import workflow_id_of
 from activities.placement.allocations import (
     ContendedError,
@@ -98,7 +98,7 @@ def _one_round(limit: int, *, alone: bool) -> PlanningRound:
             return PlanningRound()
         with database().write(serialised=_TURN) as session:
             placed, requests = _write(session, made, seen)
-    hand_over_soon(requests)
+    relay_soon(requests)
     taken = len(made.assignments) + len(made.bursts)
     looked_at_all = len(seen.jobs) < limit * LOOK_AHEAD and taken < limit
     return PlanningRound(
@@ -128,7 +128,7 @@ def _plan(seen: _Seen, limit: int) -> Plan:
 
 def _write(session: Session, made: Plan, seen: _Seen) -> tuple[int, list[str]]:
     """The plan, as far as its jobs still wait: how many jobs it has placed, and the requests that
-    are to be handed over after the commit."""
+    are to be relayed after the commit."""
     jobs = seen.jobs
     chosen = [placed_of(assignment, jobs, seen.offers) for assignment in made.assignments]
     bursts = [(burst, jobs[burst.job_id].pending) for burst in made.bursts]
@@ -152,12 +152,12 @@ def _fail(session: Session, failed: list[JobRefusals], now: datetime) -> list[st
     reasons = {each.job_id: each.refusals[0].detail for each in failed}
     if not reasons:
         return []
-    asked = select(RequestRow.resource_id).where(
-        col(RequestRow.resource_id).in_(reasons), RequestRow.verb == "cancel"
+    asked = select(OutboxRow.resource_id).where(
+        col(OutboxRow.resource_id).in_(reasons), OutboxRow.verb == "cancel"
     )
     known = set(session.exec(asked))
     return [
-        ask(session, job_id, "cancel", EndRequest(reason=reason, code="quota-exhausted"), now)
+        enqueue(session, job_id, "cancel", EndRequest(reason=reason, code="quota-exhausted"), now)
         for job_id, reason in reasons.items()
         if job_id not in known
     ]
@@ -186,7 +186,7 @@ async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounce
     told = [placement for placement, answer in answers if answer is True]
     closed = [placement.job_id for placement, answer in answers if answer is False]
     untold = tuple(placement.job_id for placement, answer in answers if answer is None)
-    hand_over_soon(await asyncio.to_thread(_mark_announced, told, closed))
+    relay_soon(await asyncio.to_thread(_mark_announced, told, closed))
     if closed:
         wake_placement()
     heard_of = len(told) + len(closed)
@@ -224,7 +224,7 @@ def _unannounced(limit: int) -> list[Placement]:
 def _mark_announced(told: list[Placement], closed: list[str]) -> list[str]:
     """A job that has ended gives back what was reserved for it, and is not placed again.
 
-    Answers the requests that are to be handed over.
+    Answers the requests that are to be relayed.
     """
     if not told and not closed:
         return []
@@ -254,7 +254,7 @@ def _take_back(session: Session, told: list[Placement], now: datetime) -> list[s
     """Tell jobs that were told of machines which were lost in that moment, with all there."""
     reason = "was lost as the job was told of it"
     return [
-        ask(
+        enqueue(
             session,
             placement.job_id,
             "node_lost",

@@ -8,7 +8,7 @@ from activities.db.session import database
 from activities.db.tables import Allocation, GpuAllocation, Job, Node
 from activities.leases.shortages import avoid_for_a_while
 from activities.nodes.ephemeral import dismiss_ephemeral
-from activities.outbox.relay import hand_over_soon
+from activities.outbox.relay import relay_soon
 from activities.placement.allocations import give_back
 from activities.placement.wake import wake_placement
 from workflows.contracts.placement import Refusal
@@ -27,7 +27,7 @@ def withdraw_places(command: WithdrawPlaces) -> PlacesWithdrawn:
     with database().write() as session:
         jobs = _untold(session, command.node_id)
         requests = _withdraw(session, jobs, command) if jobs else []
-    hand_over_soon(requests)
+    relay_soon(requests)
     if jobs:
         wake_placement()
     return PlacesWithdrawn(job_ids=tuple(jobs))
@@ -42,7 +42,7 @@ def _untold(session: Session, node_id: str) -> list[str]:
 
 
 def _withdraw(session: Session, job_ids: list[str], command: WithdrawPlaces) -> list[str]:
-    """Answers the requests that are to be handed over."""
+    """Answers the requests that are to be relayed."""
     of_them = select(Allocation).where(col(Allocation.job_id).in_(job_ids), *_UNTOLD)
     places = session.exec(of_them.with_for_update()).all()
     ids = [place.id for place in places]

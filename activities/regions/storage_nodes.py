@@ -9,8 +9,8 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import Node, Region
 from activities.nodes.creation import LeasedNode, add_leased_node
-from activities.outbox.relay import hand_over_soon
-from activities.outbox.requests import ask
+from activities.outbox.relay import relay_soon
+from activities.outbox.requests import enqueue
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.lifecycles import Removal
@@ -65,7 +65,7 @@ def add_storage_node(command: AddStorageNode) -> StorageNode:
         )
         node, request_id = add_leased_node(session, region, asked, command.at)
         added = _storage(node)
-    hand_over_soon([request_id])
+    relay_soon([request_id])
     return added
 
 
@@ -82,7 +82,7 @@ def _storage(row: Node) -> StorageNode:
 async def dismiss_node(command: DismissNode) -> Done:
     """Ask a node to be removed; its workflow hears the first who asks."""
     requests = await asyncio.to_thread(_ask_to_leave, command)
-    hand_over_soon(requests)
+    relay_soon(requests)
     return Done()
 
 
@@ -92,4 +92,4 @@ def _ask_to_leave(command: DismissNode) -> list[str]:
         if node is None or node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
             return []
         removal = Removal(force=True, requested_by=command.requested_by)
-        return [ask(session, node.id, "remove", removal, command.at)]
+        return [enqueue(session, node.id, "remove", removal, command.at)]

@@ -33,26 +33,26 @@ Writer = Annotated[Change, changing("account:write")]
 @router.get("/v1/accounts", operation_id="list_accounts")
 def list_accounts(_caller: Administrator, paging: Paging) -> AccountPage:
     with database().read() as session:
-        view = (col(tables.Account.id), each(partial(accounts.shown_account, session)))
+        view = (col(tables.Account.id), each(partial(accounts.account_response, session)))
         return page(session, AccountPage, select(tables.Account), paging, view)
 
 
 @router.post("/v1/accounts", status_code=201, operation_id="create_account")
 async def create_account(asked: AccountCreation, change: Administration) -> Account:
     """Create an account with its owner and its Personal project."""
-    return await change.apply(Account, lambda step: accounts.create_account(step, asked))
+    return await change.apply(Account, lambda context: accounts.create_account(context, asked))
 
 
 @router.get("/v1/accounts/{account_id}", operation_id="get_account")
 def get_account(account_id: str, _caller: Administrator) -> Account:
     with database().read() as session:
-        return accounts.shown_account(session, accounts.find_account(session, account_id))
+        return accounts.account_response(session, accounts.find_account(session, account_id))
 
 
 @router.patch("/v1/accounts/{account_id}", operation_id="change_account")
 async def change_account(account_id: str, asked: AccountChange, change: Administration) -> Account:
     return await change.apply(
-        Account, lambda step: accounts.change_account(step, account_id, asked)
+        Account, lambda context: accounts.change_account(context, account_id, asked)
     )
 
 
@@ -60,7 +60,7 @@ async def change_account(account_id: str, asked: AccountChange, change: Administ
 async def grant_credits(account_id: str, asked: CreditGrant, change: Administration) -> Transaction:
     """Give an account credits."""
     granted = await change.apply(
-        Transaction, lambda step: billing.grant_credits(step, account_id, asked)
+        Transaction, lambda context: billing.grant_credits(context, account_id, asked)
     )
     wake_placement()  # jobs that cost may have waited for them
     return granted
@@ -71,9 +71,9 @@ def get_own_account(caller: Reader) -> Account:
     """The account of the key, or the one that an administrator acts for."""
     with database().read() as session:
         row = accounts.find_account(session, caller.account_id)
-        return accounts.shown_account(session, row)
+        return accounts.account_response(session, row)
 
 
 @router.patch("/v1/account", operation_id="change_own_account")
 async def change_own_account(asked: OwnAccountChange, change: Writer) -> Account:
-    return await change.apply(Account, lambda step: accounts.change_own_account(step, asked))
+    return await change.apply(Account, lambda context: accounts.change_own_account(context, asked))

@@ -33,4 +33,6 @@ async def announce_machine(
     asked: AnnouncementCreation, change: Annotated[Change, Depends(_announcing)]
 ) -> AnnouncementReceipt:
     """Say where a machine is; its host key proves at every connection that it is that machine."""
-    return await change.apply(AnnouncementReceipt, lambda step: announcements.announce(step, asked))
+    return await change.apply(
+        AnnouncementReceipt, lambda context: announcements.announce(context, asked)
+    )

@@ -23,5 +23,5 @@ def list_audit(caller: Reader, paging: Paging, resource_id: str | None = None) -
     if resource_id is not None:
         rows = rows.where(tables.AuditRow.resource_id == resource_id)
     with database().read() as session:
-        view = (col(tables.AuditRow.id), each(accounts.shown_audit))
+        view = (col(tables.AuditRow.id), each(accounts.audit_response))
         return page(session, AuditPage, rows, paging, view)

@@ -11,7 +11,7 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.pagination import Paging, page
-from api.problems import invalid, mistake
+from api.problems import field_error, invalid
 from api.schemas.billing import Statement, TransactionPage
 from api.services import billing
 
@@ -34,7 +34,7 @@ def list_transactions(caller: Reader, paging: Paging, job_id: str | None = None)
     with database().read() as session:
         view = (
             col(tables.LedgerTransaction.id),
-            lambda rows: billing.shown_transactions(session, rows),
+            lambda rows: billing.transaction_responses(session, rows),
         )
         return page(session, TransactionPage, rows, paging, view)
 
@@ -50,7 +50,9 @@ def get_statement(
     until = ends_at or datetime.now(UTC) + timedelta(seconds=1)
     since = begins_at or until - timedelta(days=30)
     if not timedelta(0) < until - since <= LONGEST:
-        raise invalid(mistake("begins_at", "is at most 366 days before ends_at", since.isoformat()))
+        raise invalid(
+            field_error("begins_at", "is at most 366 days before ends_at", since.isoformat())
+        )
     with database().read() as session:
         found = billing.statement(session, caller.account_id, since, until)
     if accept and "text/csv" in accept:

@@ -14,7 +14,7 @@ from api.authorization import Caller, Needs
 from api.event_streams import EventLook, resume_offset, stream, wants_stream
 from api.pagination import Paging, Place, each, page
 from api.schemas.events import Event, EventPage
-from api.services.events import shown_event
+from api.services.events import event_response
 from api.services.ownership import own, visible_job
 
 router = APIRouter(tags=["events"])
@@ -95,7 +95,7 @@ def _find(session: Session, noun: str, resource_id: str, caller: Caller) -> None
 def _page(condition: ColumnElement[bool], paging: Place) -> EventPage:
     rows = select(tables.EventRow).where(condition)
     with database().read() as session:
-        view = (col(tables.EventRow.position), each(shown_event))
+        view = (col(tables.EventRow.position), each(event_response))
         return page(session, EventPage, rows, paging, view)
 
 
@@ -105,7 +105,7 @@ def _reader(condition: ColumnElement[bool]) -> Callable[[int], Sequence[Event]]:
         rows = select(tables.EventRow).where(condition, position > after)
         with database().read() as session:
             found = session.exec(rows.order_by(position).limit(AT_ONCE)).all()
-        return [shown_event(row) for row in found]
+        return [event_response(row) for row in found]
 
     return read
 

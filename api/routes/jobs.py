@@ -39,13 +39,13 @@ def list_jobs(
         rows = rows.where(state.in_(status) if status else state != "archived")
         if project_id is not None:
             rows = rows.where(tables.Job.project_id == project_id)
-        return page(session, JobPage, rows, paging, (col(tables.Job.id), each(jobs.shown_job)))
+        return page(session, JobPage, rows, paging, (col(tables.Job.id), each(jobs.job_response)))
 
 
 @router.post("", status_code=202, operation_id="submit_job", openapi_extra=_SUBMISSION)
 async def submit_job(document: Annotated[Any, Body()], change: Writer) -> Job:
     """Submit a job. A document with several mistakes gets all of them at once."""
-    return await change.apply(Job, lambda step: jobs.submit_job(step, document))
+    return await change.apply(Job, lambda context: jobs.submit_job(context, document))
 
 
 @router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")
@@ -57,31 +57,31 @@ async def kill_all_jobs(change: Writer) -> JobsKilled:
 @router.get("/{job_id}", operation_id="get_job")
 def get_job(job_id: str, caller: Reader) -> Job:
     with database().read() as session:
-        return jobs.shown_job(visible_job(session, caller, job_id))
+        return jobs.job_response(visible_job(session, caller, job_id))
 
 
 @router.post("/{job_id}/stop", status_code=202, operation_id="stop_job")
 async def stop_job(job_id: str, change: Writer) -> Job:
     """End the command of a notebook or endpoint, which can be started again."""
-    return await change.apply(Job, lambda step: jobs.stop_job(step, job_id))
+    return await change.apply(Job, lambda context: jobs.stop_job(context, job_id))
 
 
 @router.post("/{job_id}/start", status_code=202, operation_id="start_job")
 async def start_job(job_id: str, change: Writer) -> Job:
     """Start a stopped notebook or endpoint again."""
-    return await change.apply(Job, lambda step: jobs.start_job(step, job_id))
+    return await change.apply(Job, lambda context: jobs.start_job(context, job_id))
 
 
 @router.post("/{job_id}/cancel", status_code=202, operation_id="cancel_job")
 async def cancel_job(job_id: str, change: Writer) -> Job:
     """End a job for good, in whatever state it is."""
-    return await change.apply(Job, lambda step: jobs.cancel_job(step, job_id))
+    return await change.apply(Job, lambda context: jobs.cancel_job(context, job_id))
 
 
 @router.delete("/{job_id}", status_code=202, operation_id="remove_job")
 async def remove_job(job_id: str, change: Writer) -> Job:
     """Remove a job that has ended, with its log and output; what it cost stays."""
-    return await change.apply(Job, lambda step: jobs.remove_job(step, job_id))
+    return await change.apply(Job, lambda context: jobs.remove_job(context, job_id))
 
 
 @router.get("/{job_id}/charges", operation_id="get_job_charges")
@@ -94,4 +94,4 @@ def get_job_charges(job_id: str, caller: Reader) -> JobCharges:
 def get_job_placement(job_id: str, caller: Reader) -> JobPlacement:
     """Why the job waits, or where it went."""
     with database().read() as session:
-        return jobs.shown_placement(session, visible_job(session, caller, job_id))
+        return jobs.placement_response(session, visible_job(session, caller, job_id))

@@ -40,7 +40,10 @@ def list_leases(
         rows = rows.where(col(tables.Lease.status).not_in(ended))
     now = datetime.now(UTC)
     with database().read() as session:
-        view = (col(tables.Lease.id), lambda rows: [leases.shown_lease(row, now) for row in rows])
+        view = (
+            col(tables.Lease.id),
+            lambda rows: [leases.lease_response(row, now) for row in rows],
+        )
         return page(session, LeasePage, rows, paging, view)
 
 
@@ -48,10 +51,10 @@ def list_leases(
 def get_lease(lease_id: str, caller: Reader) -> Lease:
     with database().read() as session:
         row = own(session, tables.Lease, lease_id, caller)
-        return leases.shown_lease(row, datetime.now(UTC))
+        return leases.lease_response(row, datetime.now(UTC))
 
 
 @router.delete("/{lease_id}", status_code=202, operation_id="kill_lease")
 async def kill_lease(lease_id: str, change: Writer) -> Lease:
     """End the machine, whatever it does; it is over when its status is `released`."""
-    return await change.apply(Lease, lambda step: leases.kill(step, lease_id))
+    return await change.apply(Lease, lambda context: leases.kill(context, lease_id))

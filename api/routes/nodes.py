@@ -31,47 +31,51 @@ def list_nodes(
     if region_id is not None:
         rows = rows.where(tables.Node.region_id == region_id)
     with database().read() as session:
-        view = (col(tables.Node.id), lambda rows: nodes.shown_nodes(session, rows))
+        view = (col(tables.Node.id), lambda rows: nodes.node_responses(session, rows))
         return page(session, NodePage, rows, paging, view)
 
 
 @router.post("", status_code=202, operation_id="add_node")
 async def add_node(asked: NodeCreation, change: Writer) -> Node:
     """Add a machine by its minion id; it is reached once it has announced itself."""
-    return await change.apply(Node, lambda step: nodes.add_node(step, asked))
+    return await change.apply(Node, lambda context: nodes.add_node(context, asked))
 
 
 @router.get("/{node_id}", operation_id="get_node")
 def get_node(node_id: str, caller: Reader) -> Node:
     with database().read() as session:
-        return nodes.shown_node(session, own(session, tables.Node, node_id, caller))
+        return nodes.node_response(session, own(session, tables.Node, node_id, caller))
 
 
 @router.post("/{node_id}/activate", status_code=202, operation_id="activate_node")
 async def activate_node(node_id: str, change: Writer) -> Node:
     """Let a node in maintenance take jobs."""
-    return await change.apply(Node, lambda step: nodes.change_node(step, node_id, "activate"))
+    return await change.apply(Node, lambda context: nodes.change_node(context, node_id, "activate"))
 
 
 @router.post("/{node_id}/maintenance", status_code=202, operation_id="maintain_node")
 async def maintain_node(node_id: str, change: Writer) -> Node:
     """Take no new jobs; those that run go on."""
-    return await change.apply(Node, lambda step: nodes.change_node(step, node_id, "maintain"))
+    return await change.apply(Node, lambda context: nodes.change_node(context, node_id, "maintain"))
 
 
 @router.post("/{node_id}/reboot", status_code=202, operation_id="reboot_node")
 async def reboot_node(node_id: str, change: Writer, force: bool = False) -> Node:
     """Restart the machine; with jobs on it only when forced: they end with it."""
-    return await change.apply(Node, lambda step: nodes.reboot_node(step, node_id, force=force))
+    return await change.apply(
+        Node, lambda context: nodes.reboot_node(context, node_id, force=force)
+    )
 
 
 @router.post("/{node_id}/replace", status_code=202, operation_id="replace_node")
 async def replace_node(node_id: str, change: Writer) -> Node:
     """Swap a storage node for another machine; those of physical regions are swapped by hand."""
-    return await change.apply(Node, lambda step: nodes.replace_node(step, node_id))
+    return await change.apply(Node, lambda context: nodes.replace_node(context, node_id))
 
 
 @router.delete("/{node_id}", status_code=202, operation_id="remove_node")
 async def remove_node(node_id: str, change: Writer, force: bool = False) -> Node:
     """Remove a node; with jobs on it only when forced."""
-    return await change.apply(Node, lambda step: nodes.remove_node(step, node_id, force=force))
+    return await change.apply(
+        Node, lambda context: nodes.remove_node(context, node_id, force=force)
+    )

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query
 
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.schemas.offers import OfferList, Wanted
+from api.schemas.offers import OfferList, OffersQuery
 from api.services import offers
 
 router = APIRouter(prefix="/v1/offers", tags=["jobs"])
@@ -15,7 +15,7 @@ Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 
 
 @router.get("", operation_id="list_offers")
-def list_offers(caller: Reader, wanted: Annotated[Wanted, Query()]) -> OfferList:
+def list_offers(caller: Reader, wanted: Annotated[OffersQuery, Query()]) -> OfferList:
     """What would take such a job, best first: nodes that are there, machines that a cloud would
     make; and each refusal with its reason."""
     with database().read() as session:

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Depends
 
 from activities.secrets.platform_key import platform_key_fingerprint, platform_public_key
 from api.authorization import Caller, Needs
-from api.schemas.base import Answer
+from api.schemas.base import ResponseBody
 
 router = APIRouter(prefix="/v1/platform", tags=["health"])
 Reader = Annotated[Caller, Depends(Needs("account:read"))]
 
 
-class Platform(Answer):
+class Platform(ResponseBody):
     ssh_public_key: str
     """The line that a node's authorized_keys has to hold; `deploy/node/join.sh` puts it there."""
     ssh_key_fingerprint: str

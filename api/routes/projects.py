@@ -33,13 +33,13 @@ def list_projects(caller: Reader, paging: Paging) -> ProjectPage:
         shared = projects_of(session, caller, "job", "read")
         mine = col(tables.Project.account_id) == caller.account_id
         rows = select(tables.Project).where(or_(mine, col(tables.Project.id).in_(shared)))
-        view = (col(tables.Project.id), each(projects.shown_project))
+        view = (col(tables.Project.id), each(projects.project_response))
         return page(session, ProjectPage, rows, paging, view)
 
 
 @router.post("", status_code=201, operation_id="create_project")
 async def create_project(asked: ProjectCreation, change: Writer) -> Project:
-    return await change.apply(Project, lambda step: projects.create_project(step, asked))
+    return await change.apply(Project, lambda context: projects.create_project(context, asked))
 
 
 @router.get("/{project_id}/secrets", operation_id="list_project_secrets")
@@ -50,7 +50,9 @@ def list_project_secrets(project_id: str, caller: Reader, paging: Paging) -> Pro
         name = col(tables.StoredSecret.name)
         folder = projects.secrets_folder(project_id)
         rows = select(tables.StoredSecret).where(name.startswith(folder, autoescape=True))
-        return page(session, ProjectSecretPage, rows, paging, (name, each(projects.shown_secret)))
+        return page(
+            session, ProjectSecretPage, rows, paging, (name, each(projects.secret_response))
+        )
 
 
 @router.post("/{project_id}/secrets", status_code=201, operation_id="store_project_secret")
@@ -59,12 +61,12 @@ async def store_project_secret(
 ) -> ProjectSecret:
     """Store a value for the project's jobs; one of the same name is replaced."""
     return await change.apply(
-        ProjectSecret, lambda step: projects.store_secret(step, project_id, asked)
+        ProjectSecret, lambda context: projects.store_secret(context, project_id, asked)
     )
 
 
 @router.delete("/{project_id}/secrets/{name}", operation_id="remove_project_secret")
 async def remove_project_secret(project_id: str, name: str, change: Writer) -> ProjectSecret:
     return await change.apply(
-        ProjectSecret, lambda step: projects.remove_secret(step, project_id, name)
+        ProjectSecret, lambda context: projects.remove_secret(context, project_id, name)
     )

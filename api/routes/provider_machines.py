@@ -31,5 +31,5 @@ async def end_provider_machine(
     """End the machine, whoever holds it; it is over when the provider no longer lists it."""
     machine = UnknownMachine(name=name, place=place)
     return await change.apply(
-        MachineEnding, lambda step: provider_machines.end(step, provider_id, machine)
+        MachineEnding, lambda context: provider_machines.end(context, provider_id, machine)
     )

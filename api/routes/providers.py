@@ -29,39 +29,41 @@ def list_providers(caller: Reader, paging: Paging, status: str | None = None) ->
         else col(tables.Provider.status) != "archived",
     )
     with database().read() as session:
-        view = (col(tables.Provider.id), each(providers.shown_provider))
+        view = (col(tables.Provider.id), each(providers.provider_response))
         return page(session, ProviderPage, rows, paging, view)
 
 
 @router.post("", status_code=202, operation_id="enable_provider")
 async def enable_provider(asked: ProviderCreation, change: Writer) -> Provider:
     """Enable a provider; `status` tells when it is ready, `checks` why it is not."""
-    return await change.apply(Provider, lambda step: providers.enable_provider(step, asked))
+    return await change.apply(Provider, lambda context: providers.enable_provider(context, asked))
 
 
 @router.get("/{provider_id}", operation_id="get_provider")
 def get_provider(provider_id: str, caller: Reader) -> Provider:
     with database().read() as session:
-        return providers.shown_provider(own(session, tables.Provider, provider_id, caller))
+        return providers.provider_response(own(session, tables.Provider, provider_id, caller))
 
 
 @router.patch("/{provider_id}", status_code=202, operation_id="change_provider")
 async def change_provider(provider_id: str, asked: ProviderChange, change: Writer) -> Provider:
     """Give a provider another key of the same project; every check is run again with it."""
     return await change.apply(
-        Provider, lambda step: providers.change_provider(step, provider_id, asked)
+        Provider, lambda context: providers.change_provider(context, provider_id, asked)
     )
 
 
 @router.post("/{provider_id}/recheck", status_code=202, operation_id="recheck_provider")
 async def recheck_provider(provider_id: str, change: Writer) -> Provider:
     """Run every check again."""
-    return await change.apply(Provider, lambda step: providers.recheck_provider(step, provider_id))
+    return await change.apply(
+        Provider, lambda context: providers.recheck_provider(context, provider_id)
+    )
 
 
 @router.delete("/{provider_id}", status_code=202, operation_id="remove_provider")
 async def remove_provider(provider_id: str, change: Writer, force: bool = False) -> Provider:
     """Remove a provider; with regions only when forced."""
     return await change.apply(
-        Provider, lambda step: providers.remove_provider(step, provider_id, force=force)
+        Provider, lambda context: providers.remove_provider(context, provider_id, force=force)
     )

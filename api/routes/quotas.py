@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from api.authorization import Caller, Needs
-from api.schemas.quotas import QuotaList, QuotasWanted
+from api.schemas.quotas import QuotaList, QuotasQuery
 from api.services.quotas import quotas_for
 
 router = APIRouter(prefix="/v1/quotas", tags=["quotas"])
@@ -14,6 +14,6 @@ Reader = Annotated[Caller, Depends(Needs("providers:read"))]
 
 
 @router.get("", operation_id="list_quotas")
-def list_quotas(caller: Reader, wanted: Annotated[QuotasWanted, Query()]) -> QuotaList:
+def list_quotas(caller: Reader, wanted: Annotated[QuotasQuery, Query()]) -> QuotaList:
     """Limits, use, and runnable jobs by GPU type in a cloud region, asked of the cloud now."""
     return quotas_for(caller, wanted, datetime.now(UTC))

@@ -29,7 +29,7 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
         col(tables.Region.status) == status if status else col(tables.Region.status) != "archived",
     )
     with database().read() as session:
-        view = (col(tables.Region.id), lambda rows: regions.shown_regions(session, rows))
+        view = (col(tables.Region.id), lambda rows: regions.region_responses(session, rows))
         return page(session, RegionPage, rows, paging, view)
 
 
@@ -37,13 +37,15 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
 async def create_region(asked: RegionCreation, change: Writer) -> Region:
     """Create a region of a provider that is ready; one in a cloud is made with its storage node."""
     of_no_use = await run_in_threadpool(refusal_of, change.caller, asked)
-    return await change.apply(Region, lambda step: regions.create_region(step, asked, of_no_use))
+    return await change.apply(
+        Region, lambda context: regions.create_region(context, asked, of_no_use)
+    )
 
 
 @router.get("/{region_id}", operation_id="get_region")
 def get_region(region_id: str, caller: Reader) -> Region:
     with database().read() as session:
-        return regions.shown_region(session, own(session, tables.Region, region_id, caller))
+        return regions.region_response(session, own(session, tables.Region, region_id, caller))
 
 
 @router.get("/{region_id}/quotas", operation_id="list_region_quotas")
@@ -57,5 +59,5 @@ def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> Region
 async def remove_region(region_id: str, change: Writer, force: bool = False) -> Region:
     """Remove a region; with nodes only when forced."""
     return await change.apply(
-        Region, lambda step: regions.remove_region(step, region_id, force=force)
+        Region, lambda context: regions.remove_region(context, region_id, force=force)
     )

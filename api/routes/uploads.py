@@ -43,7 +43,7 @@ async def _received(
 def list_uploads(caller: Reader, paging: Paging) -> UploadPage:
     rows = select(tables.Upload).where(tables.Upload.account_id == caller.account_id)
     with database().read() as session:
-        view = (col(tables.Upload.id), each(uploads.shown_upload))
+        view = (col(tables.Upload.id), each(uploads.upload_response))
         return page(session, UploadPage, rows, paging, view)
 
 
@@ -61,10 +61,10 @@ async def create_upload(
     await run_in_threadpool(uploads.keep, received)
     sent = (idempotency_key, received.sha256.encode())
     change = change_of(request, response, caller, sent)
-    return await change.apply(Upload, lambda step: uploads.add_upload(step, received))
+    return await change.apply(Upload, lambda context: uploads.add_upload(context, received))
 
 
 @router.get("/{upload_id}", operation_id="get_upload")
 def get_upload(upload_id: str, caller: Reader) -> Upload:
     with database().read() as session:
-        return uploads.shown_upload(own(session, tables.Upload, upload_id, caller))
+        return uploads.upload_response(own(session, tables.Upload, upload_id, caller))

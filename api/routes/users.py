@@ -32,13 +32,13 @@ KeyWriter = Annotated[Change, changing("api-keys:write")]
 def list_users(caller: UserReader, paging: Paging) -> UserPage:
     rows = select(tables.User).where(tables.User.account_id == caller.account_id)
     with database().read() as session:
-        view = (col(tables.User.id), each(accounts.shown_user))
+        view = (col(tables.User.id), each(accounts.user_response))
         return page(session, UserPage, rows, paging, view)
 
 
 @router.post("/v1/users", status_code=201, operation_id="create_user")
 async def create_user(asked: UserCreation, change: UserWriter) -> User:
-    return await change.apply(User, lambda step: accounts.create_user(step, asked))
+    return await change.apply(User, lambda context: accounts.create_user(context, asked))
 
 
 @router.get("/v1/api-keys", operation_id="list_api_keys")
@@ -48,17 +48,17 @@ def list_api_keys(caller: KeyReader, paging: Paging) -> ApiKeyPage:
         tables.ApiKey.account_id == caller.account_id, col(tables.ApiKey.revoked_at).is_(None)
     )
     with database().read() as session:
-        view = (col(tables.ApiKey.id), each(accounts.shown_key))
+        view = (col(tables.ApiKey.id), each(accounts.key_response))
         return page(session, ApiKeyPage, rows, paging, view)
 
 
 @router.post("/v1/api-keys", status_code=201, operation_id="create_api_key")
 async def create_api_key(asked: ApiKeyCreation, change: KeyWriter) -> NewApiKey:
     """Make a key; its secret is in this answer and nowhere else."""
-    return await change.apply(NewApiKey, lambda step: accounts.create_key(step, asked))
+    return await change.apply(NewApiKey, lambda context: accounts.create_key(context, asked))
 
 
 @router.delete("/v1/api-keys/{key_id}", operation_id="revoke_api_key")
 async def revoke_api_key(key_id: str, change: KeyWriter) -> ApiKey:
     """Revoke a key, at once and for ever."""
-    return await change.apply(ApiKey, lambda step: accounts.revoke_key(step, key_id))
+    return await change.apply(ApiKey, lambda context: accounts.revoke_key(context, key_id))

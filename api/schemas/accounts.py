@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from api.schemas.base import Answer, Asked, Page
+from api.schemas.base import Page, RequestBody, ResponseBody
 
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,190}")
 
@@ -22,7 +22,7 @@ Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
 Plan = Literal["individual", "team", "enterprise"]
 
 
-class AccountCreation(Asked):
+class AccountCreation(RequestBody):
     name: Name
     plan: Plan = "individual"
     billing_account_id: str | None = None
@@ -30,7 +30,7 @@ class AccountCreation(Asked):
     """Of the account's first user, who owns its keys; None: one is made up."""
 
 
-class AccountChange(Asked):
+class AccountChange(RequestBody):
     """Fields that are left out stay as they are."""
 
     name: Name | None = None
@@ -38,18 +38,18 @@ class AccountChange(Asked):
     billing_account_id: str | None = None
 
 
-class OwnAccountChange(Asked):
+class OwnAccountChange(RequestBody):
     """Fields that are left out stay as they are."""
 
     name: Name | None = None
     wallet_address: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
-class CreditGrant(Asked):
+class CreditGrant(RequestBody):
     amount_microcredits: Annotated[int, Field(gt=0, le=10**15)]
 
 
-class Account(Answer):
+class Account(ResponseBody):
     id: str
     name: str
     plan: str
@@ -67,12 +67,12 @@ class AccountPage(Page[Account]):
     pass
 
 
-class UserCreation(Asked):
+class UserCreation(RequestBody):
     email: Email
     role: Literal["owner", "member"] = "member"
 
 
-class User(Answer):
+class User(ResponseBody):
     id: str
     account_id: str
     email: str
@@ -84,7 +84,7 @@ class UserPage(Page[User]):
     pass
 
 
-class ApiKeyCreation(Asked):
+class ApiKeyCreation(RequestBody):
     name: Name
     scopes: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
     """`*`, `read`, `<noun>:read` or `<noun>:write`; left out: those of the key that asks."""
@@ -93,7 +93,7 @@ class ApiKeyCreation(Asked):
     """Whose key it is, a user of the account; None: whoever asks."""
 
 
-class ApiKey(Answer):
+class ApiKey(ResponseBody):
     id: str
     account_id: str
     user_id: str
@@ -113,13 +113,13 @@ class ApiKeyPage(Page[ApiKey]):
     pass
 
 
-class ProjectCreation(Asked):
+class ProjectCreation(RequestBody):
     name: Name
     use_only_owned_resources: bool = False
     on_quota_exhausted: Literal["reroute", "fail"] = "reroute"
 
 
-class Project(Answer):
+class Project(ResponseBody):
     id: str
     account_id: str
     name: str
@@ -134,12 +134,12 @@ class ProjectPage(Page[Project]):
     pass
 
 
-class ProjectSecretCreation(Asked):
+class ProjectSecretCreation(RequestBody):
     name: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     value: Annotated[str, Field(min_length=1, max_length=65_536)] = Field(repr=False)
 
 
-class ProjectSecret(Answer):
+class ProjectSecret(ResponseBody):
     """A secret without its value, which is never readable again."""
 
     name: str
@@ -152,7 +152,7 @@ class ProjectSecretPage(Page[ProjectSecret]):
     pass
 
 
-class AuditEntry(Answer):
+class AuditEntry(ResponseBody):
     """Who did what, when."""
 
     id: str

@@ -8,26 +8,26 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 T = TypeVar("T")
 
 
-class Asked(BaseModel):
+class RequestBody(BaseModel):
     """A body of a request: frozen, and refuses fields that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Answer(BaseModel):
+class ResponseBody(BaseModel):
     """A body of an answer. Every field is always there, so clients need no defaults."""
 
     model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
 
 
-class Page(Answer, Generic[T]):
+class Page(ResponseBody, Generic[T]):
     """One page of a list, newest first. `next` goes into `after` for the page that follows."""
 
     items: list[T]
     next: str | None = None
 
 
-class Lifecycle(Answer):
+class Lifecycle(ResponseBody):
     """What every resource with a lifecycle has."""
 
     id: str
@@ -40,7 +40,7 @@ class Lifecycle(Answer):
     workflow_id: str
 
 
-class Mistake(Answer):
+class FieldError(ResponseBody):
     """One thing wrong with a request."""
 
     field: str
@@ -48,7 +48,7 @@ class Mistake(Answer):
     value: JsonValue = None
 
 
-class ProblemDetails(Answer):
+class ProblemDetails(ResponseBody):
     """Every answer that is not a success (RFC 9457); `code` is stable."""
 
     type: str
@@ -56,4 +56,4 @@ class ProblemDetails(Answer):
     status: int
     detail: str
     code: str
-    errors: list[Mistake] = Field(default_factory=list)
+    errors: list[FieldError] = Field(default_factory=list)

@@ -4,15 +4,15 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from api.schemas.base import Answer, Page
+from api.schemas.base import Page, ResponseBody
 
 
-class Posting(Answer):
+class Posting(ResponseBody):
     ledger_account: str
     amount_microcredits: int
 
 
-class Transaction(Answer):
+class Transaction(ResponseBody):
     """A balanced movement: its postings add up to zero."""
 
     id: str
@@ -30,7 +30,7 @@ class TransactionPage(Page[Transaction]):
     pass
 
 
-class StatementLine(Answer):
+class StatementLine(ResponseBody):
     transaction_id: str
     at: datetime
     kind: str
@@ -41,7 +41,7 @@ class StatementLine(Answer):
     """After this line."""
 
 
-class Statement(Answer):
+class Statement(ResponseBody):
     """All movements of an account's credits from `begins_at` until before `ends_at`."""
 
     account_id: str

@@ -4,10 +4,10 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from api.schemas.base import Answer, Page
+from api.schemas.base import Page, ResponseBody
 
 
-class Event(Answer):
+class Event(ResponseBody):
     """One thing that happened to a resource."""
 
     id: str
@@ -26,11 +26,11 @@ class EventPage(Page[Event]):
     pass
 
 
-class Health(Answer):
+class Health(ResponseBody):
     status: str
 
 
-class Readiness(Answer):
+class Readiness(ResponseBody):
     status: str
     database: str
     temporal: str

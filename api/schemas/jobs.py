@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from api.schemas.base import Answer, Lifecycle, Page
+from api.schemas.base import Lifecycle, Page, ResponseBody
 from workflows.contracts.job_submission import (
     SubmittedCode,
     SubmittedData,
@@ -16,7 +16,7 @@ from workflows.contracts.job_submission import (
 )
 
 
-class Upload(Answer):
+class Upload(ResponseBody):
     id: str
     account_id: str
     sha256: str
@@ -28,7 +28,7 @@ class UploadPage(Page[Upload]):
     pass
 
 
-class PlacementRefusal(Answer):
+class PlacementRefusal(ResponseBody):
     """Why one offer was not taken."""
 
     offer_id: str
@@ -39,7 +39,7 @@ class PlacementRefusal(Answer):
     """False: no freed capacity will change it."""
 
 
-class JobWorker(Answer):
+class JobWorker(ResponseBody):
     index: int
     status: str
     node_id: str | None
@@ -79,12 +79,12 @@ class JobPage(Page[Job]):
     pass
 
 
-class JobsKilled(Answer):
+class JobsKilled(ResponseBody):
     job_ids: list[str]
     """Jobs that were told to end."""
 
 
-class JobCharge(Answer):
+class JobCharge(ResponseBody):
     transaction_id: str
     kind: str
     description: str
@@ -93,7 +93,7 @@ class JobCharge(Answer):
     details: dict[str, JsonValue]
 
 
-class JobCharges(Answer):
+class JobCharges(ResponseBody):
     job_id: str
     charged_microcredits: int
     gpu_seconds: int
@@ -102,7 +102,7 @@ class JobCharges(Answer):
     charges: list[JobCharge]
 
 
-class JobAssignment(Answer):
+class JobAssignment(ResponseBody):
     worker: int
     attempt: int
     node_id: str
@@ -115,7 +115,7 @@ class JobAssignment(Answer):
     released_at: datetime | None
 
 
-class JobPlacement(Answer):
+class JobPlacement(ResponseBody):
     """Why a job waits, or went where it did."""
 
     job_id: str

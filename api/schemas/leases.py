@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from api.schemas.base import Answer, Lifecycle, Page
+from api.schemas.base import Lifecycle, Page, ResponseBody
 
 
-class LeasedOffer(Answer):
+class LeasedOffer(ResponseBody):
     """Where the machine is, or is being asked for, and of which type."""
 
     place: str

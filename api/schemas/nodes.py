@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from api.schemas.accounts import Name
-from api.schemas.base import Answer, Asked, Lifecycle, Page
+from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9])?|::[A-Fa-f0-9:]*")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")
@@ -44,7 +44,7 @@ def _not_ephemeral(kind: str) -> str:
     return kind
 
 
-class AnnouncementCreation(Asked):
+class AnnouncementCreation(RequestBody):
     minion_id: MinionId
     host_public_key: Annotated[str, Field(max_length=4096)]
     """As in an OpenSSH public key file: type and base64."""
@@ -53,7 +53,7 @@ class AnnouncementCreation(Asked):
     user: UserName = "root"
 
 
-class AnnouncementReceipt(Answer):
+class AnnouncementReceipt(ResponseBody):
     minion_id: str
     address: str
     port: int
@@ -64,7 +64,7 @@ class AnnouncementReceipt(Answer):
     """A node with this minion id has been added already."""
 
 
-class NodeCreation(Asked):
+class NodeCreation(RequestBody):
     region_id: str
     name: Name
     minion_id: MinionId | None = None
@@ -85,7 +85,7 @@ class NodeCreation(Asked):
     user: UserName = "root"
 
 
-class NodeRequirement(Answer):
+class NodeRequirement(ResponseBody):
     name: str
     required: str
     found: str
@@ -93,14 +93,14 @@ class NodeRequirement(Answer):
     relaxed: bool
 
 
-class NodeDisk(Answer):
+class NodeDisk(ResponseBody):
     name: str
     size_bytes: int
     rotational: bool | None
     transport: str | None
 
 
-class NodeHardware(Answer):
+class NodeHardware(ResponseBody):
     """What inspection found."""
 
     hostname: str
@@ -120,7 +120,7 @@ class NodeHardware(Answer):
     reboot_required: bool
 
 
-class NodeGpu(Answer):
+class NodeGpu(ResponseBody):
     index: int
     name: str
     uuid: str
@@ -132,7 +132,7 @@ class NodeGpu(Answer):
     """The job that holds it now."""
 
 
-class NodePreparation(Answer):
+class NodePreparation(ResponseBody):
     job_user: str | None
     closed_logins: bool
     unreachable_peers: list[str]

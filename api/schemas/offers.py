@@ -5,12 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import Answer, Asked
+from api.schemas.base import RequestBody, ResponseBody
 from api.schemas.jobs import PlacementRefusal
 from workflows.contracts.placement import SpotPolicy
 
 
-class Wanted(Asked):
+class OffersQuery(RequestBody):
     """What a job would ask for, as query parameters."""
 
     gpus: Annotated[str, Field(max_length=100, description="`cpu`, TYPE or TYPE:COUNT")] = "cpu"
@@ -24,7 +24,7 @@ class Wanted(Asked):
     spot: SpotPolicy = SpotPolicy.ALLOWED
 
 
-class Offer(Answer):
+class Offer(ResponseBody):
     """A node that has room now, or a machine that a cloud would make for each worker, in the order
     in which placement would take them."""
 
@@ -59,7 +59,7 @@ class Offer(Answer):
     """The day of that list; null for a node that is there."""
 
 
-class OfferList(Answer):
+class OfferList(ResponseBody):
     """The plan without the job."""
 
     placeable: bool

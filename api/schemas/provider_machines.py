@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from api.schemas.base import Answer
+from api.schemas.base import ResponseBody
 
 
-class ProviderMachine(Answer):
+class ProviderMachine(ResponseBody):
     """A machine that carries the provider's mark."""
 
     name: str
@@ -21,7 +21,7 @@ class ProviderMachine(Answer):
     """That lease has not ended, and is at this place; else nobody will miss the machine."""
 
 
-class ProviderMachineList(Answer):
+class ProviderMachineList(ResponseBody):
     """All of them, as the provider says now."""
 
     provider_id: str
@@ -29,7 +29,7 @@ class ProviderMachineList(Answer):
     items: list[ProviderMachine]
 
 
-class MachineEnding(Answer):
+class MachineEnding(ResponseBody):
     """What ends a machine: its lease, or the provider's own workflow where none holds it."""
 
     provider_id: str

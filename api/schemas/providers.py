@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue
 
 from api.schemas.accounts import Name
-from api.schemas.base import Answer, Asked, Lifecycle, Page
+from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
 from workflows.contracts.statuses import ProviderKind
 
 AVAILABLE = (ProviderKind.PHYSICAL, ProviderKind.GCP)
@@ -33,7 +33,7 @@ Credentials = Annotated[
 """Never shown again."""
 
 
-class ProviderCreation(Asked):
+class ProviderCreation(RequestBody):
     kind: Annotated[ProviderKind, AfterValidator(_only_available)]
     name: Name | None = None
     payment_mode: Annotated[Literal["credits", "stripe"], AfterValidator(_only_credits)] = "credits"
@@ -43,13 +43,13 @@ class ProviderCreation(Asked):
     """For administrators alone."""
 
 
-class ProviderChange(Asked):
+class ProviderChange(RequestBody):
     """A new key for the same project; every check is run again with it."""
 
     credentials: Credentials
 
 
-class ProviderCheck(Answer):
+class ProviderCheck(ResponseBody):
     name: str
     status: str
     detail: str
@@ -57,7 +57,7 @@ class ProviderCheck(Answer):
     """The role, the link or the command that mends it; empty where nothing is to be mended."""
 
 
-class ProviderCredentials(Answer):
+class ProviderCredentials(ResponseBody):
     """Where a provider's key is, and what of it is no secret."""
 
     reference: str
@@ -69,7 +69,7 @@ class ProviderCredentials(Answer):
     """The end of the key's id."""
 
 
-class ProviderPart(Answer):
+class ProviderPart(ResponseBody):
     """What was made in the cloud for the provider as a whole."""
 
     name: str

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import Answer, Asked
+from api.schemas.base import RequestBody, ResponseBody
 from workflows.rules.catalogue.gpu_names import MAX_GPUS_PER_WORKER
 
 
-class QuotasWanted(Asked):
+class QuotasQuery(RequestBody):
     """Which ones, as query parameters."""
 
     provider_id: Annotated[str, Field(max_length=100)]
@@ -19,7 +19,7 @@ class QuotasWanted(Asked):
     ] = 1
 
 
-class Quota(Answer):
+class Quota(ResponseBody):
     """One limit of the cloud; what it did not tell is null, which is not the same as none."""
 
     metric: str
@@ -30,7 +30,7 @@ class Quota(Answer):
     free: int | None
 
 
-class RunnableJobs(Answer):
+class RunnableJobs(ResponseBody):
     gpu_type: str
     gpu_count: int
     spot: bool
@@ -44,7 +44,7 @@ class RunnableJobs(Answer):
     """What one such machine costs by the catalogue, an estimate; null where none is sold so."""
 
 
-class QuotaList(Answer):
+class QuotaList(ResponseBody):
     """As the cloud tells now; nothing of it is kept."""
 
     provider_id: str

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from api.schemas.accounts import Name
-from api.schemas.base import Answer, Asked, Lifecycle, Page
+from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
 
 
 def _folder(path: str | None) -> str | None:
@@ -15,7 +15,7 @@ def _folder(path: str | None) -> str | None:
     return path
 
 
-class RegionCreation(Asked):
+class RegionCreation(RequestBody):
     provider_id: str
     name: Name
     storage_mode: Literal["local", "central"] = "local"
@@ -50,7 +50,7 @@ class Region(Lifecycle):
     """Such as a name that DNS would not take."""
 
 
-class RegionQuota(Answer):
+class RegionQuota(ResponseBody):
     """What a cloud allows there of one type of GPU; null where it does not say."""
 
     gpu_type: str

@@ -6,12 +6,12 @@ import binascii
 from sqlmodel import Session, select
 
 from activities.db import tables
-from activities.db.session import take_turn
+from activities.db.session import advisory_lock
 from activities.secrets.platform_key import fingerprint_of
 from api.authorization import Caller
-from api.changes import Step
-from api.problems import invalid, mistake
-from api.schemas import nodes as shapes
+from api.changes import ChangeContext
+from api.problems import field_error, invalid
+from api.schemas import nodes as schemas
 from api.services.lifecycles import GONE
 from workflows.contracts.nodes import Announcement
 from workflows.contracts.statuses import NodeStatus
@@ -20,33 +20,35 @@ _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp
               "ecdsa-sha2-nistp521")  # fmt: skip
 
 
-def announce(step: Step, asked: shapes.AnnouncementCreation) -> shapes.AnnouncementReceipt:
+def announce(
+    context: ChangeContext, asked: schemas.AnnouncementCreation
+) -> schemas.AnnouncementReceipt:
     """Note where a machine is, and tell its node when it has been added.
 
     Whoever announces proves nothing: the host key is checked at every connection.
     """
     _check_fingerprint(asked)
-    take_turn(step.session, f"minion/{asked.minion_id}")
-    row = step.session.get(tables.NodeAnnouncement, asked.minion_id)
+    advisory_lock(context.session, f"minion/{asked.minion_id}")
+    row = context.session.get(tables.NodeAnnouncement, asked.minion_id)
     if row is None:
         row = tables.NodeAnnouncement(
             minion_id=asked.minion_id,
             host_public_key=asked.host_public_key,
             host=asked.address,
             port=asked.port,
-            first_at=step.now,
-            last_at=step.now,
+            first_at=context.now,
+            last_at=context.now,
         )
-        step.session.add(row)
+        context.session.add(row)
     row.host, row.port, row.user = asked.address, asked.port, asked.user
-    row.last_at = step.now
-    node = node_of(step.session, asked.minion_id)
+    row.last_at = context.now
+    node = node_of(context.session, asked.minion_id)
     if node is not None and node.status not in GONE:
         told = Announcement(
             minion_id=asked.minion_id, host=asked.address, port=asked.port, user=asked.user
         )
-        step.tell(node.id, "announced", told)
-    return shapes.AnnouncementReceipt(
+        context.tell(node.id, "announced", told)
+    return schemas.AnnouncementReceipt(
         minion_id=row.minion_id,
         address=row.host,
         port=row.port,
@@ -66,14 +68,14 @@ def node_of(session: Session, minion_id: str) -> tables.Node | None:
     ).first()
 
 
-def _check_fingerprint(asked: shapes.AnnouncementCreation) -> None:
+def _check_fingerprint(asked: schemas.AnnouncementCreation) -> None:
     found = fingerprint(asked.host_public_key)
     if found is None:
         rule = f"is an OpenSSH public key: one of {', '.join(_KEY_TYPES)}, then base64"
-        raise invalid(mistake("host_public_key", rule, asked.host_public_key[:100]))
+        raise invalid(field_error("host_public_key", rule, asked.host_public_key[:100]))
     if found != asked.minion_id:
         rule = f"is the fingerprint of host_public_key, which is {found}"
-        raise invalid(mistake("minion_id", rule, asked.minion_id))
+        raise invalid(field_error("minion_id", rule, asked.minion_id))
 
 
 def fingerprint(public_key: str) -> str | None:

@@ -14,8 +14,8 @@ from sqlmodel import Session, col, func, select
 from activities.billing import ledger, payers
 from activities.db import tables
 from activities.db.ids import new_id
-from api.changes import Step
-from api.schemas import billing as shapes
+from api.changes import ChangeContext
+from api.schemas import billing as schemas
 from api.schemas import jobs as job_shapes
 from api.schemas.accounts import CreditGrant
 from api.services.accounts import find_account
@@ -23,37 +23,39 @@ from api.services.accounts import find_account
 _TOTAL = select(func.coalesce(func.sum(tables.LedgerPosting.amount_microcredits), 0))
 
 
-def grant_credits(step: Step, account_id: str, asked: CreditGrant) -> shapes.Transaction:
+def grant_credits(
+    context: ChangeContext, account_id: str, asked: CreditGrant
+) -> schemas.Transaction:
     """Post credits to the account that pays for this one."""
-    account = find_account(step.session, account_id)
-    payer = find_account(step.session, payers.payer_of(account))
+    account = find_account(context.session, account_id)
+    payer = find_account(context.session, payers.payer_of(account))
     # One grant for each applied request: the idempotency key is what makes a second one the same.
     posted = ledger.add_credits(
-        step.session, payer, asked.amount_microcredits, new_id("grant"), step.now
+        context.session, payer, asked.amount_microcredits, new_id("grant"), context.now
     )
-    return shown_transaction(step.session, posted)
+    return transaction_response(context.session, posted)
 
 
-def shown_transactions(
+def transaction_responses(
     session: Session, rows: Sequence[tables.LedgerTransaction]
-) -> list[shapes.Transaction]:
+) -> list[schemas.Transaction]:
     legs = session.exec(
         select(tables.LedgerPosting)
         .where(col(tables.LedgerPosting.transaction_id).in_([row.id for row in rows]))
         .order_by(col(tables.LedgerPosting.leg))
     )
-    postings: dict[str, list[shapes.Posting]] = defaultdict(list)
+    postings: dict[str, list[schemas.Posting]] = defaultdict(list)
     for leg in legs:
         postings[leg.transaction_id].append(
-            shapes.Posting(
+            schemas.Posting(
                 ledger_account=leg.ledger_account, amount_microcredits=leg.amount_microcredits
             )
         )
-    return [shapes.Transaction(**row.model_dump(), postings=postings[row.id]) for row in rows]
+    return [schemas.Transaction(**row.model_dump(), postings=postings[row.id]) for row in rows]
 
 
-def shown_transaction(session: Session, row: tables.LedgerTransaction) -> shapes.Transaction:
-    return shown_transactions(session, [row])[0]
+def transaction_response(session: Session, row: tables.LedgerTransaction) -> schemas.Transaction:
+    return transaction_responses(session, [row])[0]
 
 
 def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
@@ -93,7 +95,7 @@ def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
 
 def statement(
     session: Session, account_id: str, begins_at: datetime, ends_at: datetime
-) -> shapes.Statement:
+) -> schemas.Statement:
     """All movements of an account's own credits in a period, oldest first."""
     name, at = payers.credits_name(account_id), col(tables.LedgerTransaction.at)
     opening = int(session.exec(_movements(_TOTAL, name).where(at < begins_at)).one())
@@ -107,7 +109,7 @@ def statement(
     totals: Counter[str] = Counter()
     for row, leg in rows:
         totals[row.kind] += leg.amount_microcredits
-    return shapes.Statement(
+    return schemas.Statement(
         account_id=account_id,
         begins_at=begins_at,
         ends_at=ends_at,
@@ -132,8 +134,8 @@ def _movements(columns: Any, ledger_account: str) -> Any:
 
 def _line(
     row: tables.LedgerTransaction, leg: tables.LedgerPosting, balance: int
-) -> shapes.StatementLine:
-    return shapes.StatementLine(
+) -> schemas.StatementLine:
+    return schemas.StatementLine(
         transaction_id=row.id,
         at=row.at,
         kind=row.kind,
@@ -144,10 +146,10 @@ def _line(
     )
 
 
-def as_csv(found: shapes.Statement) -> str:
+def as_csv(found: schemas.Statement) -> str:
     """The statement's lines for a spreadsheet, with a line of names first."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(shapes.StatementLine.model_fields))
+    writer = csv.DictWriter(out, fieldnames=list(schemas.StatementLine.model_fields))
     writer.writeheader()
     for line in found.lines:
         writer.writerow({name: _plain(v) for name, v in line.model_dump(mode="json").items()})

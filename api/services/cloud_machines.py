@@ -8,9 +8,9 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.nodes.creation import LeasedNode
 from activities.providers.quotas import catalogue_of, storage_of
-from api.changes import Step
-from api.problems import Problem, invalid, mistake
-from api.schemas.base import Mistake
+from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid
+from api.schemas.base import FieldError
 from api.schemas.nodes import NodeCreation
 from api.schemas.regions import RegionCreation
 from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
@@ -26,7 +26,9 @@ DEFAULT_CLASS = "small"
 OWN_MACHINES = "is for regions in a cloud: here machines are one's own"
 
 
-def region_columns(step: Step, provider: tables.Provider, asked: RegionCreation) -> dict[str, Any]:
+def region_columns(
+    context: ChangeContext, provider: tables.Provider, asked: RegionCreation
+) -> dict[str, Any]:
     """Id of a new region, and what its row has of its cloud; that is nothing where machines are
     one's own.
 
@@ -39,16 +41,18 @@ def region_columns(step: Step, provider: tables.Provider, asked: RegionCreation)
     wrong = []
     if catalogue.region(asked.cloud_region or "") is None:
         known = ", ".join(region.name for region in catalogue.regions)
-        wrong.append(mistake("cloud_region", f"is one of {known}", asked.cloud_region))
+        wrong.append(field_error("cloud_region", f"is one of {known}", asked.cloud_region))
     wanted = classes.named(asked.storage_node_class or DEFAULT_CLASS)
     if wanted is None:
         known = ", ".join(one.name for one in classes.classes)
-        wrong.append(mistake("storage_node_class", f"is one of {known}", asked.storage_node_class))
+        wrong.append(
+            field_error("storage_node_class", f"is one of {known}", asked.storage_node_class)
+        )
     if asked.public:
-        wrong.append(mistake("public", "is for regions of one's own machines", True))
+        wrong.append(field_error("public", "is for regions of one's own machines", True))
     if wrong or wanted is None or asked.cloud_region is None:
         raise invalid(*wrong)
-    _must_be_the_only_one(step, asked.cloud_region)
+    _must_be_the_only_one(context, asked.cloud_region)
     offers = storage_offers(catalogue, wanted, asked.cloud_region)
     region_id = new_id("reg")
     spec = lasting_spec(wanted.disk_size_gb, {"region": region_id, "service": "storage"})
@@ -62,10 +66,10 @@ def region_columns(step: Step, provider: tables.Provider, asked: RegionCreation)
     }
 
 
-def _must_be_the_only_one(step: Step, cloud_region: str) -> None:
-    found = step.session.exec(
+def _must_be_the_only_one(context: ChangeContext, cloud_region: str) -> None:
+    found = context.session.exec(
         select(tables.Region).where(
-            tables.Region.account_id == step.caller.account_id,
+            tables.Region.account_id == context.caller.account_id,
             tables.Region.cloud_region == cloud_region,
             tables.Region.status != RegionStatus.ARCHIVED,
         )
@@ -79,20 +83,20 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
     """What is to be made in a region of a cloud. Raises: Problem `invalid-request`."""
     catalogue = catalogue_of(region.provider_kind)
     if catalogue is None or region.cloud_region is None:
-        raise invalid(mistake("gpus", OWN_MACHINES, asked.gpus))
+        raise invalid(field_error("gpus", OWN_MACHINES, asked.gpus))
     made = "is of one's own machine: in a cloud it is made"
     wrong = _given(asked, ("minion_id", "address"), made)
     if asked.services != ("compute",):
         rule = "are compute: the region makes its storage node itself"
-        wrong.append(mistake("services", rule, ", ".join(asked.services)))
+        wrong.append(field_error("services", rule, ", ".join(asked.services)))
     if asked.gpus is None:
-        wrong.append(mistake("gpus", "is needed in a cloud, such as T4:1"))
+        wrong.append(field_error("gpus", "is needed in a cloud, such as T4:1"))
     if wrong or asked.gpus is None:
         raise invalid(*wrong)
     try:
         wanted = parse_gpus(asked.gpus)
     except ValueError as broken:
-        raise invalid(mistake("gpus", str(broken), asked.gpus)) from None
+        raise invalid(field_error("gpus", str(broken), asked.gpus)) from None
     gpu_type = canonical_name(wanted.name or "") or ""
     offers = compute_offers(
         catalogue, gpu_type, wanted.count, region.cloud_region, asked.disk_size_gb
@@ -100,7 +104,7 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
     if not offers:
         sold = ", ".join(catalogue.gpu_types_in(region.cloud_region))
         rule = f"is on demand in {region.cloud_region}, in a number that a machine has: of {sold}"
-        raise invalid(mistake("gpus", rule, asked.gpus))
+        raise invalid(field_error("gpus", rule, asked.gpus))
     node_id = new_id("nod")
     spec = lasting_spec(asked.disk_size_gb, {"region": region.id, "node": node_id})
     return LeasedNode(
@@ -129,15 +133,15 @@ def _must_be_left_out(
 
 def _given(
     asked: RegionCreation | NodeCreation, fields: tuple[str, ...], rule: str
-) -> list[Mistake]:
+) -> list[FieldError]:
     """A mistake for each of these fields that has a value."""
     values = {field: getattr(asked, field) for field in fields}
-    return [mistake(field, rule, value) for field, value in values.items() if value is not None]
+    return [field_error(field, rule, value) for field, value in values.items() if value is not None]
 
 
 def must_be_own(asked: NodeCreation) -> str:
     """The minion id of one's own machine. Raises: Problem `invalid-request`."""
     _must_be_left_out(asked, ("gpus",), OWN_MACHINES)
     if asked.minion_id is None:
-        raise invalid(mistake("minion_id", "is needed: it is shown on the machine's console"))
+        raise invalid(field_error("minion_id", "is needed: it is shown on the machine's console"))
     return asked.minion_id

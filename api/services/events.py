@@ -4,7 +4,7 @@ from activities.db import tables
 from api.schemas.events import Event
 
 
-def shown_event(row: tables.EventRow) -> Event:
+def event_response(row: tables.EventRow) -> Event:
     return Event(
         id=row.id,
         position=row.position or 0,

@@ -6,24 +6,24 @@ Looked up in the document as it was sent, so that a wrong id is told beside all 
 from typing import Any
 
 from activities.db import tables
-from api.changes import Step
-from api.problems import mistake
-from api.schemas.base import Mistake
+from api.changes import ChangeContext
+from api.problems import field_error
+from api.schemas.base import FieldError
 from api.services.lifecycles import GONE
 from workflows.contracts.statuses import RegionStatus
 from workflows.rules.jobs.formats import project_of_secret
 
 
-def wrong_references(step: Step, document: Any) -> list[Mistake]:
+def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
     """Ids that name nothing of the caller's, wherever the document names one."""
     if not isinstance(document, dict):
         return []
     found = [
-        _wrong_upload(step, document, ("code", "upload_id")),
-        _wrong_upload(step, document, ("data", "input", "upload_id")),
-        _wrong_region(step, document),
-        *_wrong_providers(step, document),
-        *_wrong_secrets(step, document),
+        _wrong_upload(context, document, ("code", "upload_id")),
+        _wrong_upload(context, document, ("data", "input", "upload_id")),
+        _wrong_region(context, document),
+        *_wrong_providers(context, document),
+        *_wrong_secrets(context, document),
     ]
     return [wrong for wrong in found if wrong is not None]
 
@@ -34,28 +34,30 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def _wrong_upload(step: Step, document: Any, path: tuple[str, ...]) -> Mistake | None:
+def _wrong_upload(
+    context: ChangeContext, document: Any, path: tuple[str, ...]
+) -> FieldError | None:
     upload_id = _at(document, path)
     if not isinstance(upload_id, str) or not upload_id.startswith("upl-"):
         return None
-    row = step.session.get(tables.Upload, upload_id)
-    if row is not None and row.account_id == step.caller.account_id:
+    row = context.session.get(tables.Upload, upload_id)
+    if row is not None and row.account_id == context.caller.account_id:
         return None
-    return mistake(".".join(path), "is an upload of this account: not found", upload_id)
+    return field_error(".".join(path), "is an upload of this account: not found", upload_id)
 
 
-def _wrong_region(step: Step, document: Any) -> Mistake | None:
+def _wrong_region(context: ChangeContext, document: Any) -> FieldError | None:
     region_id = _at(document, ("placement", "region_id"))
     if not isinstance(region_id, str) or not region_id.startswith("reg-"):
         return None
-    row = step.session.get(tables.Region, region_id)
-    usable = row is not None and (row.public or row.account_id == step.caller.account_id)
+    row = context.session.get(tables.Region, region_id)
+    usable = row is not None and (row.public or row.account_id == context.caller.account_id)
     if row is not None and usable and row.status not in (*GONE, RegionStatus.FAILED):
         return None
-    return mistake("placement.region_id", "is a region that you may use: not found", region_id)
+    return field_error("placement.region_id", "is a region that you may use: not found", region_id)
 
 
-def _wrong_providers(step: Step, document: Any) -> list[Mistake]:
+def _wrong_providers(context: ChangeContext, document: Any) -> list[FieldError]:
     asked = _at(document, ("placement", "providers"))
     if not isinstance(asked, list):
         return []
@@ -63,19 +65,19 @@ def _wrong_providers(step: Step, document: Any) -> list[Mistake]:
     for index, name in enumerate(asked):
         if not isinstance(name, str) or not name.startswith("prv-"):
             continue
-        row = step.session.get(tables.Provider, name)
-        if row is None or row.account_id != step.caller.account_id or row.status in GONE:
+        row = context.session.get(tables.Provider, name)
+        if row is None or row.account_id != context.caller.account_id or row.status in GONE:
             rule = "is a provider of this account: not found"
-            wrong.append(mistake(f"placement.providers.{index}", rule, name))
+            wrong.append(field_error(f"placement.providers.{index}", rule, name))
     return wrong
 
 
-def _wrong_secrets(step: Step, document: Any) -> list[Mistake]:
+def _wrong_secrets(context: ChangeContext, document: Any) -> list[FieldError]:
     """References to what is no secret of the job's own project."""
     references = _at(document, ("environment", "secrets"))
     if not isinstance(references, dict):
         return []
-    project_id = document.get("project_id") or personal_project(step)
+    project_id = document.get("project_id") or personal_project(context)
     wrong = []
     for name, reference in references.items():
         asked = project_of_secret(reference) if isinstance(reference, str) else None
@@ -84,12 +86,12 @@ def _wrong_secrets(step: Step, document: Any) -> list[Mistake]:
         field = f"environment.secrets.{name}"
         if asked != project_id:
             rule = f"is of the job's own project, store://projects/{project_id}/…"
-            wrong.append(mistake(field, rule, reference))
-        elif step.session.get(tables.StoredSecret, reference.removeprefix("store://")) is None:
-            wrong.append(mistake(field, "names a secret of the project: not found", reference))
+            wrong.append(field_error(field, rule, reference))
+        elif context.session.get(tables.StoredSecret, reference.removeprefix("store://")) is None:
+            wrong.append(field_error(field, "names a secret of the project: not found", reference))
     return wrong
 
 
-def personal_project(step: Step) -> str:
-    account = step.session.get_one(tables.Account, step.caller.account_id)
+def personal_project(context: ChangeContext) -> str:
+    account = context.session.get_one(tables.Account, context.caller.account_id)
     return account.personal_project_id

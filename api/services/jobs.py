@@ -11,9 +11,9 @@ from activities.db.ids import new_id
 from activities.jobs.submissions import sealed_variables, stored_spec
 from activities.settings import settings
 from api.authorization import Caller
-from api.changes import Step
-from api.problems import Problem, invalid, mistake
-from api.schemas import jobs as shapes
+from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid
+from api.schemas import jobs as schemas
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, add_lifecycle, wrong_state
 from api.services.ownership import lifecycle, project_for, visible_job, visible_jobs
@@ -29,13 +29,13 @@ MASK = "********"
 ENDED = tuple(status.value for status in JobStatus if status.is_final)
 
 
-def shown_job(row: tables.Job) -> shapes.Job:
+def job_response(row: tables.Job) -> schemas.Job:
     spec = JobSubmission.model_validate(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
     made = [told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE]
     reason = made[0] if waits and made else row.status_reason
-    return shapes.Job(
+    return schemas.Job(
         **lifecycle(row, "job") | {"status_reason": reason},
         type=row.type,
         project_id=row.project_id,
@@ -49,18 +49,18 @@ def shown_job(row: tables.Job) -> shapes.Job:
         placement=spec.placement,
         safety=spec.safety,
         port=spec.port,
-        workers=[_shown_worker(worker) for worker in row.workers],
-        placement_refusals=[shapes.PlacementRefusal(**found) for found in row.placement_refusals],
+        workers=[_worker_response(worker) for worker in row.workers],
+        placement_refusals=[schemas.PlacementRefusal(**found) for found in row.placement_refusals],
         gpu_seconds=row.gpu_seconds,
         charged_microcredits=row.charged_microcredits,
         output_bytes=row.output_bytes,
     )
 
 
-def _shown_worker(worker: dict[str, Any]) -> shapes.JobWorker:
+def _worker_response(worker: dict[str, Any]) -> schemas.JobWorker:
     place = worker.get("assignment") or {}
     ended = worker.get("exit") or {}
-    return shapes.JobWorker(
+    return schemas.JobWorker(
         index=worker["index"],
         status=worker["status"],
         node_id=(place.get("node") or {}).get("node_id"),
@@ -75,15 +75,15 @@ def _shown_worker(worker: dict[str, Any]) -> shapes.JobWorker:
     )
 
 
-def submit_job(step: Step, document: Any) -> shapes.Job:
+def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
     """Write down a job whose document breaks no rule; its workflow does the rest.
 
     Raises: Problem `invalid-request` with every mistake; `insufficient-credits`.
     """
-    known = known_gpu_types(step.session)
-    submission = _read(step, document, known)
-    project = _project(step, submission.project_id)
-    _check_balance(step.session, project.account_id, resources_of(submission, known))
+    known = known_gpu_types(context.session)
+    submission = _read(context, document, known)
+    project = _project(context, submission.project_id)
+    _check_balance(context.session, project.account_id, resources_of(submission, known))
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -95,19 +95,19 @@ def submit_job(step: Step, document: Any) -> shapes.Job:
         workers=[],
         placement_refusals=[],
         rates=None,
-        created_at=step.now,
-        updated_at=step.now,
+        created_at=context.now,
+        updated_at=context.now,
     )
     row.sealed_variables = sealed_variables(row.id, submission)
-    add_lifecycle(step, row, "job")
-    return shown_job(row)
+    add_lifecycle(context, row, "job")
+    return job_response(row)
 
 
-def _read(step: Step, document: Any, known: list[str]) -> JobSubmission:
+def _read(context: ChangeContext, document: Any, known: list[str]) -> JobSubmission:
     """The document as a submission; every mistake in it at once."""
     reading = read_submission(document, known)
-    told = [mistake(found.field, found.rule, found.value) for found in reading.mistakes]
-    wrong = told + wrong_references(step, document)
+    told = [field_error(found.field, found.rule, found.value) for found in reading.mistakes]
+    wrong = told + wrong_references(context, document)
     if reading.submission is None or wrong:
         raise invalid(*wrong)
     return reading.submission
@@ -123,10 +123,10 @@ def known_gpu_types(session: Session) -> list[str]:
     return [name for name in rows if name]
 
 
-def _project(step: Step, project_id: str | None) -> tables.Project:
+def _project(context: ChangeContext, project_id: str | None) -> tables.Project:
     if project_id is not None:
-        return project_for(step.session, step.caller, project_id)
-    return project_for(step.session, step.caller, personal_project(step))
+        return project_for(context.session, context.caller, project_id)
+    return project_for(context.session, context.caller, personal_project(context))
 
 
 def _check_balance(session: Session, account_id: str, resources: Resources) -> None:
@@ -144,58 +144,58 @@ def _check_balance(session: Session, account_id: str, resources: Resources) -> N
         )
 
 
-def cancel_job(step: Step, job_id: str) -> shapes.Job:
-    row = visible_job(step.session, step.caller, job_id, "all")
+def cancel_job(context: ChangeContext, job_id: str) -> schemas.Job:
+    row = visible_job(context.session, context.caller, job_id, "all")
     _must_be_open(row, "canceled")
-    step.tell(row.id, "cancel", _end(step))
-    return shown_job(row)
+    context.tell(row.id, "cancel", _end(context))
+    return job_response(row)
 
 
-def stop_job(step: Step, job_id: str) -> shapes.Job:
+def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
     """End the command of a notebook or endpoint, which can start again."""
-    row = visible_job(step.session, step.caller, job_id, "all")
+    row = visible_job(context.session, context.caller, job_id, "all")
     if not JobType(row.type).is_service:
         raise Problem("conflict", f"job {row.name}: is of type {row.type}; cancel it instead")
     _must_be_open(row, "stopped")
     if row.status != JobStatus.STOPPED:
-        step.tell(row.id, "stop", _end(step))
-    return shown_job(row)
+        context.tell(row.id, "stop", _end(context))
+    return job_response(row)
 
 
-def start_job(step: Step, job_id: str) -> shapes.Job:
+def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
     """Start a stopped notebook or endpoint again."""
-    row = visible_job(step.session, step.caller, job_id, "all")
+    row = visible_job(context.session, context.caller, job_id, "all")
     if row.status != JobStatus.STOPPED:
         raise wrong_state("job", row, "stopped to start again")
-    known = known_gpu_types(step.session)
+    known = known_gpu_types(context.session)
     submission = JobSubmission.model_validate(row.spec)
-    _check_balance(step.session, row.account_id, resources_of(submission, known))
-    step.tell(row.id, "start_again")
-    return shown_job(row)
+    _check_balance(context.session, row.account_id, resources_of(submission, known))
+    context.tell(row.id, "start_again")
+    return job_response(row)
 
 
-def remove_job(step: Step, job_id: str) -> shapes.Job:
-    row = visible_job(step.session, step.caller, job_id, "all")
+def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
+    row = visible_job(context.session, context.caller, job_id, "all")
     if row.status == JobStatus.STOPPED:
-        step.tell(row.id, "remove")
+        context.tell(row.id, "remove")
     elif row.status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED):
-        step.start(row.id, {"removal": True})
+        context.start(row.id, {"removal": True})
     elif row.status not in GONE:
         raise wrong_state("job", row, "ended to be removed: cancel it first")
-    return shown_job(row)
+    return job_response(row)
 
 
-def kill_all(step: Step) -> shapes.JobsKilled:
+def kill_all(context: ChangeContext) -> schemas.JobsKilled:
     """Tell every open job of the account to end."""
-    rows = step.session.exec(
+    rows = context.session.exec(
         select(tables.Job).where(
-            tables.Job.account_id == step.caller.account_id,
+            tables.Job.account_id == context.caller.account_id,
             col(tables.Job.status).not_in((*ENDED, *GONE)),
         )
     ).all()
     for row in rows:
-        step.tell(row.id, "cancel", _end(step))
-    return shapes.JobsKilled(job_ids=[row.id for row in rows])
+        context.tell(row.id, "cancel", _end(context))
+    return schemas.JobsKilled(job_ids=[row.id for row in rows])
 
 
 def _must_be_open(row: tables.Job, deed: str) -> None:
@@ -203,11 +203,11 @@ def _must_be_open(row: tables.Job, deed: str) -> None:
         raise Problem("conflict", f"job {row.name}: is {row.status}; cannot be {deed}")
 
 
-def _end(step: Step) -> EndRequest:
-    return EndRequest(reason=f"asked for by {step.caller.user_id}")
+def _end(context: ChangeContext) -> EndRequest:
+    return EndRequest(reason=f"asked for by {context.caller.user_id}")
 
 
-def shown_placement(session: Session, row: tables.Job) -> shapes.JobPlacement:
+def placement_response(session: Session, row: tables.Job) -> schemas.JobPlacement:
     """Why a job waits, or where its attempts went."""
     places = session.exec(
         select(tables.Allocation, tables.Node)
@@ -215,12 +215,12 @@ def shown_placement(session: Session, row: tables.Job) -> shapes.JobPlacement:
         .where(tables.Allocation.job_id == row.id)
         .order_by(col(tables.Allocation.attempt), col(tables.Allocation.worker))
     )
-    return shapes.JobPlacement(
+    return schemas.JobPlacement(
         job_id=row.id,
         status=row.status,
         attempt=row.attempt,
         assignments=[
-            shapes.JobAssignment(
+            schemas.JobAssignment(
                 worker=place.worker,
                 attempt=place.attempt,
                 node_id=node.id,
@@ -234,7 +234,7 @@ def shown_placement(session: Session, row: tables.Job) -> shapes.JobPlacement:
             )
             for place, node in places
         ],
-        refusals=[shapes.PlacementRefusal(**found) for found in row.placement_refusals],
+        refusals=[schemas.PlacementRefusal(**found) for found in row.placement_refusals],
     )
 
 

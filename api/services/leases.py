@@ -4,8 +4,8 @@ from datetime import datetime
 
 from activities.db import tables
 from activities.outbox.workflow_starts import workflow_id_of
-from api.changes import Step
-from api.schemas import leases as shapes
+from api.changes import ChangeContext
+from api.schemas import leases as schemas
 from api.services.ownership import own_locked
 from workflows.contracts.leases import GiveBack
 from workflows.contracts.machines import MachineOffer
@@ -13,17 +13,17 @@ from workflows.contracts.statuses import LeaseStatus
 from workflows.rules.billing.metering import cumulative_microcredits
 
 
-def shown_lease(row: tables.Lease, now: datetime) -> shapes.Lease:
+def lease_response(row: tables.Lease, now: datetime) -> schemas.Lease:
     """A lease with its seconds and cost until `now`, or until its machine was gone."""
     offer = None if row.offer is None else MachineOffer.model_validate(row.offer)
     price = row.microcredits_per_hour or (offer.microcredits_per_hour if offer else None)
     seconds = 0
     if row.began_at is not None:
         seconds = max(0, int(((row.ended_at or now) - row.began_at).total_seconds()))
-    return shapes.Lease(
+    return schemas.Lease(
         **row.model_dump(include=_AS_THEY_ARE),
         workflow_id=workflow_id_of(row.id),
-        offer=None if offer is None else shapes.LeasedOffer(**offer.model_dump(include=_SHOWN)),
+        offer=None if offer is None else schemas.LeasedOffer(**offer.model_dump(include=_SHOWN)),
         microcredits_per_hour=price,
         price_is_estimate=offer is not None and offer.price_is_estimate,
         seconds=seconds,
@@ -31,17 +31,17 @@ def shown_lease(row: tables.Lease, now: datetime) -> shapes.Lease:
     )
 
 
-_SHOWN = set(shapes.LeasedOffer.model_fields)
-_AS_THEY_ARE = set(shapes.Lease.model_fields) - {
+_SHOWN = set(schemas.LeasedOffer.model_fields)
+_AS_THEY_ARE = set(schemas.Lease.model_fields) - {
     "workflow_id", "offer", "microcredits_per_hour", "price_is_estimate", "seconds",
     "cost_microcredits",
 }  # fmt: skip
 
 
-def kill(step: Step, lease_id: str) -> shapes.Lease:
+def kill(context: ChangeContext, lease_id: str) -> schemas.Lease:
     """End a machine, whatever it does; doing it again is silent."""
-    row = own_locked(step.session, tables.Lease, lease_id, step.caller)
+    row = own_locked(context.session, tables.Lease, lease_id, context.caller)
     if not LeaseStatus(row.status).is_final:
-        asked = GiveBack(reason=f"killed by {step.caller.user_id}", by_person=True)
-        step.tell(row.id, "give_back", asked)
-    return shown_lease(row, step.now)
+        asked = GiveBack(reason=f"killed by {context.caller.user_id}", by_person=True)
+        context.tell(row.id, "give_back", asked)
+    return lease_response(row, context.now)

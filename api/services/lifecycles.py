@@ -5,21 +5,21 @@ from typing import Any
 from sqlmodel import Session, SQLModel, col, select
 
 from activities.db import tables
-from activities.outbox.requests import begin
-from api.changes import Step
+from activities.outbox.requests import create
+from api.changes import ChangeContext
 from api.problems import Problem
 from workflows.contracts.lifecycles import Removal
 
 GONE = ("removing", "archived")
 
 
-def add_lifecycle(step: Step, row: tables.LifecycleRow, noun: str) -> None:
+def add_lifecycle(context: ChangeContext, row: tables.LifecycleRow, noun: str) -> None:
     """Write a new row, its first event, and the request that starts its workflow."""
-    step.requests.append(begin(step.session, row, noun))
+    context.requests.append(create(context.session, row, noun))
 
 
 def remove(
-    step: Step, row: tables.LifecycleRow, *, force: bool, holds: tuple[str, list[str]]
+    context: ChangeContext, row: tables.LifecycleRow, *, force: bool, holds: tuple[str, list[str]]
 ) -> None:
     """Ask for a resource to be removed; doing it again is silent.
 
@@ -30,7 +30,7 @@ def remove(
         return
     if not force:
         must_be_free(row, holds)
-    step.tell(row.id, "remove", Removal(force=force, requested_by=step.caller.user_id))
+    context.tell(row.id, "remove", Removal(force=force, requested_by=context.caller.user_id))
 
 
 def must_be_free(row: tables.LifecycleRow, holds: tuple[str, list[str]]) -> None:

@@ -7,11 +7,11 @@ from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.session import take_turn
+from activities.db.session import advisory_lock
 from activities.nodes.creation import add_leased_node
-from api.changes import Step
-from api.problems import Problem, invalid, mistake
-from api.schemas import nodes as shapes
+from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid
+from api.schemas import nodes as schemas
 from api.services.announcements import node_of
 from api.services.cloud_machines import leased_node, must_be_own
 from api.services.lifecycles import GONE, add_lifecycle, must_be_free, remove, wrong_state
@@ -28,7 +28,7 @@ _IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
 _CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
-def shown_nodes(session: Session, rows: Sequence[tables.Node]) -> list[shapes.Node]:
+def node_responses(session: Session, rows: Sequence[tables.Node]) -> list[schemas.Node]:
     """Nodes with the jobs that hold their GPUs."""
     live = session.exec(
         select(tables.Allocation).where(
@@ -42,50 +42,50 @@ def shown_nodes(session: Session, rows: Sequence[tables.Node]) -> list[shapes.No
     return [_shown(row, held[row.id]) for row in rows]
 
 
-def shown_node(session: Session, row: tables.Node) -> shapes.Node:
-    return shown_nodes(session, [row])[0]
+def node_response(session: Session, row: tables.Node) -> schemas.Node:
+    return node_responses(session, [row])[0]
 
 
-def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> shapes.Node:
+def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
     job_of = {index: place.job_id for place in held for index in place.gpu_indices}
     hardware = Hardware.model_validate(row.hardware).model_dump() if row.hardware else None
     preparation = Preparation.model_validate(row.preparation) if row.preparation else None
     requirements = [Requirement.model_validate(found) for found in row.requirements]
-    return shapes.Node(
+    return schemas.Node(
         **lifecycle(row, "node"),
         **{name: getattr(row, name) for name in _SAME},
         address=row.host,
         leased=row.machine is not None,
-        hardware=shapes.NodeHardware(**hardware) if hardware else None,
-        requirements=[shapes.NodeRequirement(**found.model_dump()) for found in requirements],
-        preparation=shapes.NodePreparation(**preparation.model_dump()) if preparation else None,
+        hardware=schemas.NodeHardware(**hardware) if hardware else None,
+        requirements=[schemas.NodeRequirement(**found.model_dump()) for found in requirements],
+        preparation=schemas.NodePreparation(**preparation.model_dump()) if preparation else None,
         gpus=[
-            shapes.NodeGpu(**gpu, job_id=job_of.get(gpu["index"]))
+            schemas.NodeGpu(**gpu, job_id=job_of.get(gpu["index"]))
             for gpu in (hardware or {}).get("gpus", ())
         ],
         job_ids=sorted({place.job_id for place in held}),
     )
 
 
-def add_node(step: Step, asked: shapes.NodeCreation) -> shapes.Node:
-    region = own_locked(step.session, tables.Region, asked.region_id, step.caller)
+def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Node:
+    region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
         raise wrong_state("region", region, "healthy to take nodes")
     if asked.mining:
-        raise invalid(mistake("mining", "is not available yet", True))
+        raise invalid(field_error("mining", "is not available yet", True))
     if region.cloud_region is not None:
         node, request_id = add_leased_node(
-            step.session, region, leased_node(region, asked), step.now
+            context.session, region, leased_node(region, asked), context.now
         )
-        step.requests.append(request_id)
-        return shown_node(step.session, node)
+        context.requests.append(request_id)
+        return node_response(context.session, node)
     minion_id = must_be_own(asked)
-    _check_node(step, asked, region, minion_id)
-    known = step.session.get(tables.NodeAnnouncement, minion_id)
+    _check_node(context, asked, region, minion_id)
+    known = context.session.get(tables.NodeAnnouncement, minion_id)
     told = asked.address is None and known is not None
     row = tables.Node(
         id=new_id("nod"),
-        account_id=step.caller.account_id,
+        account_id=context.caller.account_id,
         name=asked.name,
         region_id=region.id,
         minion_id=minion_id,
@@ -99,29 +99,29 @@ def add_node(step: Step, asked: shapes.NodeCreation) -> shapes.Node:
         hardware=None,
         requirements=[],
         preparation=None,
-        created_at=step.now,
-        updated_at=step.now,
+        created_at=context.now,
+        updated_at=context.now,
     )
-    add_lifecycle(step, row, "node")
-    return shown_node(step.session, row)
+    add_lifecycle(context, row, "node")
+    return node_response(context.session, row)
 
 
 def _check_node(
-    step: Step, asked: shapes.NodeCreation, region: tables.Region, minion_id: str
+    context: ChangeContext, asked: schemas.NodeCreation, region: tables.Region, minion_id: str
 ) -> None:
-    take_turn(step.session, f"minion/{minion_id}")
-    taken = node_of(step.session, minion_id)
+    advisory_lock(context.session, f"minion/{minion_id}")
+    taken = node_of(context.session, minion_id)
     if taken is not None:
         ours = f"{taken.name} ({taken.id})" if taken.account_id == region.account_id else "another"
         raise Problem("conflict", f"minion id {minion_id}: is that of node {ours}")
     if "storage" in asked.services and region.storage_mode != "central":
         rule = "storage nodes are for regions with central storage"
-        raise invalid(mistake("services", rule, "storage"))
+        raise invalid(field_error("services", rule, "storage"))
     if region.storage_mode == "central":
-        _check_storage(step.session, asked, region)
+        _check_storage(context.session, asked, region)
 
 
-def _check_storage(session: Session, asked: shapes.NodeCreation, region: tables.Region) -> None:
+def _check_storage(session: Session, asked: schemas.NodeCreation, region: tables.Region) -> None:
     """Where storage is central there is one node for it, and it comes first."""
     live = session.exec(
         select(tables.Node).where(
@@ -138,49 +138,49 @@ def _check_storage(session: Session, asked: shapes.NodeCreation, region: tables.
         raise Problem("conflict", said)
 
 
-def change_node(step: Step, node_id: str, deed: str) -> shapes.Node:
+def change_node(context: ChangeContext, node_id: str, deed: str) -> schemas.Node:
     """Ask for `activate` or `maintain`; what is so already stays so.
 
     A node that has failed for want of a machine is activated by being given another.
     """
-    row = own(step.session, tables.Node, node_id, step.caller)
+    row = own(context.session, tables.Node, node_id, context.caller)
     wants_one = deed == "activate" and row.machine is not None and row.status == NodeStatus.FAILED
     if row.status not in _CONNECTED and not wants_one:
         raise wrong_state("node", row, f"in maintenance or active to {deed}")
-    step.tell(row.id, deed)
-    return shown_node(step.session, row)
+    context.tell(row.id, deed)
+    return node_response(context.session, row)
 
 
-def reboot_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:
+def reboot_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas.Node:
     """Its jobs end with it, so that it needs force while there are any."""
-    row = own_locked(step.session, tables.Node, node_id, step.caller)
+    row = own_locked(context.session, tables.Node, node_id, context.caller)
     if row.status not in _CONNECTED:
         raise wrong_state("node", row, "in maintenance or active to reboot")
-    shown = shown_node(step.session, row)
+    shown = node_response(context.session, row)
     if not force:
         must_be_free(row, ("jobs", shown.job_ids))
-    step.tell(row.id, "reboot", Reboot(force=force))
+    context.tell(row.id, "reboot", Reboot(force=force))
     return shown
 
 
-def replace_node(step: Step, node_id: str) -> shapes.Node:
+def replace_node(context: ChangeContext, node_id: str) -> schemas.Node:
     """Of a region in a cloud: it makes a new one, then removes those that it has."""
-    row = own_locked(step.session, tables.Node, node_id, step.caller)
+    row = own_locked(context.session, tables.Node, node_id, context.caller)
     if row.machine is None or "storage" not in row.services:
         what = "a machine of yours" if row.machine is None else "no storage node"
         raise Problem("conflict", f"node {row.name}: is {what}: remove it, then add another")
-    region = own_locked(step.session, tables.Region, row.region_id, step.caller)
+    region = own_locked(context.session, tables.Region, row.region_id, context.caller)
     if row.status in GONE or region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
         raise wrong_state("region", region, "healthy or offline to have its storage replaced")
-    step.tell(region.id, "replace", Replacement(requested_by=step.caller.user_id))
-    return shown_node(step.session, row)
+    context.tell(region.id, "replace", Replacement(requested_by=context.caller.user_id))
+    return node_response(context.session, row)
 
 
-def remove_node(step: Step, node_id: str, *, force: bool) -> shapes.Node:
-    row = own_locked(step.session, tables.Node, node_id, step.caller)
-    shown = shown_node(step.session, row)
+def remove_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas.Node:
+    row = own_locked(context.session, tables.Node, node_id, context.caller)
+    shown = node_response(context.session, row)
     if row.machine is not None and "storage" in row.services and row.status not in GONE:
         said = f"node {row.name}: is its region's storage: replace it, or remove the region"
         raise Problem("conflict", said)
-    remove(step, row, force=force, holds=("jobs", shown.job_ids))
+    remove(context, row, force=force, holds=("jobs", shown.job_ids))
     return shown

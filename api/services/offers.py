@@ -8,10 +8,10 @@ from sqlmodel import Session
 from activities.placement.cloud_market import market
 from activities.placement.inventory import inventory
 from api.authorization import Caller
-from api.problems import invalid, mistake
-from api.schemas import offers as shapes
+from api.problems import field_error, invalid
+from api.schemas import offers as schemas
 from api.schemas.jobs import PlacementRefusal
-from api.schemas.offers import Wanted
+from api.schemas.offers import OffersQuery
 from api.services.jobs import known_gpu_types
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import PendingJob, RankedOffer
@@ -26,7 +26,9 @@ _FIELDS = {
 }
 
 
-def offers_for(session: Session, caller: Caller, wanted: Wanted, now: datetime) -> shapes.OfferList:
+def offers_for(
+    session: Session, caller: Caller, wanted: OffersQuery, now: datetime
+) -> schemas.OfferList:
     """What would take such a job now, best first, and why the rest would not."""
     known = known_gpu_types(session)
     submission = _submission(wanted, known)
@@ -43,19 +45,19 @@ def offers_for(session: Session, caller: Caller, wanted: Wanted, now: datetime) 
         spot=wanted.spot,
     )
     found = rank(Demand.of(pending), inventory(session, now), market(session, now))
-    return shapes.OfferList(
+    return schemas.OfferList(
         placeable=found.placeable,
         offers=[_shown(place, item) for place, item in enumerate(found.items, 1)],
         refusals=[PlacementRefusal(**refusal.model_dump()) for refusal in found.refusals],
     )
 
 
-def _shown(place: int, item: RankedOffer) -> shapes.Offer:
+def _shown(place: int, item: RankedOffer) -> schemas.Offer:
     node_id = item.offer_id if item.machine_type is None else None
-    return shapes.Offer(rank=place, node_id=node_id, **item.model_dump())
+    return schemas.Offer(rank=place, node_id=node_id, **item.model_dump())
 
 
-def _submission(wanted: Wanted, known: list[str]) -> JobSubmission:
+def _submission(wanted: OffersQuery, known: list[str]) -> JobSubmission:
     resources: dict[str, Any] = {"gpus": wanted.gpus, "disk_size_gb": wanted.disk_size_gb}
     is_cpu = wanted.gpus.strip().lower() == "cpu"
     resources["cpu_count"] = wanted.cpu_count or (1 if is_cpu else None)
@@ -71,7 +73,9 @@ def _submission(wanted: Wanted, known: list[str]) -> JobSubmission:
     }
     reading = read_submission(document, known)
     if reading.submission is None:
-        raise invalid(*(mistake(_parameter(m.field), m.rule, m.value) for m in reading.mistakes))
+        raise invalid(
+            *(field_error(_parameter(m.field), m.rule, m.value) for m in reading.mistakes)
+        )
     return reading.submission
 
 

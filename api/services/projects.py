@@ -5,65 +5,67 @@ from sqlmodel import select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.secrets.sealing import secret_box
-from api.changes import Step
+from api.changes import ChangeContext
 from api.problems import Problem
-from api.schemas import accounts as shapes
+from api.schemas import accounts as schemas
 from api.services.ownership import own
 
 STORE = "store://"
 
 
-def shown_project(row: tables.Project) -> shapes.Project:
-    return shapes.Project(**row.model_dump())
+def project_response(row: tables.Project) -> schemas.Project:
+    return schemas.Project(**row.model_dump())
 
 
-def shown_secret(row: tables.StoredSecret) -> shapes.ProjectSecret:
-    return shapes.ProjectSecret(
+def secret_response(row: tables.StoredSecret) -> schemas.ProjectSecret:
+    return schemas.ProjectSecret(
         name=row.name.rpartition("/")[2],
         reference=f"{STORE}{row.name}",
         updated_at=row.updated_at,
     )
 
 
-def create_project(step: Step, asked: shapes.ProjectCreation) -> shapes.Project:
+def create_project(context: ChangeContext, asked: schemas.ProjectCreation) -> schemas.Project:
     same = select(tables.Project).where(
-        tables.Project.account_id == step.caller.account_id, tables.Project.name == asked.name
+        tables.Project.account_id == context.caller.account_id, tables.Project.name == asked.name
     )
-    if step.session.exec(same).first():
+    if context.session.exec(same).first():
         raise Problem("conflict", f"project {asked.name}: there is one of this name")
     row = tables.Project(
         id=new_id("prj"),
-        account_id=step.caller.account_id,
+        account_id=context.caller.account_id,
         name=asked.name,
         use_only_owned_resources=asked.use_only_owned_resources,
         on_quota_exhausted=asked.on_quota_exhausted,
-        created_at=step.now,
-        updated_at=step.now,
+        created_at=context.now,
+        updated_at=context.now,
     )
-    step.session.add(row)
-    return shown_project(row)
+    context.session.add(row)
+    return project_response(row)
 
 
 def store_secret(
-    step: Step, project_id: str, asked: shapes.ProjectSecretCreation
-) -> shapes.ProjectSecret:
+    context: ChangeContext, project_id: str, asked: schemas.ProjectSecretCreation
+) -> schemas.ProjectSecret:
     """Seal a value under the project; one of the same name is replaced."""
-    own(step.session, tables.Project, project_id, step.caller)
+    own(context.session, tables.Project, project_id, context.caller)
     place = f"{secrets_folder(project_id)}{asked.name}"
     row = tables.StoredSecret(
         name=place,
-        account_id=step.caller.account_id,
+        account_id=context.caller.account_id,
         sealed=secret_box().seal(asked.value.encode(), place.encode()),
-        updated_at=step.now,
+        updated_at=context.now,
     )
-    return shown_secret(step.session.merge(row))
+    return secret_response(context.session.merge(row))
 
 
-def remove_secret(step: Step, project_id: str, name: str) -> shapes.ProjectSecret:
-    own(step.session, tables.Project, project_id, step.caller)
-    row = own(step.session, tables.StoredSecret, f"{secrets_folder(project_id)}{name}", step.caller)
-    step.session.delete(row)
-    return shown_secret(row)
+def remove_secret(context: ChangeContext, project_id: str, name: str) -> schemas.ProjectSecret:
+    own(context.session, tables.Project, project_id, context.caller)
+    row = own(
+        context.session, tables.StoredSecret, f"{secrets_folder(project_id)}{name}", context.caller
+    )
+    context.session.delete(row)
+    return secret_response(row)
 
 
 def secrets_folder(project_id: str) -> str:

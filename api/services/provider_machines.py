@@ -9,16 +9,16 @@ from activities.db.session import database
 from activities.leases.orphaned_machines import Listed, listed_machines
 from activities.providers.base import ProviderError, Unavailable
 from api.authorization import Caller
-from api.changes import Step
+from api.changes import ChangeContext
 from api.problems import Problem
-from api.schemas import provider_machines as shapes
+from api.schemas import provider_machines as schemas
 from api.services import leases
 from api.services.ownership import own, own_locked
 from workflows.contracts.machines import EndUnknown, UnknownMachine
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 
 
-def machines_of(caller: Caller, provider_id: str, now: datetime) -> shapes.ProviderMachineList:
+def machines_of(caller: Caller, provider_id: str, now: datetime) -> schemas.ProviderMachineList:
     """Ask the provider; no session of the database is open meanwhile."""
     with database().read() as session:
         row = own(session, tables.Provider, provider_id, caller)
@@ -31,11 +31,11 @@ def machines_of(caller: Caller, provider_id: str, now: datetime) -> shapes.Provi
     except ProviderError as error:
         raise Problem("provider-not-ready", f"provider {provider_id}: {error}") from error
     items = [_shown(each) for each in found]
-    return shapes.ProviderMachineList(provider_id=provider_id, read_at=now, items=items)
+    return schemas.ProviderMachineList(provider_id=provider_id, read_at=now, items=items)
 
 
-def _shown(found: Listed) -> shapes.ProviderMachine:
-    return shapes.ProviderMachine(
+def _shown(found: Listed) -> schemas.ProviderMachine:
+    return schemas.ProviderMachine(
         name=found.name,
         place=found.seen.place,
         state=found.seen.state,
@@ -47,22 +47,22 @@ def _shown(found: Listed) -> shapes.ProviderMachine:
     )
 
 
-def end(step: Step, provider_id: str, machine: UnknownMachine) -> shapes.MachineEnding:
+def end(context: ChangeContext, provider_id: str, machine: UnknownMachine) -> schemas.MachineEnding:
     """By its lease, if one holds it there; else by the provider. Doing it again is silent."""
-    row = own_locked(step.session, tables.Provider, provider_id, step.caller)
+    row = own_locked(context.session, tables.Provider, provider_id, context.caller)
     _must_be_there(row)
-    lease = step.session.exec(
+    lease = context.session.exec(
         select(tables.Lease).where(
             tables.Lease.provider_id == provider_id, tables.Lease.name == machine.name
         )
     ).first()
     holds = lease is not None and _is_at(lease, machine.place)
     if lease is not None and holds:
-        leases.kill(step, lease.id)
+        leases.kill(context, lease.id)
     else:
-        asked = EndUnknown(machine=machine, requested_by=step.caller.user_id)
-        step.tell(provider_id, "end_unknown", asked)
-    return shapes.MachineEnding(
+        asked = EndUnknown(machine=machine, requested_by=context.caller.user_id)
+        context.tell(provider_id, "end_unknown", asked)
+    return schemas.MachineEnding(
         provider_id=provider_id,
         name=machine.name,
         place=machine.place,

@@ -7,8 +7,8 @@ from activities.db.session import database
 from activities.providers.base import ProviderError, Unavailable
 from activities.providers.quotas import catalogue_of, live_quotas
 from api.authorization import Caller
-from api.problems import Problem, invalid, mistake
-from api.schemas import quotas as shapes
+from api.problems import Problem, field_error, invalid
+from api.schemas import quotas as schemas
 from api.services.lifecycles import GONE
 from api.services.ownership import own
 from workflows.contracts.quotas import RunnableJobs
@@ -18,7 +18,7 @@ from workflows.rules.catalogue.quotas import refusal
 CONSOLE = "https://console.cloud.google.com/iam-admin/quotas"
 
 
-def quotas_for(caller: Caller, wanted: shapes.QuotasWanted, now: datetime) -> shapes.QuotaList:
+def quotas_for(caller: Caller, wanted: schemas.QuotasQuery, now: datetime) -> schemas.QuotaList:
     """Ask the cloud; no session of the database is open meanwhile."""
     with database().read() as session:
         row = own(session, tables.Provider, wanted.provider_id, caller)
@@ -27,35 +27,37 @@ def quotas_for(caller: Caller, wanted: shapes.QuotasWanted, now: datetime) -> sh
     catalogue = catalogue_of(kind)
     if catalogue is None:
         raise invalid(
-            mistake("provider_id", f"is of a cloud: {kind} has no quotas", wanted.provider_id)
+            field_error("provider_id", f"is of a cloud: {kind} has no quotas", wanted.provider_id)
         )
     if status in GONE:
         raise Problem("conflict", f"provider {wanted.provider_id}: is {status}")
     if catalogue.region(wanted.cloud_region) is None:
         known = ", ".join(region.name for region in catalogue.regions)
-        raise invalid(mistake("cloud_region", f"is one of {known}", wanted.cloud_region))
+        raise invalid(field_error("cloud_region", f"is one of {known}", wanted.cloud_region))
     try:
         quotas, runnable = live_quotas(wanted.provider_id, wanted.cloud_region, wanted.gpu_count)
     except Unavailable as error:
         raise Problem("unavailable", str(error), (), {"Retry-After": "5"}) from error
     except ProviderError as error:
         raise Problem("provider-not-ready", f"provider {wanted.provider_id}: {error}") from error
-    return shapes.QuotaList(
+    return schemas.QuotaList(
         provider_id=wanted.provider_id,
         cloud_region=wanted.cloud_region,
         read_at=now,
         raise_at=f"{CONSOLE}?project={project_id}",
         runnable=[_shown(each, catalogue, wanted.cloud_region) for each in runnable],
         refusal=refusal(wanted.cloud_region, runnable),
-        quotas=[shapes.Quota(**quota.model_dump(), free=quota.free) for quota in quotas],
+        quotas=[schemas.Quota(**quota.model_dump(), free=quota.free) for quota in quotas],
     )
 
 
-def _shown(found: RunnableJobs, catalogue: CloudCatalogue, region: str) -> shapes.RunnableJobs:
+def _shown(found: RunnableJobs, catalogue: CloudCatalogue, region: str) -> schemas.RunnableJobs:
     machine = catalogue.machine_for(found.gpu_type, found.gpu_count, spot=found.spot)
     price = catalogue.price(machine, region) if machine else None
     hourly = None
     if price is not None:
         spot, on_demand = price.spot_microcredits_per_hour, price.on_demand_microcredits_per_hour
         hourly = spot if found.spot else on_demand
-    return shapes.RunnableJobs(**found.model_dump(exclude={"shares"}), microcredits_per_hour=hourly)
+    return schemas.RunnableJobs(
+        **found.model_dump(exclude={"shares"}), microcredits_per_hour=hourly
+    )

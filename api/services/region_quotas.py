@@ -6,7 +6,7 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller
 from api.problems import Problem
-from api.schemas.quotas import QuotaList, QuotasWanted
+from api.schemas.quotas import QuotaList, QuotasQuery
 from api.schemas.regions import RegionCreation, RegionQuota, RegionQuotaPage
 from api.services.ownership import own
 from api.services.quotas import quotas_for
@@ -20,7 +20,7 @@ def refusal_of(caller: Caller, asked: RegionCreation) -> Problem | None:
     """
     if asked.cloud_region is None:
         return None
-    wanted = QuotasWanted(provider_id=asked.provider_id, cloud_region=asked.cloud_region)
+    wanted = QuotasQuery(provider_id=asked.provider_id, cloud_region=asked.cloud_region)
     try:
         found = quotas_for(caller, wanted, datetime.now(UTC))
     except Problem as problem:
@@ -37,7 +37,7 @@ def quotas_of_region(caller: Caller, region_id: str) -> RegionQuotaPage:
         provider_id, cloud_region = row.provider_id, row.cloud_region
     if cloud_region is None:
         return RegionQuotaPage(items=[])
-    wanted = QuotasWanted(provider_id=provider_id, cloud_region=cloud_region)
+    wanted = QuotasQuery(provider_id=provider_id, cloud_region=cloud_region)
     return RegionQuotaPage(items=_shown(quotas_for(caller, wanted, datetime.now(UTC))))
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from sqlmodel import Session, col, select
 
 from activities.db import tables
-from activities.db.session import take_turn
+from activities.db.session import advisory_lock
 from activities.lifecycles.dependents import own_dependents_of
-from api.changes import Step
-from api.problems import Problem, invalid, mistake
-from api.schemas import regions as shapes
+from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid
+from api.schemas import regions as schemas
 from api.services.cloud_machines import region_columns
 from api.services.lifecycles import add_lifecycle, names_of, remove
 from api.services.ownership import lifecycle, own_locked
@@ -21,7 +21,7 @@ from workflows.rules.nodes import requirements
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def shown_regions(session: Session, rows: Sequence[tables.Region]) -> list[shapes.Region]:
+def region_responses(session: Session, rows: Sequence[tables.Region]) -> list[schemas.Region]:
     """Regions, each with why jobs cannot be kept apart there, where they cannot."""
     nodes = session.exec(
         select(tables.Node)
@@ -35,18 +35,18 @@ def shown_regions(session: Session, rows: Sequence[tables.Region]) -> list[shape
     for node in nodes:
         if node.preparation and (reason := node.preparation.get("trusted_only_reason")):
             reasons[node.region_id].append(f"{node.name}: {reason}")
-    return [_shown_region(row, reasons[row.id]) for row in rows]
+    return [_region_response(row, reasons[row.id]) for row in rows]
 
 
-def shown_region(session: Session, row: tables.Region) -> shapes.Region:
-    return shown_regions(session, [row])[0]
+def region_response(session: Session, row: tables.Region) -> schemas.Region:
+    return region_responses(session, [row])[0]
 
 
-def _shown_region(row: tables.Region, sharing: Sequence[str]) -> shapes.Region:
+def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Region:
     warnings = []
     if not _DNS_LABEL.fullmatch(row.name):
         warnings.append(f"name: {row.name} is no DNS label (a-z, 0-9, - inside, at most 63)")
-    return shapes.Region(
+    return schemas.Region(
         **lifecycle(row, "region"),
         provider_id=row.provider_id,
         provider_kind=row.provider_kind,
@@ -64,26 +64,26 @@ def _shown_region(row: tables.Region, sharing: Sequence[str]) -> shapes.Region:
 
 
 def create_region(
-    step: Step, asked: shapes.RegionCreation, of_no_use: Problem | None = None
-) -> shapes.Region:
+    context: ChangeContext, asked: schemas.RegionCreation, of_no_use: Problem | None = None
+) -> schemas.Region:
     """of_no_use: what its cloud says against it, see `region_quotas.refusal_of`."""
     unknown = requirements.unknown_names(asked.relaxed_requirements)
     if unknown:
         rule = f"are among {', '.join((requirements.ALL, *requirements.NAMES))}"
-        raise invalid(*(mistake("relaxed_requirements", rule, name) for name in unknown))
-    take_turn(step.session, f"regions/{step.caller.account_id}")
-    provider = own_locked(step.session, tables.Provider, asked.provider_id, step.caller)
+        raise invalid(*(field_error("relaxed_requirements", rule, name) for name in unknown))
+    advisory_lock(context.session, f"regions/{context.caller.account_id}")
+    provider = own_locked(context.session, tables.Provider, asked.provider_id, context.caller)
     if provider.status != ProviderStatus.READY:
         found = f"is {provider.status}" + (
             f": {provider.status_reason}" * bool(provider.status_reason)
         )
         raise Problem("provider-not-ready", f"provider {provider.id}: {found}; asked: ready")
-    _check_region_name(step, asked.name)
-    of_its_cloud = region_columns(step, provider, asked)
+    _check_region_name(context, asked.name)
+    of_its_cloud = region_columns(context, provider, asked)
     if of_no_use is not None:
         raise of_no_use
     row = tables.Region(
-        account_id=step.caller.account_id,
+        account_id=context.caller.account_id,
         name=asked.name,
         provider_id=provider.id,
         provider_kind=provider.kind,
@@ -91,31 +91,33 @@ def create_region(
         exclusive_nodes=asked.exclusive_nodes,
         node_root=asked.node_root,
         relaxed_requirements=list(asked.relaxed_requirements),
-        created_at=step.now,
-        updated_at=step.now,
+        created_at=context.now,
+        updated_at=context.now,
         **of_its_cloud,
     )
-    add_lifecycle(step, row, "region")
-    return shown_region(step.session, row)
+    add_lifecycle(context, row, "region")
+    return region_response(context.session, row)
 
 
-def remove_region(step: Step, region_id: str, *, force: bool) -> shapes.Region:
-    row = own_locked(step.session, tables.Region, region_id, step.caller)
+def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> schemas.Region:
+    row = own_locked(context.session, tables.Region, region_id, context.caller)
     of_it = (
         tables.Node.region_id == row.id,
         tables.Node.status != NodeStatus.ARCHIVED,
-        col(tables.Node.id).not_in(own_dependents_of(step.session, row.id)),
+        col(tables.Node.id).not_in(own_dependents_of(context.session, row.id)),
     )
-    remove(step, row, force=force, holds=("nodes", names_of(step.session, tables.Node, of_it)))
-    return shown_region(step.session, row)
+    remove(
+        context, row, force=force, holds=("nodes", names_of(context.session, tables.Node, of_it))
+    )
+    return region_response(context.session, row)
 
 
-def _check_region_name(step: Step, name: str) -> None:
+def _check_region_name(context: ChangeContext, name: str) -> None:
     same = select(tables.Region).where(
-        tables.Region.account_id == step.caller.account_id,
+        tables.Region.account_id == context.caller.account_id,
         tables.Region.name == name,
         tables.Region.status != RegionStatus.ARCHIVED,
     )
-    found = step.session.exec(same).first()
+    found = context.session.exec(same).first()
     if found is not None:
         raise Problem("conflict", f"region {name}: {found.id} has this name")

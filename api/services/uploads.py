@@ -15,8 +15,8 @@ from activities.db.ids import new_id
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name
-from api.changes import Step
-from api.problems import Problem, invalid, mistake
+from api.changes import ChangeContext
+from api.problems import Problem, field_error, invalid
 from api.schemas.jobs import Upload
 from api.upload_archives import ArchiveRefusedError, check_archive
 
@@ -69,28 +69,28 @@ def keep(received: Received) -> None:
     try:
         check_archive(received.path, settings().upload_max_unpacked_bytes)
     except ArchiveRefusedError as refused:
-        raise invalid(mistake("body", str(refused))) from refused
+        raise invalid(field_error("body", str(refused))) from refused
     blobs, name = blob_store(settings().storage), code_name(received.sha256)
     if not blobs.exists(name):
         blobs.put_file(name, received.path)
 
 
-def add_upload(step: Step, received: Received) -> Upload:
+def add_upload(context: ChangeContext, received: Received) -> Upload:
     row = tables.Upload(
         id=new_id("upl"),
-        account_id=step.caller.account_id,
+        account_id=context.caller.account_id,
         sha256=received.sha256,
         size_bytes=received.size_bytes,
-        created_at=step.now,
+        created_at=context.now,
     )
-    step.session.add(row)
-    return shown_upload(row)
+    context.session.add(row)
+    return upload_response(row)
 
 
-def shown_upload(row: tables.Upload) -> Upload:
+def upload_response(row: tables.Upload) -> Upload:
     return Upload(**row.model_dump())
 
 
 def _too_large(limit: int) -> Problem:
     rule = f"is at most {limit} bytes"
-    return Problem("too-large", f"the archive {rule}", [mistake("body", rule)])
+    return Problem("too-large", f"the archive {rule}", [field_error("body", rule)])

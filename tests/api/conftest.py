@@ -45,7 +45,7 @@ async def _never(*_: object) -> None:
 @pytest.fixture
 async def site(app: FastAPI, migrated: Database, stores: None) -> AsyncIterator[Site]:
     built = Site(migrated, app)
-    app.state.courier.hand_over = built.hand_over
+    app.state.outbox_dispatcher.relay = built.relay
     app.state.check_temporal = built.check_temporal
     app.state.stop = asyncio.Event()
     app.state.announcement_rate = Rate(settings().announcements_per_minute)

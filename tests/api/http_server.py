@@ -37,7 +37,7 @@ class Site:
     handed_over: list[str] = field(default_factory=list)
     temporal_is_up: bool = True
 
-    async def hand_over(self, request_ids: Sequence[str]) -> None:
+    async def relay(self, request_ids: Sequence[str]) -> None:
         if not self.temporal_is_up:
             raise ConnectionError("Temporal does not answer")
         self.handed_over.extend(request_ids)
@@ -48,7 +48,7 @@ class Site:
 
     async def settled(self) -> None:
         """Until every hand-over under way has ended."""
-        await self.app.state.courier.settled(5)
+        await self.app.state.outbox_dispatcher.settled(5)
 
     def account(self, name: str, *, administrator: bool = False) -> "Person":
         """A new account with a key that may do everything."""
@@ -74,7 +74,7 @@ class Site:
 
     def asked_of(self, resource_id: str) -> list[tuple[str, Any]]:
         """Verbs and arguments that workflows were asked, in order."""
-        rows = sorted(self.rows(tables.RequestRow, resource_id=resource_id), key=lambda r: r.id)
+        rows = sorted(self.rows(tables.OutboxRow, resource_id=resource_id), key=lambda r: r.id)
         return [(row.verb, row.argument) for row in rows]
 
     @property

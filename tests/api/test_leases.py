@@ -74,7 +74,7 @@ async def test_a_lease_of_others_is_not_there(site: Site, ada: Person, bob: Pers
     assert (await bob.get("/v1/leases")).json()["items"] == []
     assert (await bob.get("/v1/leases/lea-1")).status_code == 404
     assert (await bob.call("DELETE", "/v1/leases/lea-1")).status_code == 404
-    assert site.rows(tables.RequestRow, resource_id="lea-1") == []
+    assert site.rows(tables.OutboxRow, resource_id="lea-1") == []
 
 
 async def test_a_person_ends_a_machine_and_an_ended_one_is_left_alone(
@@ -82,7 +82,7 @@ async def test_a_person_ends_a_machine_and_an_ended_one_is_left_alone(
 ) -> None:
     await lease(site, ada)
     assert (await ada.call("DELETE", "/v1/leases/lea-1")).status_code == 202
-    (asked,) = site.rows(tables.RequestRow, resource_id="lea-1")
+    (asked,) = site.rows(tables.OutboxRow, resource_id="lea-1")
     assert asked.verb == "give_back"
     assert asked.argument == {
         "reason": f"killed by {ada.user_id}",
@@ -91,4 +91,4 @@ async def test_a_person_ends_a_machine_and_an_ended_one_is_left_alone(
     }
     site.set(tables.Lease, "lea-1", status="released")
     assert (await ada.call("DELETE", "/v1/leases/lea-1")).status_code == 202
-    assert len(site.rows(tables.RequestRow, resource_id="lea-1")) == 1
+    assert len(site.rows(tables.OutboxRow, resource_id="lea-1")) == 1

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from api.outbox_dispatcher import Courier
+from api.outbox_dispatcher import OutboxDispatcher
 
 LIMIT_S = 10.0
 
@@ -16,7 +16,7 @@ class Way:
         self.open = asyncio.Event()
         self.fails = fails
 
-    async def hand_over(self, request_ids: Sequence[str]) -> None:
+    async def relay(self, request_ids: Sequence[str]) -> None:
         self.taken.append(list(request_ids))
         await self.open.wait()
         if self.fails:
@@ -25,12 +25,12 @@ class Way:
 
 async def test_what_comes_while_all_ways_are_taken_goes_together_with_the_next() -> None:
     way = Way()
-    courier = Courier(way.hand_over)
+    outbox_dispatcher = OutboxDispatcher(way.relay)
     for number in range(100):
-        courier.take([f"req-{number}"])
+        outbox_dispatcher.take([f"req-{number}"])
         await asyncio.sleep(0)
     way.open.set()
-    await courier.settled(LIMIT_S)
+    await outbox_dispatcher.settled(LIMIT_S)
     carried = [request_id for taken in way.taken for request_id in taken]
     assert sorted(carried) == sorted(f"req-{number}" for number in range(100))
     assert [len(taken) for taken in way.taken] == [1, 1, 98]
@@ -39,16 +39,16 @@ async def test_what_comes_while_all_ways_are_taken_goes_together_with_the_next()
 async def test_a_way_that_fails_stops_nobody_behind_it() -> None:
     way = Way(fails=True)
     way.open.set()
-    courier = Courier(way.hand_over)
-    courier.take(["req-1"])
-    await courier.settled(LIMIT_S)
-    courier.take(["req-2"])
-    await courier.settled(LIMIT_S)
+    outbox_dispatcher = OutboxDispatcher(way.relay)
+    outbox_dispatcher.take(["req-1"])
+    await outbox_dispatcher.settled(LIMIT_S)
+    outbox_dispatcher.take(["req-2"])
+    await outbox_dispatcher.settled(LIMIT_S)
     assert way.taken == [["req-1"], ["req-2"]]
 
 
 async def test_nothing_to_take_is_no_way() -> None:
     way = Way()
-    Courier(way.hand_over).take([])
+    OutboxDispatcher(way.relay).take([])
     await asyncio.sleep(0)
     assert way.taken == []

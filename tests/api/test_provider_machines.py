@@ -39,7 +39,7 @@ async def cloud(site: Site, owner: Person) -> str:
 
 
 def asked(site: Site, resource_id: str) -> list[tuple[str, Any]]:
-    rows = site.rows(tables.RequestRow, resource_id=resource_id)
+    rows = site.rows(tables.OutboxRow, resource_id=resource_id)
     return [(row.verb, row.argument) for row in rows if row.verb != "start"]
 
 

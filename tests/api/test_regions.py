@@ -27,7 +27,7 @@ async def test_a_change_is_taken_while_temporal_is_down_and_waits_as_a_row(
     response = await ada.post("/v1/providers", {"kind": "physical"})
     assert response.status_code == 202
     await site.settled()
-    waiting = site.rows(tables.RequestRow, resource_id=response.json()["id"])
+    waiting = site.rows(tables.OutboxRow, resource_id=response.json()["id"])
     assert [(row.verb, row.delivered_at) for row in waiting] == [("start", None)]
 
 

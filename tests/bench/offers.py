@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 from sqlmodel import select
 
-from activities.accounts.bootstrap import first_start
+from activities.accounts.bootstrap import bootstrap
 from activities.db import tables
 from activities.db.session import Database
 from tests.activities.placement.rows import add_gpu_node
@@ -39,7 +39,7 @@ RULES_AIM_S = 0.005
 def rows() -> list[Row]:
     """One process of the API over a database with so many active nodes."""
     with home() as (folder, opened):
-        first_start()
+        bootstrap()
         _add_nodes(opened)
         times_s, empty_s = _ask(folder)
     rules_s = _rules_s()

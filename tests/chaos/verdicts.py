@@ -19,7 +19,7 @@ Verdict = tuple[Wrong, str]
 
 @dataclass(frozen=True)
 class Seen:
-    """What the world shows of a job. ran: its notes, `begin` or `end` with the node's uptime."""
+    """What the world shows of a job. ran: its notes, `create` or `end` with the node's uptime."""
 
     ran: list[tuple[str, float]]
     log: bytes

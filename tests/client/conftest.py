@@ -75,7 +75,7 @@ def desk(
     app: FastAPI, migrated: Database, stores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Desk]:
     site = Site(migrated, app)
-    app.state.hand_over, app.state.check_temporal = site.hand_over, site.check_temporal
+    app.state.relay, app.state.check_temporal = site.relay, site.check_temporal
     app.state.stop = asyncio.Event()
     person = site.account("ada", administrator=True)
     folder = tmp_path / "work"

@@ -178,7 +178,7 @@ def test_what_a_first_start_left_half_made_is_discarded(running: Running, tmp_pa
 
     def plan() -> Stack:
         listener, *others = running.plan().programs
-        with_first = listener.model_copy(update={"first_start": first})
+        with_first = listener.model_copy(update={"bootstrap": first})
         return running.plan().model_copy(update={"programs": (with_first, *others)})
 
     running.up(plan)

@@ -86,7 +86,7 @@ def temporal_program(settings: RunnerSettings, folder: Path) -> Program:
             _listening(settings.temporal_port, "Temporal", "BASELOAD_TEMPORAL_PORT"),
             _listening(settings.ui_port, "the Temporal UI", "BASELOAD_UI_PORT"),
         ),
-        first_start=FirstStart(marker=folder / "created", discard=files),
+        bootstrap=FirstStart(marker=folder / "created", discard=files),
     )
 
 

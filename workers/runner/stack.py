@@ -61,7 +61,7 @@ class Program(_Frozen):
     after: tuple[str, ...] = ()
     gate_s: float = 20.0
     stop_limit_s: float = 12.0
-    first_start: FirstStart | None = None
+    bootstrap: FirstStart | None = None
 
 
 class Backoff(_Frozen):

@@ -124,8 +124,8 @@ class _Supervisor:
         # Another process has no event to wait for: look until it answers or has ended.
         while probe and not await asyncio.to_thread(probes.answers, probe):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        if program.first_start:
-            await _mark(program.first_start.marker)
+        if program.bootstrap:
+            await _mark(program.bootstrap.marker)
         self._ready[program.name].set()
         if probe:
             say(f"{program.name} is ready after {time.monotonic() - started:.1f} s")
@@ -173,7 +173,7 @@ def open_log(path: Path) -> BufferedWriter:
 
 
 def _discard_halves(program: Program) -> None:
-    first = program.first_start
+    first = program.bootstrap
     if first is None or first.marker.exists():
         return
     for path in first.discard:

@@ -14,7 +14,7 @@ from workflows.contracts.statuses import JobType
 _SERVICES = (JobType.NOTEBOOK.value, JobType.ENDPOINT.value)
 
 
-class Mistake(Contract):
+class FieldError(Contract):
     """One thing wrong with a submission, for the person who made it."""
 
     field: str

@@ -5,7 +5,7 @@ from workflows.effects.effect import Effect
 
 
 class DeliverRequests(Contract):
-    """Deliver what the API has written down and could not hand over: at most `limit`."""
+    """Deliver what the API has written down and could not relay: at most `limit`."""
 
     older_than_s: float = 5
     limit: int = 500

@@ -23,7 +23,7 @@ DELIVERY_INTERVAL = timedelta(seconds=10)
 
 @workflow.defn(name="Starts")
 class Starts:
-    """Every ten seconds: starts and signals that the API wrote down and could not hand over."""
+    """Every ten seconds: starts and signals that the API wrote down and could not relay."""
 
     @workflow.run
     async def run(self, request: SweepRequest) -> Done:

@@ -262,19 +262,6 @@ class MachineEnding(BaseModel):
     lease_id: Annotated[str | None, Field(title="Lease Id")]
 
 
-class Mistake(BaseModel):
-    """
-    One thing wrong with a request.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    field: Annotated[str, Field(title="Field")]
-    rule: Annotated[str, Field(title="Rule")]
-    value: Any
-
-
 class ModelReference(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -475,22 +462,6 @@ class Posting(BaseModel):
     )
     ledger_account: Annotated[str, Field(title="Ledger Account")]
     amount_microcredits: Annotated[int, Field(title="Amount Microcredits")]
-
-
-class ProblemDetails(BaseModel):
-    """
-    Every answer that is not a success (RFC 9457); `code` is stable.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    type: Annotated[str, Field(title="Type")]
-    title: Annotated[str, Field(title="Title")]
-    status: Annotated[int, Field(title="Status")]
-    detail: Annotated[str, Field(title="Detail")]
-    code: Annotated[str, Field(title="Code")]
-    errors: Annotated[list[Mistake], Field(title="Errors")]
 
 
 class Project(BaseModel):
@@ -959,6 +930,19 @@ class EventPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class FieldError(BaseModel):
+    """
+    One thing wrong with a request.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    field: Annotated[str, Field(title="Field")]
+    rule: Annotated[str, Field(title="Rule")]
+    value: Any
+
+
 class Job(BaseModel):
     """
     A job. Values of variables are masked.
@@ -1150,6 +1134,22 @@ class OfferList(BaseModel):
     placeable: Annotated[bool, Field(title="Placeable")]
     offers: Annotated[list[Offer], Field(title="Offers")]
     refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
+
+
+class ProblemDetails(BaseModel):
+    """
+    Every answer that is not a success (RFC 9457); `code` is stable.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    type: Annotated[str, Field(title="Type")]
+    title: Annotated[str, Field(title="Title")]
+    status: Annotated[int, Field(title="Status")]
+    detail: Annotated[str, Field(title="Detail")]
+    code: Annotated[str, Field(title="Code")]
+    errors: Annotated[list[FieldError], Field(title="Errors")]
 
 
 class Provider(BaseModel):

@@ -11,18 +11,18 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import select
 
-from activities.accounts.bootstrap import first_start
+from activities.accounts.bootstrap import bootstrap
 from activities.db import tables
 from activities.db.session import Database
 from activities.secrets.sealing import master_key
 from activities.settings import settings
 
 CHECKOUT = Path(__file__).parents[2]
-START = "from activities.accounts.bootstrap import first_start; first_start()"
+START = "from activities.accounts.bootstrap import bootstrap; bootstrap()"
 
 
 def test_the_first_start_makes_an_administrator_who_can_do_all(migrated: Database) -> None:
-    first_start()
+    bootstrap()
     secret = settings().administrator_key_path.read_text().strip()
     with migrated.read() as session:
         account = session.exec(select(tables.Account)).one()
@@ -38,7 +38,7 @@ def test_the_first_start_makes_an_administrator_who_can_do_all(migrated: Databas
 
 
 def test_keys_are_their_owners_alone(migrated: Database) -> None:
-    first_start()
+    bootstrap()
     chosen = settings()
     for path in (chosen.administrator_key_path, chosen.master_key_path, chosen.platform_key_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
@@ -47,18 +47,18 @@ def test_keys_are_their_owners_alone(migrated: Database) -> None:
 
 
 def test_a_second_start_changes_nothing(migrated: Database) -> None:
-    first_start()
+    bootstrap()
     chosen = settings()
     paths = (chosen.administrator_key_path, chosen.master_key_path, chosen.platform_key_path)
     before = [path.read_bytes() for path in paths]
-    first_start()
+    bootstrap()
     assert [path.read_bytes() for path in paths] == before
 
 
 def test_an_administrators_key_that_was_put_away_is_not_made_again(migrated: Database) -> None:
-    first_start()
+    bootstrap()
     settings().administrator_key_path.unlink()
-    first_start()
+    bootstrap()
     assert not settings().administrator_key_path.exists()
 
 
@@ -69,7 +69,7 @@ def test_a_crash_before_the_commit_leaves_a_key_that_works(migrated: Database) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("activities.accounts.bootstrap.add_account", crash)
         with pytest.raises(KeyboardInterrupt):
-            first_start()
+            bootstrap()
     test_the_first_start_makes_an_administrator_who_can_do_all(migrated)
 
 

@@ -17,7 +17,7 @@ from activities.billing.ledger import add_credits, balance_of
 from activities.db import tables
 from activities.db.session import Database
 from activities.lifecycles.record import record
-from activities.outbox.relay import hand_over
+from activities.outbox.relay import relay
 from activities.temporal.client import set_client
 from tests.activities.billing.test_ledger import assert_books_are_right
 from tests.activities.outbox.test_relay import signals_of
@@ -206,7 +206,7 @@ def test_the_burn_is_what_all_running_jobs_of_the_payer_cost_by_the_hour(
 def asked_to_look(database: Database) -> list[str]:
     """Workflows that were asked to look again since the last call."""
     with database.write() as session:
-        rows = session.exec(select(tables.RequestRow).order_by(col(tables.RequestRow.id))).all()
+        rows = session.exec(select(tables.OutboxRow).order_by(col(tables.OutboxRow.id))).all()
         for row in rows:
             session.delete(row)
         assert {row.verb for row in rows} <= {"look_again"}
@@ -332,7 +332,7 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
 ) -> None:
     await begin_billing(request_for(1, job_id))
     asked = [
-        tables.RequestRow(
+        tables.OutboxRow(
             id=f"req-{name}",
             resource_id=f"{name}/billing",
             verb="look_again",
@@ -342,7 +342,7 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
     ]
     with migrated.write() as session:
         session.add_all(asked)
-    assert await hand_over(temporal_server, [row.id for row in asked]) == 2
+    assert await relay(temporal_server, [row.id for row in asked]) == 2
     assert await signals_of(temporal_server, f"job/{job_id}/billing") == ["look_again"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from activities.db.session import Database, take_turn
+from activities.db.session import Database, advisory_lock
 from tests.activities.rows import add_payer
 
 THREADS = 4
@@ -87,7 +87,7 @@ def test_turns_of_one_name_follow_one_another(migrated: Database) -> None:
     def second() -> None:
         inside.wait(10)
         with migrated.write("name") as session:
-            take_turn(session, "another")
+            advisory_lock(session, "another")
             order.append("second")
 
     thread = threading.Thread(target=second)

@@ -70,8 +70,8 @@ class World:
         seen = {"host": "10.0.0.9", "minion_id": "SHA256:k", "offer": OFFER.model_dump()}
         self.set(LEASE, status="ready", **seen)
 
-    def asked(self, resource_id: str, verb: str) -> list[tables.RequestRow]:
-        query = select(tables.RequestRow).filter_by(resource_id=resource_id, verb=verb)
+    def asked(self, resource_id: str, verb: str) -> list[tables.OutboxRow]:
+        query = select(tables.OutboxRow).filter_by(resource_id=resource_id, verb=verb)
         with self.database.read() as session:
             return list(session.exec(query).all())
 

@@ -241,11 +241,11 @@ async def test_requests_are_delivered_once_they_are_old_enough(world: World) -> 
     world.set(world.job, status="new", sequence=0)
     asked = ask(world.database, world.job.id, "start")
     with world.database.write() as session:
-        row = session.get_one(tables.RequestRow, asked)
+        row = session.get_one(tables.OutboxRow, asked)
         row.created_at = NOW.replace(year=NOW.year + 50)
     assert (await deliver_requests(DeliverRequests())).delivered == 0
     with world.database.write() as session:
-        session.get_one(tables.RequestRow, asked).created_at = NOW
+        session.get_one(tables.OutboxRow, asked).created_at = NOW
     assert (await deliver_requests(DeliverRequests())).delivered == 1
     assert undelivered(world.database) == []
     assert await status_of(world.client, f"job/{world.job.id}") is RUNNING

@@ -35,7 +35,7 @@ def made_for_a_job(session: Session, *names: str) -> tuple[tables.Job, list[tabl
 
 
 def removals_asked(session: Session) -> list[str]:
-    asked = session.exec(select(tables.RequestRow).where(tables.RequestRow.verb == "remove"))
+    asked = session.exec(select(tables.OutboxRow).where(tables.OutboxRow.verb == "remove"))
     return sorted(request.resource_id for request in asked)
 
 
@@ -46,7 +46,7 @@ def test_nodes_made_for_a_job_are_asked_to_leave_with_its_release(migrated: Data
         assert len(requests) == 2
         assert release_job(session, job.id, NOW) == []
         assert removals_asked(session) == sorted(node.id for node in nodes)
-        (first, *_) = session.exec(select(tables.RequestRow))
+        (first, *_) = session.exec(select(tables.OutboxRow))
         assert first.argument == {"force": True, "requested_by": "the end of its job"}
         assert_books_agree(session)
 
@@ -107,7 +107,7 @@ def test_the_sweep_dismisses_a_node_whose_dismissal_was_lost_and_no_other(
         release_job(session, job.id, NOW)
     assert _dismiss_idle() == [], "it is asked already"
     with migrated.write() as session:
-        (asked,) = session.exec(select(tables.RequestRow))
+        (asked,) = session.exec(select(tables.OutboxRow))
         asked.delivered_at = NOW
     assert len(_dismiss_idle()) == 1
     with migrated.read() as session:
@@ -123,7 +123,7 @@ def test_a_job_that_is_told_of_a_machine_while_it_is_lost_hears_that_too(
     withdraw_places(WithdrawPlaces(node_id=node.id, reason="preempted", at=NOW))
     assert len(_mark_announced(told, [])) == 1
     with migrated.read() as session:
-        asked = session.exec(select(tables.RequestRow)).all()
+        asked = session.exec(select(tables.OutboxRow)).all()
     assert [(one.resource_id, one.verb) for one in asked] == [(job.id, "node_lost")]
     assert asked[0].argument is not None
     assert (asked[0].argument["node_id"], asked[0].argument["for_good"]) == (node.id, True)

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.outbox.relay import hand_over
+from activities.outbox.relay import relay
 from activities.temporal.client import signal_once
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
 from tests.temporal_server import TemporalServer
@@ -21,7 +21,7 @@ from tests.temporal_server import TemporalServer
 def ask(
     database: Database, resource_id: str, verb: str, argument: dict[str, Any] | None = None
 ) -> str:
-    row = tables.RequestRow(
+    row = tables.OutboxRow(
         id=new_id("req"),
         resource_id=resource_id,
         verb=verb,
@@ -35,7 +35,7 @@ def ask(
 
 def undelivered(database: Database) -> list[str]:
     with database.read() as session:
-        query = select(tables.RequestRow.id).where(col(tables.RequestRow.delivered_at).is_(None))
+        query = select(tables.OutboxRow.id).where(col(tables.OutboxRow.delivered_at).is_(None))
         return list(session.exec(query).all())
 
 
@@ -73,7 +73,7 @@ def node(migrated: Database) -> tables.Node:
 async def test_a_start_makes_a_workflow_that_is_found_by_its_attributes(
     migrated: Database, job: tables.Job, temporal_server: Client
 ) -> None:
-    assert await hand_over(temporal_server, [ask(migrated, job.id, "start")]) == 1
+    assert await relay(temporal_server, [ask(migrated, job.id, "start")]) == 1
     seen = await temporal_server.get_workflow_handle(f"job/{job.id}").describe()
     assert seen.workflow_type == "JobLifecycle"
     assert seen.status is WorkflowExecutionStatus.RUNNING
@@ -87,10 +87,10 @@ async def test_delivering_twice_starts_once(
     migrated: Database, job: tables.Job, temporal_server: Client
 ) -> None:
     request = ask(migrated, job.id, "start")
-    await hand_over(temporal_server, [request])
+    await relay(temporal_server, [request])
     first = await temporal_server.get_workflow_handle(f"job/{job.id}").describe()
-    assert await hand_over(temporal_server, [request]) == 0
-    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    assert await relay(temporal_server, [request]) == 0
+    await relay(temporal_server, [ask(migrated, job.id, "start")])
     second = await temporal_server.get_workflow_handle(f"job/{job.id}").describe()
     assert second.run_id == first.run_id
 
@@ -98,10 +98,10 @@ async def test_delivering_twice_starts_once(
 async def test_a_start_delivered_late_does_not_run_an_ended_job_again(
     migrated: Database, job: tables.Job, temporal_server: Client
 ) -> None:
-    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    await relay(temporal_server, [ask(migrated, job.id, "start")])
     await temporal_server.get_workflow_handle(f"job/{job.id}").terminate()
     set_row(migrated, job, "finished", 9)
-    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    await relay(temporal_server, [ask(migrated, job.id, "start")])
     status = await status_of(temporal_server, f"job/{job.id}")
     assert status is WorkflowExecutionStatus.TERMINATED
 
@@ -115,7 +115,7 @@ async def test_signals_come_after_the_start_and_in_order(
         ask(migrated, node.id, "maintain"),
         ask(migrated, node.id, "remove", {"force": True, "requested_by": "usr-1"}),
     ]
-    assert await hand_over(temporal_server, wanted) == 4
+    assert await relay(temporal_server, wanted) == 4
     signals = await signals_of(temporal_server, f"node/{node.id}")
     assert signals == ["activate", "maintain", "remove"]
 
@@ -123,7 +123,7 @@ async def test_signals_come_after_the_start_and_in_order(
 async def test_a_signal_to_what_was_never_started_starts_it(
     migrated: Database, node: tables.Node, temporal_server: Client
 ) -> None:
-    await hand_over(temporal_server, [ask(migrated, node.id, "activate")])
+    await relay(temporal_server, [ask(migrated, node.id, "activate")])
     assert await signals_of(temporal_server, f"node/{node.id}") == ["activate"]
 
 
@@ -132,7 +132,7 @@ async def test_a_signal_to_an_ended_job_counts_as_delivered(
 ) -> None:
     set_row(migrated, job, "finished", 9)
     asked = ask(migrated, job.id, "cancel", {"reason": "no longer wanted"})
-    assert await hand_over(temporal_server, [asked]) == 1
+    assert await relay(temporal_server, [asked]) == 1
 
 
 async def test_a_signal_to_a_lost_workflow_waits_for_the_sweep(
@@ -140,7 +140,7 @@ async def test_a_signal_to_a_lost_workflow_waits_for_the_sweep(
 ) -> None:
     set_row(migrated, job, "running", 5)
     asked = ask(migrated, job.id, "cancel", {"reason": "no longer wanted"})
-    assert await hand_over(temporal_server, [asked]) == 0
+    assert await relay(temporal_server, [asked]) == 0
     assert undelivered(migrated) == [asked]
 
 
@@ -149,34 +149,34 @@ async def test_a_signal_that_was_taken_and_not_noted_is_heard_once(
 ) -> None:
     reboot = ask(migrated, node.id, "reboot")
     for _ in range(2):
-        assert await hand_over(temporal_server, [reboot]) == 1
+        assert await relay(temporal_server, [reboot]) == 1
         with migrated.write() as session:
-            session.get_one(tables.RequestRow, reboot).delivered_at = None
+            session.get_one(tables.OutboxRow, reboot).delivered_at = None
     assert await signals_of(temporal_server, f"node/{node.id}") == ["reboot"]
-    await hand_over(temporal_server, [ask(migrated, node.id, "reboot")])
+    await relay(temporal_server, [ask(migrated, node.id, "reboot")])
     assert await signals_of(temporal_server, f"node/{node.id}") == ["reboot", "reboot"]
 
 
 async def test_a_removal_meets_a_notebook_that_was_started_again_meanwhile(
     migrated: Database, job: tables.Job, temporal_server: Client
 ) -> None:
-    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    await relay(temporal_server, [ask(migrated, job.id, "start")])
     set_row(migrated, job, "waiting_for_resources", 12)
     removal = ask(migrated, job.id, "start", {"removal": True})
-    assert await hand_over(temporal_server, [removal]) == 1
+    assert await relay(temporal_server, [removal]) == 1
     assert await signals_of(temporal_server, f"job/{job.id}") == ["remove"]
 
 
 async def test_a_removal_of_an_ended_job_runs_its_workflow_once_more(
     migrated: Database, job: tables.Job, temporal_server: Client
 ) -> None:
-    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    await relay(temporal_server, [ask(migrated, job.id, "start")])
     handle = temporal_server.get_workflow_handle(f"job/{job.id}")
     set_row(migrated, job, "finished", 9)
     removal = ask(migrated, job.id, "start", {"removal": True})
-    assert await hand_over(temporal_server, [removal]) == 0, "the first run has not closed yet"
+    assert await relay(temporal_server, [removal]) == 0, "the first run has not closed yet"
     await handle.terminate()
-    assert await hand_over(temporal_server, [removal]) == 1
+    assert await relay(temporal_server, [removal]) == 1
     assert await status_of(temporal_server, handle.id) is WorkflowExecutionStatus.RUNNING
 
 
@@ -187,7 +187,7 @@ async def test_a_request_of_a_row_that_cannot_be_read_keeps_nobody_else_waiting(
         other = add_job(session, session.get_one(tables.Account, job.account_id))
         session.get_one(tables.Job, job.id).spec = {"unknown": "to this version"}
     unreadable, readable = ask(migrated, job.id, "start"), ask(migrated, other.id, "start")
-    assert await hand_over(temporal_server, [unreadable, readable]) == 1
+    assert await relay(temporal_server, [unreadable, readable]) == 1
     assert undelivered(migrated) == [unreadable]
 
 
@@ -197,7 +197,7 @@ async def test_what_was_held_back_in_one_batch_is_held_back_in_the_next(
     temporal_server: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await hand_over(temporal_server, [ask(migrated, job.id, "start")])
+    await relay(temporal_server, [ask(migrated, job.id, "start")])
     set_row(migrated, job, "running", 5)
     wanted = [ask(migrated, job.id, "stop", {"reason": "for the night"})]
     wanted += [ask(migrated, job.id, "cancel", {"reason": "not wanted"}) for _ in range(64)]
@@ -210,7 +210,7 @@ async def test_what_was_held_back_in_one_batch_is_held_back_in_the_next(
         await signal_once(client, workflow_id, signal, *args, **more)
 
     monkeypatch.setattr("activities.outbox.relay.signal_once", lose_stops)
-    assert await hand_over(temporal_server, wanted) == 0
+    assert await relay(temporal_server, wanted) == 0
     assert await signals_of(temporal_server, f"job/{job.id}") == []
 
 
@@ -221,7 +221,7 @@ async def test_many_requests_are_all_delivered(
         account = session.get_one(tables.Account, job.account_id)
         jobs = [add_job(session, account) for _ in range(100)]
     wanted = [ask(migrated, row.id, "start") for row in jobs]
-    assert await hand_over(temporal_server, wanted) == 100
+    assert await relay(temporal_server, wanted) == 100
 
 
 @pytest.fixture
@@ -243,10 +243,10 @@ async def test_what_was_asked_while_temporal_was_away_is_delivered_once(
         ask(migrated, job.id, "start"),
         ask(migrated, job.id, "cancel", {"reason": "no longer wanted"}),
     ]
-    assert await hand_over(client, wanted) == 0
+    assert await relay(client, wanted) == 0
     assert sorted(undelivered(migrated)) == sorted(wanted)
     own_server.start()
     client = await own_server.connect()
-    assert await hand_over(client, wanted) == 2
-    assert await hand_over(client, wanted) == 0
+    assert await relay(client, wanted) == 2
+    assert await relay(client, wanted) == 0
     assert await signals_of(client, f"job/{job.id}") == ["cancel"]

@@ -68,7 +68,7 @@ def test_a_job_that_no_node_has_room_for_gets_a_node_made_for_it_once(
         }
         assert wish.spec.disk_size_gb == 60
         assert wish.spec.tags == {"project": account.personal_project_id, "job": made.job_id}
-        (start,) = session.exec(select(tables.RequestRow))
+        (start,) = session.exec(select(tables.OutboxRow))
         assert (start.resource_id, start.verb) == (node.id, "start")
         (told,) = refusals(session, session.get_one(tables.Job, made.job_id))
         assert told["code"] == "being-made"
@@ -159,7 +159,7 @@ def test_nothing_is_written_where_a_region_is_not_healthy_any_more(
     with migrated.read() as session:
         assert ephemeral_nodes(session) == []
         assert live(session) == []
-        assert session.exec(select(tables.RequestRow)).all() == []
+        assert session.exec(select(tables.OutboxRow)).all() == []
         assert [told["code"] for told in refusals(session, job)] == ["no-offers"]
 
 
@@ -254,7 +254,7 @@ def test_a_job_out_of_quota_fails_or_goes_elsewhere_as_its_project_says(
     assert round_of_planning() == (0 if fails else 1)
     assert round_of_planning() == 0
     with migrated.read() as session:
-        asked = session.exec(select(tables.RequestRow).where(tables.RequestRow.verb == "cancel"))
+        asked = session.exec(select(tables.OutboxRow).where(tables.OutboxRow.verb == "cancel"))
         ends = [request.argument for request in asked]
         if fails:
             (end,) = ends

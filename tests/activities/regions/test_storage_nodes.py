@@ -158,5 +158,5 @@ def test_a_node_that_leaves_already_is_not_asked_again(place: Place) -> None:
         asyncio.run(dismiss_node(command))
         place.set(tables.Node, "nod-1", status="removing")
     with place.database.read() as session:
-        asked = session.exec(select(tables.RequestRow).filter_by(verb="remove")).all()
+        asked = session.exec(select(tables.OutboxRow).filter_by(verb="remove")).all()
         assert [row.argument for row in asked] == [{"force": True, "requested_by": "its region"}]

@@ -84,12 +84,12 @@ def _put_gpus(upper: Path, vm: Vm) -> None:
         model, memory_mib = SHOWN_AS[kind]
         for index in range(len(gpus), len(gpus) + count):
             name = uuid.uuid5(uuid.NAMESPACE_OID, f"{vm.id}/{index}")
-            gpus.append(_shown_gpu(index, model, f"GPU-{name}", memory_mib))
+            gpus.append(_gpu_response(index, model, f"GPU-{name}", memory_mib))
     (upper / "etc/lab-gpus.json").write_text(json.dumps({"gpus": gpus}))
     _write_program(upper / "usr/local/bin/nvidia-smi", NVIDIA_SMI.read_text())
 
 
-def _shown_gpu(index: int, model: str, name: str, memory_mib: int) -> Json:
+def _gpu_response(index: int, model: str, name: str, memory_mib: int) -> Json:
     """A GPU as the double of nvidia-smi reads it."""
     return {
         "index": index,

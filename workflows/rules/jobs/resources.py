@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from pydantic import JsonValue
 
-from workflows.contracts.job_submission import JobSubmission, Mistake
+from workflows.contracts.job_submission import FieldError, JobSubmission
 from workflows.contracts.placement import Resources, SpotPolicy
 from workflows.rules.catalogue.gpu_names import (
     MAX_GPUS_PER_WORKER,
@@ -15,11 +15,11 @@ from workflows.rules.catalogue.gpu_names import (
 
 GIB = 1024**3
 
-Mistakes = Iterator[Mistake]
+Mistakes = Iterator[FieldError]
 
 
-def mistake(field: str, rule: str, value: JsonValue) -> Mistake:
-    return Mistake(field=field, rule=rule, value=value)
+def field_error(field: str, rule: str, value: JsonValue) -> FieldError:
+    return FieldError(field=field, rule=rule, value=value)
 
 
 def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = ()) -> Resources:
@@ -50,24 +50,24 @@ def gpus_asked(job: JobSubmission) -> Mistakes:
     asked = job.resources
     if asked.gpus is not None:
         if asked.gpu_types is not None:
-            yield mistake("resources.gpu_types", "is not given beside gpus", [*asked.gpu_types])
+            yield field_error("resources.gpu_types", "is not given beside gpus", [*asked.gpu_types])
         if asked.gpu_count is not None:
             rule = "is not given beside gpus, which says the count"
-            yield mistake("resources.gpu_count", rule, asked.gpu_count)
+            yield field_error("resources.gpu_count", rule, asked.gpu_count)
         try:
             parse_gpus(asked.gpus)
         except ValueError as error:
-            yield mistake("resources.gpus", str(error), asked.gpus)
+            yield field_error("resources.gpus", str(error), asked.gpus)
         return
     count = asked.gpu_count
     if asked.gpu_types and count is None:
-        yield mistake("resources.gpu_count", "is needed with gpu_types", None)
+        yield field_error("resources.gpu_count", "is needed with gpu_types", None)
     if count is None:
         return
     if not asked.gpu_types:
-        yield mistake("resources.gpu_count", "needs gpu_types; a CPU-only job has none", count)
+        yield field_error("resources.gpu_count", "needs gpu_types; a CPU-only job has none", count)
     elif not 1 <= count <= MAX_GPUS_PER_WORKER:
-        yield mistake("resources.gpu_count", f"is 1 to {MAX_GPUS_PER_WORKER}", count)
+        yield field_error("resources.gpu_count", f"is 1 to {MAX_GPUS_PER_WORKER}", count)
 
 
 def gpu_names(job: JobSubmission, known: Collection[str]) -> Mistakes:
@@ -83,7 +83,7 @@ def gpu_names(job: JobSubmission, known: Collection[str]) -> Mistakes:
         names = [("resources.gpus", short.name)] if short.name else []
     for field, name in names:
         if canonical_name(name, known) is None:
-            yield mistake(field, unknown_name_rule(name, known), name)
+            yield field_error(field, unknown_name_rule(name, known), name)
 
 
 def amounts(job: JobSubmission) -> Mistakes:
@@ -92,14 +92,14 @@ def amounts(job: JobSubmission) -> Mistakes:
         asked.gpus is not None and asked.gpus.strip().lower() != "cpu"
     )
     if asked.cpu_count is None and not wants_gpus:
-        yield mistake("resources.cpu_count", "is needed for a CPU-only job", None)
+        yield field_error("resources.cpu_count", "is needed for a CPU-only job", None)
     if asked.cpu_count is not None and not 1 <= asked.cpu_count <= 4096:
-        yield mistake("resources.cpu_count", "is 1 to 4096", asked.cpu_count)
+        yield field_error("resources.cpu_count", "is 1 to 4096", asked.cpu_count)
     if asked.memory_gib is not None and not 0 < asked.memory_gib <= 65_536:
-        yield mistake("resources.memory_gib", "is above 0, at most 65536", asked.memory_gib)
+        yield field_error("resources.memory_gib", "is above 0, at most 65536", asked.memory_gib)
     if not 10 <= asked.disk_size_gb <= 2000:
-        yield mistake("resources.disk_size_gb", "is 10 to 2000", asked.disk_size_gb)
+        yield field_error("resources.disk_size_gb", "is 10 to 2000", asked.disk_size_gb)
     price = asked.max_price_microcredits_per_gpu_hour
     if not 0 <= price <= 10**12:
         field = "resources.max_price_microcredits_per_gpu_hour"
-        yield mistake(field, "is 0 to 1000000000000", price)
+        yield field_error(field, "is 0 to 1000000000000", price)

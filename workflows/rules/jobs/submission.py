@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from workflows.contracts.base import Contract
-from workflows.contracts.job_submission import JobSubmission, Mistake
+from workflows.contracts.job_submission import FieldError, JobSubmission
 from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.rules.jobs import formats
-from workflows.rules.jobs.resources import Mistakes, amounts, gpu_names, gpus_asked, mistake
+from workflows.rules.jobs.resources import Mistakes, amounts, field_error, gpu_names, gpus_asked
 
 MAX_WORKERS = 256
 MAX_PRICE = 10**12
@@ -27,7 +27,7 @@ class Reading(Contract):
     """What was made of a document: a submission, or every mistake that was found in it."""
 
     submission: JobSubmission | None = None
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: tuple[FieldError, ...] = ()
 
 
 def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Reading:
@@ -45,7 +45,7 @@ def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Rea
 
 def mistakes_of(
     submission: JobSubmission, known_gpu_types: Collection[str] = ()
-) -> tuple[Mistake, ...]:
+) -> tuple[FieldError, ...]:
     """Every rule that the submission breaks; empty when it is sound."""
     broken = [broken for rule in _RULES for broken in rule(submission)]
     return (*broken, *gpu_names(submission, known_gpu_types))
@@ -53,7 +53,7 @@ def mistakes_of(
 
 def _malformed(
     document: Any, error: ValidationError, known_gpu_types: Collection[str]
-) -> tuple[Mistake, ...]:
+) -> tuple[FieldError, ...]:
     """The mistakes of shape, and those of the rules in all that has a right shape."""
     shape = tuple(_mistake_of_shape(details) for details in error.errors())
     places = [details["loc"] for details in error.errors()]
@@ -70,13 +70,13 @@ def _malformed(
     return shape + tuple(found for found in rest if found.field not in told)
 
 
-def _mistake_of_shape(details: Any) -> Mistake:
+def _mistake_of_shape(details: Any) -> FieldError:
     place = details["loc"]
     given = details["input"]
     # What holds a secret by its place, or a whole part of the document, is not sent back.
     hidden = details["type"] == "missing" or "variables" in place or "secrets" in place
     plain = isinstance(given, str | int | float | bool) and not hidden
-    return Mistake(
+    return FieldError(
         field=".".join(str(step) for step in place) or "job",
         rule=details["msg"][:1].lower() + details["msg"][1:],
         value=given if plain else None,
@@ -96,53 +96,53 @@ def _mend(document: Any, place: tuple[int | str, ...]) -> None:
 
 def _identity(job: JobSubmission) -> Mistakes:
     if not formats.is_name(job.name):
-        yield mistake("name", formats.NAME_RULE, job.name)
+        yield field_error("name", formats.NAME_RULE, job.name)
     if not 1 <= job.priority <= 5:
-        yield mistake("priority", "is 1 (first) to 5 (last)", job.priority)
+        yield field_error("priority", "is 1 (first) to 5 (last)", job.priority)
     if job.project_id is not None and not job.project_id.startswith("prj-"):
-        yield mistake("project_id", "is the id of a project, prj-…", job.project_id)
+        yield field_error("project_id", "is the id of a project, prj-…", job.project_id)
     if job.code is not None and not job.code.upload_id.startswith("upl-"):
-        yield mistake("code.upload_id", "is the id of an upload, upl-…", job.code.upload_id)
+        yield field_error("code.upload_id", "is the id of an upload, upl-…", job.code.upload_id)
 
 
 def _workers(job: JobSubmission) -> Mistakes:
     count = len(job.workers)
     if count == 0:
-        yield mistake("workers", "has at least one worker", count)
+        yield field_error("workers", "has at least one worker", count)
     elif job.type != JobType.TRAINING and count != 1:
-        yield mistake("workers", f"is exactly one for {job.type}", count)
+        yield field_error("workers", f"is exactly one for {job.type}", count)
     elif count > MAX_WORKERS:
-        yield mistake("workers", f"has at most {MAX_WORKERS} workers", count)
+        yield field_error("workers", f"has at most {MAX_WORKERS} workers", count)
     for index, worker in enumerate(job.workers):
         if not worker.command.strip():
-            yield mistake(f"workers.{index}.command", "is not empty", worker.command)
+            yield field_error(f"workers.{index}.command", "is not empty", worker.command)
         elif len(worker.command) > 65_536 or "\0" in worker.command:
             rule = "is at most 65536 characters, none of them NUL"
-            yield mistake(f"workers.{index}.command", rule, None)
+            yield field_error(f"workers.{index}.command", rule, None)
 
 
 def _listening(job: JobSubmission) -> Mistakes:
     if job.reservation_id is not None:
         rule = "is not available yet: this platform has no port reservations; use port"
-        yield mistake("reservation_id", rule, job.reservation_id)
+        yield field_error("reservation_id", rule, job.reservation_id)
     if job.port is not None and not 1024 <= job.port <= 65_535:
-        yield mistake("port", "is 1024 to 65535", job.port)
+        yield field_error("port", "is 1024 to 65535", job.port)
     elif job.port is None and job.type.is_service and job.reservation_id is None:
-        yield mistake("port", f"is needed: {job.type} listens on one", None)
+        yield field_error("port", f"is needed: {job.type} listens on one", None)
 
 
 def _data(job: JobSubmission) -> Mistakes:
     data = job.data
     if data.datasets:
         rule = "are not available yet" if job.type != JobType.INFERENCE else "are not for inference"
-        yield mistake("data.datasets", rule, [*data.datasets])
+        yield field_error("data.datasets", rule, [*data.datasets])
     if data.volumes:
         rule = "are not available yet" if job.type.is_service else "are for notebooks and endpoints"
-        yield mistake("data.volumes", rule, [*data.volumes])
+        yield field_error("data.volumes", rule, [*data.volumes])
     if data.checkpoints:
-        yield mistake("data.checkpoints", "are not available yet", [*data.checkpoints])
+        yield field_error("data.checkpoints", "are not available yet", [*data.checkpoints])
     if data.model is not None:
-        yield mistake("data.model", "is not available yet", data.model.id)
+        yield field_error("data.model", "is not available yet", data.model.id)
     if data.input is not None:
         yield from _input(job)
     if data.output is not None:
@@ -153,39 +153,41 @@ def _input(job: JobSubmission) -> Mistakes:
     place = job.data.input
     assert place is not None  # noqa: S101 - the caller has looked
     if place.type != "local":
-        yield mistake("data.input.type", "is `local`; others are not available yet", place.type)
+        yield field_error("data.input.type", "is `local`; others are not available yet", place.type)
     elif place.upload_id is None:
-        yield mistake("data.input.upload_id", "is needed: input is an uploaded archive", None)
+        yield field_error("data.input.upload_id", "is needed: input is an uploaded archive", None)
     elif not place.upload_id.startswith("upl-"):
-        yield mistake("data.input.upload_id", "is the id of an upload, upl-…", place.upload_id)
+        yield field_error("data.input.upload_id", "is the id of an upload, upl-…", place.upload_id)
 
 
 def _output(job: JobSubmission) -> Mistakes:
     place = job.data.output
     assert place is not None  # noqa: S101 - the caller has looked
     if job.type.is_service and place.type != "regional":
-        yield mistake("data.output", f"is not for {job.type} unless regional", place.type)
+        yield field_error("data.output", f"is not for {job.type} unless regional", place.type)
     elif place.type != "local":
-        yield mistake("data.output.type", "is `local`; others are not available yet", place.type)
+        yield field_error(
+            "data.output.type", "is `local`; others are not available yet", place.type
+        )
     if place.upload_id is not None:
-        yield mistake("data.output.upload_id", "is for input alone", place.upload_id)
+        yield field_error("data.output.upload_id", "is for input alone", place.upload_id)
 
 
 def _environment(job: JobSubmission) -> Mistakes:
     environment = job.environment
     if environment.image is not None and not formats.is_image(environment.image):
-        yield mistake("environment.image", formats.IMAGE_RULE, environment.image)
+        yield field_error("environment.image", formats.IMAGE_RULE, environment.image)
     for index, package in enumerate(environment.python_packages):
         if not formats.is_python_requirement(package):
             field = f"environment.python_packages.{index}"
-            yield mistake(field, formats.PYTHON_REQUIREMENT_RULE, package)
+            yield field_error(field, formats.PYTHON_REQUIREMENT_RULE, package)
     for index, package in enumerate(environment.apt_packages):
         if not formats.is_apt_package(package):
             field = f"environment.apt_packages.{index}"
-            yield mistake(field, formats.APT_PACKAGE_RULE, package)
+            yield field_error(field, formats.APT_PACKAGE_RULE, package)
     if environment.image is not None and environment.apt_packages:
         rule = "are not installed into an image: bring an image that has them"
-        yield mistake("environment.apt_packages", rule, [*environment.apt_packages])
+        yield field_error("environment.apt_packages", rule, [*environment.apt_packages])
 
 
 def _variables(job: JobSubmission) -> Mistakes:
@@ -193,41 +195,41 @@ def _variables(job: JobSubmission) -> Mistakes:
     for part, names in (("variables", environment.variables), ("secrets", environment.secrets)):
         for name in names:
             if not formats.is_variable_name(name):
-                yield mistake(f"environment.{part}", formats.VARIABLE_RULE, name)
+                yield field_error(f"environment.{part}", formats.VARIABLE_RULE, name)
     for name in sorted(environment.variables.keys() & environment.secrets.keys()):
-        yield mistake("environment.secrets", "has no name that variables also has", name)
+        yield field_error("environment.secrets", "has no name that variables also has", name)
     for name, value in environment.variables.items():
         if "\0" in value or len(value) > 131_072:
             rule = "is at most 131072 characters, none of them NUL"
-            yield mistake(f"environment.variables.{name}", rule, None)
+            yield field_error(f"environment.variables.{name}", rule, None)
     for name, reference in environment.secrets.items():
         if not formats.is_secret_reference(reference):
-            yield mistake(f"environment.secrets.{name}", formats.SECRET_RULE, None)
+            yield field_error(f"environment.secrets.{name}", formats.SECRET_RULE, None)
 
 
 def _placing(job: JobSubmission) -> Mistakes:
     region, providers = job.placement.region_id, job.placement.providers
     if region is not None and not region.startswith("reg-"):
-        yield mistake("placement.region_id", "is the id of a region, reg-…", region)
+        yield field_error("placement.region_id", "is the id of a region, reg-…", region)
     if providers is not None and not providers:
-        yield mistake("placement.providers", "has at least one, or is left out", [])
+        yield field_error("placement.providers", "has at least one, or is left out", [])
     kinds = {kind.value for kind in ProviderKind}
     for index, provider in enumerate(providers or ()):
         if provider not in kinds and not provider.startswith("prv-"):
             rule = f"is the id of a provider, prv-…, or one of {', '.join(sorted(kinds))}"
-            yield mistake(f"placement.providers.{index}", rule, provider)
+            yield field_error(f"placement.providers.{index}", rule, provider)
 
 
 def _safety(job: JobSubmission) -> Mistakes:
     cap, idle = job.safety.price_cap_microcredits_per_hour, job.safety.idle_timeout_s
     if cap is not None and not 0 <= cap <= MAX_PRICE:
         rule = f"is 0 to {MAX_PRICE}"
-        yield mistake("safety.price_cap_microcredits_per_hour", rule, cap)
+        yield field_error("safety.price_cap_microcredits_per_hour", rule, cap)
     if not 60 <= idle <= 30 * 86_400:
-        yield mistake("safety.idle_timeout_s", "is 60 to 2592000", idle)
+        yield field_error("safety.idle_timeout_s", "is 60 to 2592000", idle)
     if not 0 <= job.safety.max_restarts <= MAX_RESTARTS:
         rule = f"is 0 to {MAX_RESTARTS}"
-        yield mistake("safety.max_restarts", rule, job.safety.max_restarts)
+        yield field_error("safety.max_restarts", rule, job.safety.max_restarts)
 
 
 _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (

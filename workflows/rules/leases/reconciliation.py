@@ -16,7 +16,7 @@ class Leased:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Discrepancies:
     """What is to be done about what was found, as (machine name, place)."""
 
     to_release: tuple[tuple[str, str], ...]
@@ -27,7 +27,7 @@ class Verdict:
     """Leases that are ready, by id, and whose machine the provider does not list."""
 
 
-def judge(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) -> Verdict:
+def compare(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) -> Discrepancies:
     """owned: (name, place) of every machine with our mark, listed before the leases were read.
 
     leases: by machine name. A lease is committed before its machine is asked for, so whatever was
@@ -46,4 +46,4 @@ def judge(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) -> V
         for name, lease in leases.items()
         if lease.status is LeaseStatus.READY and (name, lease.place) not in listed
     ]
-    return Verdict(tuple(to_release), tuple(unknown), tuple(sorted(missing)))
+    return Discrepancies(tuple(to_release), tuple(unknown), tuple(sorted(missing)))

@@ -14,12 +14,12 @@ from sqlmodel import col, select
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.accounts.bootstrap import first_start
+from activities.accounts.bootstrap import bootstrap
 from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
-from activities.outbox.relay import hand_over
-from activities.outbox.requests import begin
+from activities.outbox.relay import relay
+from activities.outbox.requests import create
 from activities.providers.gcp.network import make_network
 from activities.providers.gcp.session import google_session
 from activities.providers.gcp.subnetworks import make_subnetwork
@@ -73,7 +73,7 @@ def google(
 @pytest.fixture
 def region_id(google: GcpDouble, migrated: Database) -> str:
     """A healthy region of an account in credit, with its network in the cloud."""
-    first_start()
+    bootstrap()
     now = datetime.now(UTC)
     with migrated.write() as session:
         account = session.exec(select(tables.Account)).one()
@@ -111,8 +111,8 @@ async def submitted(client: Client, database: Database, command: str) -> str:
         account = session.exec(select(tables.Account)).one()
         job = add_waiting_job(session, account, created_at=datetime.now(UTC))
         job.status, job.spec = "new", {**job.spec, "workers": [{"command": command}]}
-        request = begin(session, job, "job")
-    await hand_over(client, [request])
+        request = create(session, job, "job")
+    await relay(client, [request])
     return job.id
 
 

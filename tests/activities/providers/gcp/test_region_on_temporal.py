@@ -8,12 +8,12 @@ import pytest
 from sqlmodel import select
 from temporalio.client import Client
 
-from activities.accounts.bootstrap import first_start
+from activities.accounts.bootstrap import bootstrap
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.outbox.relay import hand_over
-from activities.outbox.requests import begin
+from activities.outbox.relay import relay
+from activities.outbox.requests import create
 from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
 from activities.providers.gcp.network import make_network, remove_network
 from activities.providers.gcp.session import google_session
@@ -50,7 +50,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def region(google: GcpDouble, migrated: Database) -> tables.Region:
     """As the API writes it, of a provider that is ready and has its network."""
-    first_start()
+    bootstrap()
     now = datetime.now(UTC)
     with migrated.write() as session:
         account = session.exec(select(tables.Account)).one()
@@ -83,8 +83,8 @@ def wish(provider_id: str) -> MachineWish:
 
 async def begun(client: Client, database: Database, region: tables.Region) -> None:
     with database.write() as session:
-        request_id = begin(session, region, "region")
-    await hand_over(client, [request_id])
+        request_id = create(session, region, "region")
+    await relay(client, [request_id])
 
 
 async def reaches(database: Database, region_id: str, status: str) -> tables.Region:
