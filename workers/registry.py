@@ -6,10 +6,10 @@ from temporalio.worker.workflow_sandbox import SandboxRestrictions
 from workers.sandbox import QuietSandbox
 from workflows.billing.job_billing import JobBilling
 from workflows.jobs.job_lifecycle import JobLifecycle
-from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.leases.lease_lifecycle import LeaseLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.placement.loop import PlacementLoop
-from workflows.providers.notifications import ProviderNews
+from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.reconciliation.reconcilers import MachineSweep, Starts, Sweep
@@ -21,8 +21,8 @@ WORKFLOWS = (
     NodeLifecycle,
     JobLifecycle,
     JobBilling,
-    MachineLifecycle,
-    ProviderNews,
+    LeaseLifecycle,
+    ProviderNotifications,
     PlacementLoop,
     Starts,
     Sweep,

@@ -14,7 +14,7 @@ import select
 import time
 from typing import Any
 
-from .cache.location import wish_of
+from .cache.location import wanted_of
 from .compiled import keep_compiled
 from .folders import Folders, Run
 from .runs import status
@@ -271,7 +271,7 @@ def watch(request: dict[str, Any]) -> None:
     """
     keep_compiled()
     folders = Folders(request.get("root", ""))
-    if wish_of(folders) is not None:
+    if wanted_of(folders) is not None:
         from .cache.service import keep_serving  # noqa: PLC0415 - most nodes serve none
 
         keep_serving(folders)

@@ -175,7 +175,7 @@ class Node(LifecycleRow, table=True):
     type: str = "permanent"
     services: list[str] = _json()
     machine: dict[str, Any] | None = _json(nullable=True)
-    """The machine that is leased for it, a `MachineWish`; None: its owner has it."""
+    """The machine that is leased for it, a `MachineClaim`; None: its owner has it."""
     upnp: bool = True
     mining: bool = False
     host: str | None = None

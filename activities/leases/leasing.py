@@ -18,16 +18,16 @@ from activities.outbox.requests import create, enqueue
 from activities.outbox.workflow_starts import workflow_id_of
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.errors import NOT_FOUND, REFUSED
-from workflows.contracts.leases import GiveBack, MachineReady
-from workflows.contracts.machines import MachineOffer, MachineSeen
+from workflows.contracts.leases import LeaseRelease, MachineReady
+from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.contracts.statuses import LeaseStatus, MachineState, NodeStatus
 from workflows.effects.leases import (
-    HolderTold,
-    LeaseMachine,
-    MachineLeased,
-    MachineReturned,
-    ReturnMachine,
-    TellHolder,
+    AcquireLease,
+    HolderNotified,
+    LeaseAcquired,
+    LeaseReleased,
+    NotifyHolder,
+    ReleaseLease,
 )
 
 MACHINE_PREFIX = "baseload-"
@@ -41,7 +41,7 @@ _LIVE = (
 
 
 @activity.defn
-def lease_machine(command: LeaseMachine) -> MachineLeased:
+def lease_machine(command: AcquireLease) -> LeaseAcquired:
     """The lease of this id, else the one that lives for the node, else a new one, committed with
     the start of its workflow.
 
@@ -54,7 +54,7 @@ def lease_machine(command: LeaseMachine) -> MachineLeased:
     return leased
 
 
-def _leased(session: Session, command: LeaseMachine) -> tuple[MachineLeased, str | None]:
+def _leased(session: Session, command: AcquireLease) -> tuple[LeaseAcquired, str | None]:
     node = session.get(Node, command.node_id, with_for_update=True)
     if node is None:
         raise ApplicationError(f"{command.node_id}: there is no such node", type=NOT_FOUND)
@@ -73,36 +73,36 @@ def _live_lease(session: Session, node_id: str) -> Lease | None:
     return session.exec(query.order_by(col(Lease.id).desc())).first()
 
 
-def _lease_of(node: Node, command: LeaseMachine) -> Lease:
-    wish = command.machine
+def _lease_of(node: Node, command: AcquireLease) -> Lease:
+    claim = command.machine
     return Lease(
         id=command.lease_id,
         account_id=node.account_id,
         name=f"{MACHINE_PREFIX}{command.lease_id}",
         region_id=command.region_id,
-        provider_id=wish.provider_id,
-        provider_kind=wish.provider_kind,
+        provider_id=claim.provider_id,
+        provider_kind=claim.provider_kind,
         holder_id=node.id,
-        offers=[offer.model_dump(mode="json") for offer in wish.offers],
-        spec=wish.spec.model_dump(mode="json"),
-        price_cap_microcredits_per_hour=wish.price_cap_microcredits_per_hour,
-        deadline=command.at + timedelta(seconds=wish.spec.lifetime_s),
+        offers=[offer.model_dump(mode="json") for offer in claim.offers],
+        spec=claim.spec.model_dump(mode="json"),
+        price_cap_microcredits_per_hour=claim.price_cap_microcredits_per_hour,
+        deadline=command.at + timedelta(seconds=claim.spec.lifetime_s),
         status=LeaseStatus.RESERVED,
         created_at=command.at,
         updated_at=command.at,
     )
 
 
-def _told_of(row: Lease) -> MachineLeased:
+def _told_of(row: Lease) -> LeaseAcquired:
     status = LeaseStatus(row.status)
     ready = _ready(row) if status is LeaseStatus.READY else None
-    return MachineLeased(lease_id=row.id, status=status, reason=row.status_reason, ready=ready)
+    return LeaseAcquired(lease_id=row.id, status=status, reason=row.status_reason, ready=ready)
 
 
 def _ready(row: Lease) -> MachineReady:
     """As its workflow has told, or will tell, whoever it is for."""
     offer = MachineOffer.model_validate(row.offer)
-    seen = MachineSeen(
+    seen = MachineObservation(
         state=MachineState.RUNNING,
         place=offer.place,
         provider_machine_id=row.provider_machine_id,
@@ -117,7 +117,7 @@ def _ready(row: Lease) -> MachineReady:
 
 
 @activity.defn
-async def return_machine(command: ReturnMachine) -> MachineReturned:
+async def return_machine(command: ReleaseLease) -> LeaseReleased:
     """Tell every lease of the node that its machine is not needed; those that had one until then.
 
     Each is told as often as this is asked, and hears the first. An attempt that was held up until
@@ -125,13 +125,13 @@ async def return_machine(command: ReturnMachine) -> MachineReturned:
     """
     left, sequence = await asyncio.to_thread(_open_leases, command.node_id)
     if sequence > command.sequence:
-        return MachineReturned(left=left, sequence=sequence)
-    asked = GiveBack(reason=command.reason, by_holder=True)
+        return LeaseReleased(left=left, sequence=sequence)
+    asked = LeaseRelease(reason=command.reason, by_holder=True)
     for lease_id in left:
         if not await tell(workflow_id_of(lease_id), "give_back", asked):
             requests = await asyncio.to_thread(_ask_to_give_back, lease_id, asked, command.at)
             relay_soon(requests)
-    return MachineReturned(left=left)
+    return LeaseReleased(left=left)
 
 
 def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
@@ -144,7 +144,7 @@ def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
         return left, node.sequence if node else 0
 
 
-def _ask_to_give_back(lease_id: str, asked: GiveBack, at: datetime) -> list[str]:
+def _ask_to_give_back(lease_id: str, asked: LeaseRelease, at: datetime) -> list[str]:
     """Its workflow has not begun, or waits for the sweep: it is told once it is there."""
     with database().write(f"give back {lease_id}") as session:
         waits = select(OutboxRow.id).where(
@@ -157,10 +157,10 @@ def _ask_to_give_back(lease_id: str, asked: GiveBack, at: datetime) -> list[str]
 
 
 @activity.defn
-async def tell_holder(command: TellHolder) -> HolderTold:
+async def tell_holder(command: NotifyHolder) -> HolderNotified:
     """Signal who the machine is for; once, however often this is done."""
     workflow_id = workflow_id_of(command.holder_id)
     signal = "machine_lost" if command.ready is None else "machine_ready"
     news = command.lost if command.ready is None else command.ready
     heard = await tell(workflow_id, signal, news, request_id=id_of_this_activity())
-    return HolderTold(is_there=heard)
+    return HolderNotified(is_there=heard)

@@ -1,4 +1,4 @@
-"""Machines with a provider's mark that no lease names: seen by people, and ended at their word."""
+"""Orphaned machines: with our ownership label and without a lease; people decide on them."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from activities.providers.base import Driver, NotYet
 from activities.providers.machines import asked_of
 from activities.providers.registry import DRIVERS
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.machines import MachineSeen
+from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState, ProviderKind
-from workflows.effects.machines import EndUnknownMachine
+from workflows.effects.machines import TerminateOrphanedMachine
 from workflows.rules.leases.reconciliation import Leased
 
 
@@ -21,7 +21,7 @@ class Listed:
     """A machine as its provider lists it, and the lease that names it."""
 
     name: str
-    seen: MachineSeen
+    seen: MachineObservation
     lease: Leased | None
 
     @property
@@ -32,7 +32,7 @@ class Listed:
 
 
 def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
-    """Every machine with our mark at a provider, by name and place. Asks the provider; blocks.
+    """Every machine with our ownership label at a provider, by name and place. Blocks.
 
     A kind whose machines nobody makes has none. Raises: ProviderError.
     """
@@ -48,21 +48,21 @@ def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
 
 
 @activity.defn
-async def end_unknown_machine(command: EndUnknownMachine) -> MachineSeen:
+async def end_unknown_machine(command: TerminateOrphanedMachine) -> MachineObservation:
     """End it and see that it is gone; one that a lease holds is ended by that lease alone.
 
     Raises: Refused, NotYet, and what providers answer.
     """
 
-    def end(driver: Driver) -> MachineSeen:
+    def end(driver: Driver) -> MachineObservation:
         lease = leases_of(command.provider_id, {command.machine_name}).get(command.machine_name)
         if lease is not None and not lease.status.is_final and lease.place == command.place:
             raise ApplicationError(
                 f"{command.machine_name}: {lease.lease_id} holds it", type=REFUSED
             )
-        driver.release(command.machine_name, command.place)
+        driver.terminate(command.machine_name, command.place)
         if (left := driver.find(command.machine_name, command.place)) is not None:
             raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
-        return MachineSeen(state=MachineState.GONE)
+        return MachineObservation(state=MachineState.GONE)
 
     return await asked_of(command, end)

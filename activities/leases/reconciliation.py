@@ -22,9 +22,9 @@ from activities.providers.notifications import begin_listening
 from activities.providers.registry import DRIVERS, FEEDS, driver_of
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import heartbeating
-from workflows.contracts.machines import UnknownMachine, UnknownMachines
+from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
-from workflows.effects.providers import FollowNews
+from workflows.effects.providers import StartNotifications
 from workflows.effects.reconciliation import MachinesSwept, SweepMachines
 from workflows.rules.leases.reconciliation import Leased, compare
 
@@ -54,7 +54,7 @@ class Swept:
 
 @activity.defn
 async def sweep_machines(_: SweepMachines) -> MachinesSwept:
-    """End what carries our mark and no lease holds; have a look taken at what has vanished.
+    """Terminate machines with our ownership label and no lease; refresh leases without a machine.
 
     A provider that cannot be asked does not save the others; it is named in the answer.
     """
@@ -62,7 +62,7 @@ async def sweep_machines(_: SweepMachines) -> MachinesSwept:
     async with heartbeating():
         for provider in await asyncio.to_thread(_providers):
             if provider.is_ready and provider.kind in FEEDS:
-                news = FollowNews(provider_id=provider.id, kind=provider.kind)
+                news = StartNotifications(provider_id=provider.id, kind=provider.kind)
                 await _quietly(f"news/{provider.id}: start", begin_listening(news))
             try:
                 found, unknown = await asyncio.get_running_loop().run_in_executor(
@@ -108,7 +108,9 @@ def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequenc
         unknown=tuple(name for name, _ in discrepancies.unknown), missing=discrepancies.missing
     )
     for name, place in discrepancies.unknown:
-        activity.logger.error("%s in %s: carries our mark, and no lease names it", name, place)
+        activity.logger.error(
+            "%s in %s: carries our ownership label, and no lease names it", name, place
+        )
     with ThreadPoolExecutor(ENDED_AT_ONCE, thread_name_prefix="sweep") as threads:
         for some in _in_pieces(discrepancies.to_release[:MOST_ENDED], JUDGED_AT_ONCE):
             # A lease may have come to one of these places since the list was made.
@@ -127,7 +129,7 @@ def _end(driver: Driver, machine: Place) -> str:
     name, place = machine
     activity.logger.warning("%s in %s: nobody holds it, it is ended", name, place)
     try:
-        driver.release(name, place)
+        driver.terminate(name, place)
     except ProviderError as error:
         return str(error)
     return ""
@@ -167,8 +169,8 @@ async def _tell(provider_id: str, found: MachinesSwept, unknown: Sequence[Place]
     for lease_id in found.missing:
         await _quietly(f"{lease_id}: look", tell(workflow_id_of(lease_id), "look"))
     if unknown:
-        machines = tuple(UnknownMachine(name=name, place=place) for name, place in unknown)
-        told = UnknownMachines(machines=machines[:MOST_TOLD])
+        machines = tuple(OrphanedMachine(name=name, place=place) for name, place in unknown)
+        told = OrphanedMachinesFound(machines=machines[:MOST_TOLD])
         telling = tell(workflow_id_of(provider_id), "unknown_machines", told)
         await _quietly(f"{provider_id}: unknown machines", telling)
 

@@ -8,7 +8,7 @@ from temporalio import activity
 from activities.db.session import database
 from activities.db.tables import Node, ShortageRow
 from workflows.contracts.base import Done
-from workflows.contracts.machines import MachineWish, Shortage
+from workflows.contracts.machines import MachineClaim, Shortage
 from workflows.contracts.statuses import NodeType
 from workflows.effects.machines import (
     FindShortages,
@@ -47,25 +47,25 @@ def remember_shortage(command: RememberShortage) -> Done:
     return Done()
 
 
-AVOIDED_FOR = timedelta(minutes=10)
+SHORTAGE_KEPT = timedelta(minutes=10)
 
 
-def avoid_for_a_while(session: Session, node: Node, reason: str, at: datetime) -> None:
+def remember_shortages(session: Session, node: Node, reason: str, at: datetime) -> None:
     """Nobody asks again at once for the machine that a job was to have and that came to nothing.
 
     Of what was short its lease has said so itself; else it would be made and fail for ever.
     """
     if node.machine is None or node.type != NodeType.EPHEMERAL:
         return
-    wish = MachineWish.model_validate(node.machine)
-    for offer in wish.offers:
-        known = session.get(ShortageRow, (wish.provider_id, offer.scope))
+    claim = MachineClaim.model_validate(node.machine)
+    for offer in claim.offers:
+        known = session.get(ShortageRow, (claim.provider_id, offer.scope))
         if known is None or known.until <= at:
             session.merge(
                 ShortageRow(
-                    provider_id=wish.provider_id,
+                    provider_id=claim.provider_id,
                     scope=offer.scope,
                     reason=reason,
-                    until=at + AVOIDED_FOR,
+                    until=at + SHORTAGE_KEPT,
                 )
             )

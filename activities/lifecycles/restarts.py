@@ -14,9 +14,9 @@ from activities.db import tables
 from activities.outbox.workflow_starts import WorkflowStart, start_of
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, WorkerProgress
-from workflows.contracts.leases import GiveBack, LeaseProgress, MachineRequest
+from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.machines import MachineOffer, MachineSeen
+from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.regions import RegionRequest
@@ -60,7 +60,7 @@ def _carried(session: Session, row: tables.LifecycleRow, argument: Contract) -> 
         return argument if argument.removal else _job(session, row, argument)
     if isinstance(row, tables.Node) and isinstance(argument, NodeRequest):
         return _node(session, row, argument)
-    if isinstance(row, tables.Lease) and isinstance(argument, MachineRequest):
+    if isinstance(row, tables.Lease) and isinstance(argument, LeaseRequest):
         return _machine(row, argument)
     return _place(row.status, argument)
 
@@ -107,11 +107,11 @@ def _away(session: Session, job_id: str) -> dict[str, datetime]:
     return dict(session.exec(query).all())
 
 
-def _machine(row: tables.Lease, request: MachineRequest) -> MachineRequest:
+def _machine(row: tables.Lease, request: LeaseRequest) -> LeaseRequest:
     """What was being tried is found first; what was ready is looked at."""
     seen = None
     if row.host is not None or row.provider_machine_id is not None:
-        seen = MachineSeen(
+        seen = MachineObservation(
             state=MachineState.MAKING if row.host is None else MachineState.RUNNING,
             place=(row.offer or {}).get("place", ""),
             provider_machine_id=row.provider_machine_id,
@@ -130,7 +130,9 @@ def _machine(row: tables.Lease, request: MachineRequest) -> MachineRequest:
         offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
         seen=seen,
         was_ready=status is LeaseStatus.READY,
-        given_back=GiveBack(reason=row.status_reason or "its release goes on") if leaves else None,
+        given_back=LeaseRelease(reason=row.status_reason or "its release goes on")
+        if leaves
+        else None,
         earlier_microcredits=row.earlier_microcredits,
     )
     return request.model_copy(update={"carried": carried})

@@ -7,7 +7,7 @@ from sqlmodel import Session
 
 from activities.db.tables import Node, Region
 from activities.outbox.requests import create
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import NodeType
 
 
@@ -19,7 +19,7 @@ class LeasedNode:
     name: str
     type: NodeType
     services: tuple[str, ...]
-    machine: MachineWish
+    machine: MachineClaim
 
 
 def add_leased_node(

@@ -32,7 +32,7 @@ def stay(session: Session, node_ids: Iterable[str]) -> None:
 
 
 def stays(machine: Mapping[str, Any] | None) -> bool:
-    """Whether a node's machine, a `MachineWish`, has outlived the job that it was made for."""
+    """Whether a node's machine, a `MachineClaim`, has outlived the job that it was made for."""
     return machine is not None and bool(machine.get("stays"))
 
 

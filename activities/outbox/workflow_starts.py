@@ -11,8 +11,8 @@ from activities.settings import settings
 from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import JobRequest
-from workflows.contracts.leases import MachineRequest
-from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.leases import LeaseRequest
+from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.regions import RegionRequest
@@ -94,7 +94,7 @@ def _start_of_region(row: tables.Region) -> WorkflowStart:
         provider_kind=ProviderKind(row.provider_kind),
         name=row.name,
         cloud_region=row.cloud_region or "",
-        storage=None if storage is None else MachineWish.model_validate(storage),
+        storage=None if storage is None else MachineClaim.model_validate(storage),
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.id, "ProviderKind": row.provider_kind}
@@ -110,7 +110,7 @@ def _start_of_node(row: tables.Node, region: tables.Region) -> WorkflowStart:
         minion_id=row.minion_id,
         type=NodeType(row.type),
         services=tuple(row.services),
-        machine=None if row.machine is None else MachineWish.model_validate(row.machine),
+        machine=None if row.machine is None else MachineClaim.model_validate(row.machine),
         host=row.host,
         port=row.port,
         user=row.user,
@@ -156,7 +156,7 @@ def _start_of_job(row: tables.Job, *, removal: bool) -> WorkflowStart:
 
 
 def _start_of_machine(row: tables.Lease) -> WorkflowStart:
-    request = MachineRequest(
+    request = LeaseRequest(
         lease_id=row.id,
         account_id=row.account_id,
         region_id=row.region_id,

@@ -12,7 +12,7 @@ from activities.nodes.creation import LeasedNode, add_leased_node
 from activities.placement.allocations import ContendedError, write_places
 from activities.settings import settings
 from workflows.contracts.jobs import run_id
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.placement import Burst, CloudOffer, PendingJob
 from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
 from workflows.rules.placement.cloud_costs import machine_cap
@@ -39,9 +39,9 @@ def make_nodes(
     requests: list[str] = []
     allocations: list[dict[str, Any]] = []
     for burst, job, offer in taken:
-        wish = _wish(burst, job, offer)
+        claim = _claim(burst, job, offer)
         for worker in range(job.worker_count):
-            node, request = _add_node(session, regions[offer.region_id], (job, worker), wish, now)
+            node, request = _add_node(session, regions[offer.region_id], (job, worker), claim, now)
             _fill(node, offer, job)
             requests.append(request)
             allocations.append(_allocation(job, worker, node, offer, now))
@@ -63,10 +63,10 @@ def _locked(session: Session, region_ids: set[str]) -> dict[str, Region]:
     return found
 
 
-def _wish(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineWish:
+def _claim(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
     tags = {"project": job.project_id, "job": job.job_id}
     lifetime_s = settings().ephemeral_lifetime_s
-    return MachineWish(
+    return MachineClaim(
         provider_id=offer.provider_id,
         provider_kind=ProviderKind(offer.provider_kind),
         offers=burst.zones,
@@ -79,7 +79,7 @@ def _add_node(
     session: Session,
     region: Region,
     of: tuple[PendingJob, int],
-    wish: MachineWish,
+    claim: MachineClaim,
     now: datetime,
 ) -> tuple[Node, str]:
     job, worker = of
@@ -88,7 +88,7 @@ def _add_node(
         name=run_id(job.job_id, worker, job.attempt),
         type=NodeType.EPHEMERAL,
         services=("compute",),
-        machine=wish,
+        machine=claim,
     )
     return add_leased_node(session, region, asked, now)
 

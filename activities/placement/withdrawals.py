@@ -6,20 +6,20 @@ from temporalio import activity
 
 from activities.db.session import database
 from activities.db.tables import Allocation, GpuAllocation, Job, Node
-from activities.leases.shortages import avoid_for_a_while
+from activities.leases.shortages import remember_shortages
 from activities.nodes.ephemeral import dismiss_ephemeral
 from activities.outbox.relay import relay_soon
 from activities.placement.allocations import give_back
 from activities.placement.wake import wake_placement
 from workflows.contracts.placement import Refusal
 from workflows.contracts.statuses import JobStatus
-from workflows.effects.placement import PlacesWithdrawn, WithdrawPlaces
+from workflows.effects.placement import AllocationsWithdrawn, WithdrawAllocations
 
 _UNTOLD = (col(Allocation.announced_at).is_(None), col(Allocation.released_at).is_(None))
 
 
 @activity.defn
-def withdraw_places(command: WithdrawPlaces) -> PlacesWithdrawn:
+def withdraw_places(command: WithdrawAllocations) -> AllocationsWithdrawn:
     """Delete what jobs that were never told hold on the node, and on their other nodes.
 
     Nothing of the attempt is left, so that it is placed anew; what was made for it is dismissed.
@@ -30,7 +30,7 @@ def withdraw_places(command: WithdrawPlaces) -> PlacesWithdrawn:
     relay_soon(requests)
     if jobs:
         wake_placement()
-    return PlacesWithdrawn(job_ids=tuple(jobs))
+    return AllocationsWithdrawn(job_ids=tuple(jobs))
 
 
 def _untold(session: Session, node_id: str) -> list[str]:
@@ -41,7 +41,7 @@ def _untold(session: Session, node_id: str) -> list[str]:
     return list(session.exec(query.with_for_update()).all())
 
 
-def _withdraw(session: Session, job_ids: list[str], command: WithdrawPlaces) -> list[str]:
+def _withdraw(session: Session, job_ids: list[str], command: WithdrawAllocations) -> list[str]:
     """Answers the requests that are to be relayed."""
     of_them = select(Allocation).where(col(Allocation.job_id).in_(job_ids), *_UNTOLD)
     places = session.exec(of_them.with_for_update()).all()
@@ -50,7 +50,7 @@ def _withdraw(session: Session, job_ids: list[str], command: WithdrawPlaces) -> 
     session.execute(delete(Allocation).where(col(Allocation.id).in_(ids)))
     give_back(session, places)
     node = session.get_one(Node, command.node_id)
-    avoid_for_a_while(session, node, command.reason, command.at)
+    remember_shortages(session, node, command.reason, command.at)
     why = Refusal(offer_id=node.id, region_id=node.region_id, code="machine", detail=command.reason)
     told = {"placement_refusals": [why.model_dump(mode="json")]}
     session.execute(update(Job).where(col(Job.id).in_(job_ids)).values(told))

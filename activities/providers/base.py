@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from workflows.contracts import errors
-from workflows.contracts.machines import MachineNews, MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineNews, MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.providers import Check
 
 
@@ -65,7 +65,7 @@ class Provider(Protocol):
 
 
 class OwnedMachine(Protocol):
-    """A machine at a provider that carries our mark."""
+    """A machine at a provider that carries our ownership label."""
 
     @property
     def machine_name(self) -> str: ...
@@ -74,7 +74,7 @@ class OwnedMachine(Protocol):
     def place(self) -> str: ...
 
     @property
-    def seen(self) -> MachineSeen:
+    def seen(self) -> MachineObservation:
         """As the list tells of it: without its host key."""
         ...
 
@@ -85,25 +85,25 @@ class Driver(Protocol):
     Raises: any of the four answers.
     """
 
-    def find(self, name: str, place: str) -> MachineSeen | None:
+    def find(self, name: str, place: str) -> MachineObservation | None:
         """The machine of that name, by a read that sees what was just made; None: there is none."""
         ...
 
-    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
+    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
         """Ask for a machine, after `find` found none. It may still be `making` when this answers.
 
-        It carries the offer's mark. A name that exists already is found, not made again.
+        It carries the offer's label. A name that exists already is found, not made again.
         """
         ...
 
-    def release(self, name: str, place: str) -> None:
+    def terminate(self, name: str, place: str) -> None:
         """Ask for its end, and of all that was made with it. Silent when there is none.
 
         However late the provider does what it was asked, no machine ends that has come since.
         """
         ...
 
-    def look_back(self, name: str, place: str, machine_id: str | None) -> MachineSeen:
+    def billed_period(self, name: str, place: str, machine_id: str | None) -> MachineObservation:
         """Of a machine that is gone: since when and until when it cost, as far as it is known.
 
         machine_id: the provider's own; without it, the last one there that had the name.
@@ -111,12 +111,12 @@ class Driver(Protocol):
         ...
 
     def list_owned(self) -> Sequence[OwnedMachine]:
-        """Every machine that carries our mark, whatever state it is in."""
+        """Every machine that carries our ownership label, whatever state it is in."""
         ...
 
 
 @dataclass(frozen=True)
-class Told:
+class Notification:
     """One message of a provider about one of its machines; it may come twice, late, and for ever.
 
     receipt: what settles it; id: the same whenever it is delivered; machine_name, news: None where
@@ -129,13 +129,13 @@ class Told:
     news: MachineNews | None = None
 
 
-class NewsFeed(Protocol):
+class NotificationFeed(Protocol):
     """What a provider tells of its machines by itself. Raises: Unavailable, RequestRefused.
 
     Made, used and closed on one event loop; whatever waits can be cancelled at once.
     """
 
-    async def next(self) -> Sequence[Told]:
+    async def next(self) -> Sequence[Notification]:
         """What has come; nothing, when nothing does for about a minute."""
         ...
 

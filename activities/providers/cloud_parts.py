@@ -13,10 +13,10 @@ from activities.providers.gcp.region_resources import GcpRegion
 from activities.secrets.credentials import forget_credentials
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.providers import Check, CloudPart
+from workflows.contracts.providers import Check, CloudResource
 from workflows.contracts.statuses import ProviderKind
-from workflows.effects.providers import ForgetProviderKey, ProviderPart, ProviderPartSeen
-from workflows.effects.regions import RegionPart
+from workflows.effects.providers import CloudResourceReport, ForgetProviderKey, ProviderResource
+from workflows.effects.regions import RegionResource
 
 
 class CloudProject(Protocol):
@@ -24,9 +24,9 @@ class CloudProject(Protocol):
 
     def check(self) -> tuple[Check, ...]: ...
 
-    def make(self, part: str) -> CloudPart: ...
+    def make(self, part: str) -> CloudResource: ...
 
-    def remove(self, part: str) -> CloudPart: ...
+    def remove(self, part: str) -> CloudResource: ...
 
 
 PROJECTS: dict[ProviderKind, Callable[[str], CloudProject]] = {ProviderKind.GCP: GcpProject}
@@ -34,19 +34,19 @@ PROJECTS: dict[ProviderKind, Callable[[str], CloudProject]] = {ProviderKind.GCP:
 
 
 @activity.defn
-def make_provider_part(command: ProviderPart) -> ProviderPartSeen:
+def make_provider_part(command: ProviderResource) -> CloudResourceReport:
     """Find one of a provider's own things in its cloud, else make it."""
-    with told():
+    with translated_errors():
         project = PROJECTS[command.kind](command.provider_id)
-        return ProviderPartSeen(part=project.make(command.part))
+        return CloudResourceReport(part=project.make(command.part))
 
 
 @activity.defn
-def remove_provider_part(command: ProviderPart) -> ProviderPartSeen:
+def remove_provider_part(command: ProviderResource) -> CloudResourceReport:
     """Remove one of a provider's own things from its cloud; silent when it is not there."""
-    with told():
+    with translated_errors():
         project = PROJECTS[command.kind](command.provider_id)
-        return ProviderPartSeen(part=project.remove(command.part))
+        return CloudResourceReport(part=project.remove(command.part))
 
 
 @activity.defn
@@ -57,7 +57,7 @@ def forget_provider_key(command: ForgetProviderKey) -> Done:
 
 
 @contextmanager
-def told() -> Generator[None, None, None]:
+def translated_errors() -> Generator[None, None, None]:
     """Let a provider's answers reach the workflow by their kind: what was refused stays refused."""
     try:
         yield
@@ -70,9 +70,9 @@ def told() -> Generator[None, None, None]:
 class CloudPlace(Protocol):
     """One region of a cloud, by the key of a provider."""
 
-    def make(self, part: str) -> CloudPart: ...
+    def make(self, part: str) -> CloudResource: ...
 
-    def remove(self, part: str) -> CloudPart: ...
+    def remove(self, part: str) -> CloudResource: ...
 
 
 PLACES: dict[ProviderKind, Callable[[str, str], CloudPlace]] = {ProviderKind.GCP: GcpRegion}
@@ -80,20 +80,20 @@ PLACES: dict[ProviderKind, Callable[[str, str], CloudPlace]] = {ProviderKind.GCP
 
 
 @activity.defn
-def make_region_part(command: RegionPart) -> ProviderPartSeen:
+def make_region_part(command: RegionResource) -> CloudResourceReport:
     """Find one of a region's own things in its cloud, else make it."""
-    with told():
-        return ProviderPartSeen(part=_place(command).make(command.part))
+    with translated_errors():
+        return CloudResourceReport(part=_place(command).make(command.part))
 
 
 @activity.defn
-def remove_region_part(command: RegionPart) -> ProviderPartSeen:
+def remove_region_part(command: RegionResource) -> CloudResourceReport:
     """Remove one of a region's own things from its cloud; silent when it is not there."""
-    with told():
-        return ProviderPartSeen(part=_place(command).remove(command.part))
+    with translated_errors():
+        return CloudResourceReport(part=_place(command).remove(command.part))
 
 
-def _place(command: RegionPart) -> CloudPlace:
+def _place(command: RegionResource) -> CloudPlace:
     if command.kind not in PLACES:
         raise RequestRefused(f"region {command.region_id}: {command.kind} has no regions")
     return PLACES[command.kind](command.provider_id, command.cloud_region)

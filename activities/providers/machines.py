@@ -13,40 +13,40 @@ from temporalio.exceptions import ApplicationError
 from activities.providers.base import Driver, NotYet, ProviderError
 from activities.providers.registry import driver_of
 from activities.temporal.heartbeats import heartbeating
-from workflows.contracts.machines import MachineSeen
+from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState
 from workflows.effects.machines import (
     CreateMachine,
-    EndUnknownMachine,
-    LookAtMachine,
+    DescribeMachine,
     NamedMachine,
-    ReleaseMachine,
+    TerminateMachine,
+    TerminateOrphanedMachine,
 )
 
 CALLS_AT_ONCE = 64
 """As many as this worker's activities: none waits for a thread while its limit runs."""
-GONE = MachineSeen(state=MachineState.GONE)
+GONE = MachineObservation(state=MachineState.GONE)
 
 Found = TypeVar("Found")
 
 
 @activity.defn
-async def create_machine(command: CreateMachine) -> MachineSeen:
+async def create_machine(command: CreateMachine) -> MachineObservation:
     """Find it by its name, else make it; what came of an answer that was lost is found again."""
     return await asked_of(command, lambda driver: _find_or_create(driver, command))
 
 
 @activity.defn
-async def look_at_machine(command: LookAtMachine) -> MachineSeen:
+async def look_at_machine(command: DescribeMachine) -> MachineObservation:
     """What its provider says of it; gone, when there is none of that name."""
     return await asked_of(command, lambda driver: _find(driver, command) or GONE)
 
 
 @activity.defn
-async def await_machine(command: LookAtMachine) -> MachineSeen:
+async def await_machine(command: DescribeMachine) -> MachineObservation:
     """As `look_at_machine`, once it can be reached or never will be. Raises: NotYet."""
 
-    def look(driver: Driver) -> MachineSeen:
+    def look(driver: Driver) -> MachineObservation:
         seen = _find(driver, command) or GONE
         on_its_way = seen.state is MachineState.MAKING
         if on_its_way or (seen.state is MachineState.RUNNING and not seen.is_reachable):
@@ -58,51 +58,53 @@ async def await_machine(command: LookAtMachine) -> MachineSeen:
 
 
 @activity.defn
-async def release_machine(command: ReleaseMachine) -> MachineSeen:
+async def release_machine(command: TerminateMachine) -> MachineObservation:
     """End it, whatever else can be known of it. Raises: NotYet, while its provider knows it."""
 
-    def release(driver: Driver) -> MachineSeen:
-        driver.release(command.machine_name, command.place)
+    def terminate(driver: Driver) -> MachineObservation:
+        driver.terminate(command.machine_name, command.place)
         if (left := _find(driver, command)) is not None:
             raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
-        return _looked_back(driver, command)
+        return _billed_period(driver, command)
 
-    return await asked_of(command, release)
+    return await asked_of(command, terminate)
 
 
-def _looked_back(driver: Driver, command: ReleaseMachine) -> MachineSeen:
+def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservation:
     """It is gone: since when and until when it cost, where that can be had without more ado."""
     if command.provider_machine_id is None and not command.was_unseen:
         return GONE
     try:
-        return driver.look_back(command.machine_name, command.place, command.provider_machine_id)
+        return driver.billed_period(
+            command.machine_name, command.place, command.provider_machine_id
+        )
     except ProviderError as error:
         activity.logger.warning("%s is gone, but not when: %s", command.machine_name, error)
         return GONE
 
 
-def _find_or_create(driver: Driver, command: CreateMachine) -> MachineSeen:
+def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservation:
     """Raises: NotYet, while a machine that was made for an earlier offer is in the way."""
     seen = _find(driver, command)
     if seen is None:
         seen = driver.create(command.machine_name, command.offer, command.spec)
-    if seen.offer_mark in ("", command.offer.mark):
+    if seen.offer_label in ("", command.offer.label):
         return seen
     # Its insert was lost and came late: it is not what is asked for now, and nobody wants it.
-    driver.release(command.machine_name, command.place)
-    raise NotYet(f"{command.machine_name}: it was made as {seen.offer_mark}, and is ended first")
+    driver.terminate(command.machine_name, command.place)
+    raise NotYet(f"{command.machine_name}: it was made as {seen.offer_label}, and is ended first")
 
 
-def _find(driver: Driver, command: NamedMachine) -> MachineSeen | None:
+def _find(driver: Driver, command: NamedMachine) -> MachineObservation | None:
     return driver.find(command.machine_name, command.place)
 
 
 async def asked_of(
-    command: NamedMachine | EndUnknownMachine, question: Callable[[Driver], Found]
+    command: NamedMachine | TerminateOrphanedMachine, question: Callable[[Driver], Found]
 ) -> Found:
     """A provider's answer, or its refusal as the workflow knows it."""
     async with heartbeating():
-        with _told(command):
+        with _translated_errors(command):
             return await _to_its_end(
                 lambda: question(driver_of(command.provider_kind, command.provider_id))
             )
@@ -132,7 +134,7 @@ def provider_threads() -> ThreadPoolExecutor:
 
 
 @contextmanager
-def _told(command: NamedMachine | EndUnknownMachine) -> Iterator[None]:
+def _translated_errors(command: NamedMachine | TerminateOrphanedMachine) -> Iterator[None]:
     try:
         yield
     except ProviderError as error:

@@ -12,34 +12,39 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import Lease, Provider
 from activities.outbox.workflow_starts import workflow_id_of
-from activities.providers.base import NewsFeed, ProviderError, Told
+from activities.providers.base import Notification, NotificationFeed, ProviderError
 from activities.providers.registry import FEEDS
 from activities.temporal.client import client, id_of_this_activity, limited, tell
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import queues
 from workflows.contracts.base import Done
-from workflows.contracts.providers import NewsRequest
+from workflows.contracts.providers import NotificationsRequest
 from workflows.contracts.statuses import LeaseStatus, ProviderStatus
-from workflows.effects.providers import FollowNews, ListenForNews, NewsHeard, TellNewsState
+from workflows.effects.providers import (
+    NotificationsReceived,
+    ReceiveNotifications,
+    ReportFeedStatus,
+    StartNotifications,
+)
 
 NEEDED_BY = (LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH, LeaseStatus.READY)
 """What a machine's provider tells is news to these: the others have none, or end theirs."""
 
 
 @activity.defn
-async def follow_news(command: FollowNews) -> Done:
+async def follow_news(command: StartNotifications) -> Done:
     """Start the one workflow that listens for a provider; silent when it runs."""
     if command.kind in FEEDS:
         await begin_listening(command)
     return Done()
 
 
-async def begin_listening(provider: FollowNews) -> None:
+async def begin_listening(provider: StartNotifications) -> None:
     """Raises: RPCError, ApplicationError."""
     workflow_id = f"news/{provider.provider_id}"
     call = client().start_workflow(
         "ProviderNews",
-        NewsRequest(provider_id=provider.provider_id, kind=provider.kind),
+        NotificationsRequest(provider_id=provider.provider_id, kind=provider.kind),
         id=workflow_id,
         task_queue=queues.MAIN,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -49,7 +54,7 @@ async def begin_listening(provider: FollowNews) -> None:
 
 
 @activity.defn
-async def listen_for_news(command: ListenForNews) -> NewsHeard:
+async def listen_for_news(command: ReceiveNotifications) -> NotificationsReceived:
     """Until its time is over, this worker stops, or the provider is removed.
 
     Raises: the kinds of `activities/providers/base.py`; RPCError while Temporal takes no signals:
@@ -72,7 +77,7 @@ async def listen_for_news(command: ListenForNews) -> NewsHeard:
 
 
 @activity.defn
-async def tell_news_state(command: TellNewsState) -> Done:
+async def tell_news_state(command: ReportFeedStatus) -> Done:
     """Silent when the provider's workflow has ended."""
     workflow_id = workflow_id_of(command.provider_id)
     await tell(workflow_id, "news_state", command.state, request_id=id_of_this_activity())
@@ -83,14 +88,14 @@ async def tell_news_state(command: TellNewsState) -> Done:
 class _Listening:
     """One attempt: what was asked, and how much has come."""
 
-    command: ListenForNews
+    command: ReceiveNotifications
     told: int = 0
     unheeded: int = 0
 
-    def heard(self, *, is_over: bool) -> NewsHeard:
-        return NewsHeard(told=self.told, unheeded=self.unheeded, is_over=is_over)
+    def heard(self, *, is_over: bool) -> NotificationsReceived:
+        return NotificationsReceived(told=self.told, unheeded=self.unheeded, is_over=is_over)
 
-    async def to(self, feed: NewsFeed) -> None:
+    async def to(self, feed: NotificationFeed) -> None:
         """Until the time is over or this worker stops; whatever waits then is given up at once."""
         listening = asyncio.create_task(self._hand_on(feed))
         stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
@@ -107,7 +112,7 @@ class _Listening:
         if listening in done:
             listening.result()
 
-    async def _hand_on(self, feed: NewsFeed) -> None:
+    async def _hand_on(self, feed: NotificationFeed) -> None:
         while True:
             messages = await feed.next()
             leases = await asyncio.to_thread(_held, self.command.provider_id, messages)
@@ -116,7 +121,7 @@ class _Listening:
             await feed.settle([message.receipt for message in messages])
             set_details(f"{self.told} told, {self.unheeded} of no use")
 
-    async def _tell(self, message: Told, leases: dict[str, str]) -> None:
+    async def _tell(self, message: Notification, leases: dict[str, str]) -> None:
         """Once, however often the message comes: Temporal drops what it has taken by its id."""
         lease_id = leases.get(message.machine_name or "")
         if lease_id is None or message.news is None:
@@ -126,7 +131,7 @@ class _Listening:
         self.told += 1
 
 
-def _held(provider_id: str, messages: Sequence[Told]) -> dict[str, str]:
+def _held(provider_id: str, messages: Sequence[Notification]) -> dict[str, str]:
     """Lease ids by machine name, of the machines in the messages that somebody holds."""
     names = {message.machine_name for message in messages if message.machine_name}
     if not names:

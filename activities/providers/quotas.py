@@ -1,7 +1,7 @@
 """What a cloud allows an account in one of its regions now: asked of the cloud at each call."""
 
 from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
-from activities.providers.gcp.project import answered
+from activities.providers.gcp.project import translated_errors
 from activities.providers.gcp.quotas import read_quotas
 from activities.providers.gcp.session import google_session
 from activities.providers.prices import priced_catalogue
@@ -35,6 +35,6 @@ def live_quotas(
 
     Blocking. Raises: Unavailable, RequestRefused.
     """
-    with answered():
+    with translated_errors():
         quotas = read_quotas(google_session(provider_id), region)
     return quotas, runnable_jobs(gcp_catalogue(), region, quotas, gpu_count)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from temporalio import activity
 
-from activities.providers.base import Driver, NewsFeed, Provider, RequestRefused
-from activities.providers.cloud_parts import PROJECTS, told
+from activities.providers.base import Driver, NotificationFeed, Provider, RequestRefused
+from activities.providers.cloud_parts import PROJECTS, translated_errors
 from activities.providers.gcp.driver import google_machines
 from activities.providers.gcp.notifications import google_news
 from activities.providers.physical import PhysicalProvider
@@ -16,7 +16,9 @@ from workflows.effects.providers import CheckProvider, ProviderChecked
 PROVIDERS: dict[ProviderKind, Provider] = {ProviderKind.PHYSICAL: PhysicalProvider()}
 DRIVERS: dict[ProviderKind, Callable[[str], Driver]] = {ProviderKind.GCP: google_machines}
 """What makes the driver of the machines of one provider, by its id."""
-FEEDS: dict[ProviderKind, Callable[[str], Callable[[], NewsFeed]]] = {ProviderKind.GCP: google_news}
+FEEDS: dict[ProviderKind, Callable[[str], Callable[[], NotificationFeed]]] = {
+    ProviderKind.GCP: google_news
+}
 """What prepares a provider's news, by its id; the feed itself is made on the loop that uses it."""
 
 
@@ -31,7 +33,7 @@ def driver_of(kind: ProviderKind, provider_id: str) -> Driver:
 def check_provider(command: CheckProvider) -> ProviderChecked:
     """Look at everything that a provider needs to be used."""
     if command.kind in PROJECTS:
-        with told():
+        with translated_errors():
             return ProviderChecked(checks=PROJECTS[command.kind](command.provider_id).check())
     provider = PROVIDERS.get(command.kind)
     if provider is None:

@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
-from activities.site.node_client import ask, connections, endpoint, told
+from activities.site.node_client import ask, connections, endpoint, translated_errors
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.storage.names import output_name
@@ -54,7 +54,7 @@ async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[
     offset, end = span
     request = {"run_id": run_id, "offset": offset, "length": end - offset}
     waiting = bytearray()
-    with told(node):
+    with translated_errors(node):
         async with await connections().stream(endpoint(node), "read_log", request) as stream:
             async for chunk in stream:
                 waiting += chunk
@@ -96,7 +96,7 @@ async def bring_packed(
     """Store what a verb packs of the run, whole or not at all; its bytes."""
     size = 0
     request = {"run_id": command.run_id}
-    with told(command.node):
+    with translated_errors(command.node):
         async with (
             _writing(store, name) as file,
             await connections().stream(endpoint(command.node), verb, request) as stream,

@@ -77,7 +77,7 @@ def endpoint(node: NodeAddress) -> NodeEndpoint:
 
 
 @contextlib.contextmanager
-def told(
+def translated_errors(
     node: NodeAddress,
     *,
     loss: str = errors.OUTCOME_UNKNOWN,
@@ -134,7 +134,7 @@ async def ask(
     broken: what an agent without an answer means.
     Raises: ApplicationError, see `connections.told`.
     """
-    with told(node, broken=broken):
+    with translated_errors(node, broken=broken):
         return await connections().call(
             endpoint(node), verb, request, limit_s=limit_s, on_progress=set_details
         )

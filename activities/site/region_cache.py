@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
-from activities.site.node_client import ask, connections, endpoint, told
+from activities.site.node_client import ask, connections, endpoint, translated_errors
 from activities.storage.work_orders import RegionCache
 from activities.temporal.heartbeats import set_details
 from workflows.contracts import errors
@@ -81,7 +81,7 @@ async def _fetch(node: NodeAddress, cache: RegionCache, sha256: str) -> str:
 
 async def _fill(cache: RegionCache, sha256: str, chunks: Chunks) -> None:
     """Bring it to the cache, in the place of what may be there."""
-    with told(cache.node):
+    with translated_errors(cache.node):
         path = await connections().put_file(
             endpoint(cache.node),
             chunks(sha256),

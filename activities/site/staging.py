@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
-from activities.site.node_client import ask, connections, endpoint, told
+from activities.site.node_client import ask, connections, endpoint, translated_errors
 from activities.site.region_cache import bring_out_of_cache
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
@@ -99,7 +99,7 @@ async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None)
         answer = await ask(node, "has_code", {"sha256": sha256}, limit_s=CALL_S)
         if answer["present"] or await bring_out_of_cache(node, cache, sha256, _chunks):
             return
-        with told(node):
+        with translated_errors(node):
             path = await connections().put_file(
                 endpoint(node),
                 _chunks(sha256),
@@ -122,7 +122,7 @@ async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
         "into": "input",
         "max_bytes": settings().upload_max_unpacked_bytes,
     }
-    with told(node):
+    with translated_errors(node):
         await connections().feed(
             endpoint(node), "put_input", request, _chunks(sha256), limit_s=TRANSFER_S
         )

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.collection import bring_packed
-from activities.site.node_client import ask, connections, endpoint, told
+from activities.site.node_client import ask, connections, endpoint, translated_errors
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.state_snapshots import StateCopy, copies_of, remove_older
 from activities.temporal.heartbeats import heartbeating
@@ -109,7 +109,7 @@ async def _put(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> N
         "max_bytes": settings().state_max_bytes * GROWTH,
         "max_files": MOST_FILES * GROWTH,
     }
-    with told(node):
+    with translated_errors(node):
         await connections().feed(
             endpoint(node), "put_state", request, _chunks(store, name), limit_s=TRANSFER_S
         )

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.job_signals import JobSignals
-from activities.site.node_client import ask, connections, endpoint, told
+from activities.site.node_client import ask, connections, endpoint, translated_errors
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, LostFrame, frames
@@ -108,7 +108,7 @@ class Watch:
             "owner": await asyncio.to_thread(platform_key_fingerprint),
         }
         node = endpoint(self._node)
-        with told(self._node, loss=errors.NODE_UNREACHABLE):
+        with translated_errors(self._node, loss=errors.NODE_UNREACHABLE):
             async with (
                 await connections().stream(node, "watch", request, eof=False) as stream,
                 JobSignals(self._node.node_id) as signals,

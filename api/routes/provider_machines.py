@@ -9,7 +9,7 @@ from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.schemas.provider_machines import MachineEnding, ProviderMachineList
 from api.services import provider_machines
-from workflows.contracts.machines import UnknownMachine
+from workflows.contracts.machines import OrphanedMachine
 
 router = APIRouter(prefix="/v1/providers/{provider_id}/machines", tags=["leases"])
 Reader = Annotated[Caller, Depends(Needs("leases:read"))]
@@ -20,7 +20,7 @@ Place = Annotated[str, Query(pattern="^[-a-z0-9]{1,63}$")]
 
 @router.get("", operation_id="list_provider_machines")
 def list_provider_machines(provider_id: str, caller: Reader) -> ProviderMachineList:
-    """Every machine with our mark, as the provider says now; what no lease holds is not `held`."""
+    """Every machine with our ownership label, as its provider says; `held`: by a lease."""
     return provider_machines.machines_of(caller, provider_id, datetime.now(UTC))
 
 
@@ -29,7 +29,7 @@ async def end_provider_machine(
     provider_id: str, name: Name, place: Place, change: Writer
 ) -> MachineEnding:
     """End the machine, whoever holds it; it is over when the provider no longer lists it."""
-    machine = UnknownMachine(name=name, place=place)
+    machine = OrphanedMachine(name=name, place=place)
     return await change.apply(
         MachineEnding, lambda context: provider_machines.end(context, provider_id, machine)
     )

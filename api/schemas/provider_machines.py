@@ -6,7 +6,7 @@ from api.schemas.base import ResponseBody
 
 
 class ProviderMachine(ResponseBody):
-    """A machine that carries the provider's mark."""
+    """A machine that carries the provider's ownership label."""
 
     name: str
     place: str

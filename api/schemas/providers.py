@@ -69,7 +69,7 @@ class ProviderCredentials(ResponseBody):
     """The end of the key's id."""
 
 
-class ProviderPart(ResponseBody):
+class ProviderResource(ResponseBody):
     """What was made in the cloud for the provider as a whole."""
 
     name: str
@@ -83,7 +83,7 @@ class Provider(Lifecycle):
     fee_waived: bool
     credentials: ProviderCredentials | None
     checks: list[ProviderCheck]
-    parts: list[ProviderPart]
+    parts: list[ProviderResource]
 
 
 class ProviderPage(Page[Provider]):

@@ -13,7 +13,7 @@ from api.problems import Problem, field_error, invalid
 from api.schemas.base import FieldError
 from api.schemas.nodes import NodeCreation
 from api.schemas.regions import RegionCreation
-from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
 from workflows.rules.catalogue.gpu_names import canonical_name, parse_gpus
 from workflows.rules.catalogue.permanent_machines import (
@@ -56,13 +56,13 @@ def region_columns(
     offers = storage_offers(catalogue, wanted, asked.cloud_region)
     region_id = new_id("reg")
     spec = lasting_spec(wanted.disk_size_gb, {"region": region_id, "service": "storage"})
-    wish = _wish(provider.id, provider.kind, offers, spec)
+    claim = _claim(provider.id, provider.kind, offers, spec)
     return {
         "id": region_id,
         "storage_mode": "central",
         "cloud_region": asked.cloud_region,
         "storage_node_class": wanted.name,
-        "options": {"storage_machine": wish.model_dump(mode="json")},
+        "options": {"storage_machine": claim.model_dump(mode="json")},
     }
 
 
@@ -112,14 +112,14 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
         name=asked.name,
         type=NodeType.PERMANENT,
         services=asked.services,
-        machine=_wish(region.provider_id, region.provider_kind, offers, spec),
+        machine=_claim(region.provider_id, region.provider_kind, offers, spec),
     )
 
 
-def _wish(
+def _claim(
     provider_id: str, kind: str, offers: tuple[MachineOffer, ...], spec: MachineSpec
-) -> MachineWish:
-    return MachineWish(
+) -> MachineClaim:
+    return MachineClaim(
         provider_id=provider_id, provider_kind=ProviderKind(kind), offers=offers, spec=spec
     )
 

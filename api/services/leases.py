@@ -7,7 +7,7 @@ from activities.outbox.workflow_starts import workflow_id_of
 from api.changes import ChangeContext
 from api.schemas import leases as schemas
 from api.services.ownership import own_locked
-from workflows.contracts.leases import GiveBack
+from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.statuses import LeaseStatus
 from workflows.rules.billing.metering import cumulative_microcredits
@@ -42,6 +42,6 @@ def kill(context: ChangeContext, lease_id: str) -> schemas.Lease:
     """End a machine, whatever it does; doing it again is silent."""
     row = own_locked(context.session, tables.Lease, lease_id, context.caller)
     if not LeaseStatus(row.status).is_final:
-        asked = GiveBack(reason=f"killed by {context.caller.user_id}", by_person=True)
+        asked = LeaseRelease(reason=f"killed by {context.caller.user_id}", by_person=True)
         context.tell(row.id, "give_back", asked)
     return lease_response(row, context.now)

@@ -14,7 +14,7 @@ from api.problems import Problem
 from api.schemas import provider_machines as schemas
 from api.services import leases
 from api.services.ownership import own, own_locked
-from workflows.contracts.machines import EndUnknown, UnknownMachine
+from workflows.contracts.machines import OrphanedMachine, TerminateOrphan
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 
 
@@ -47,7 +47,9 @@ def _shown(found: Listed) -> schemas.ProviderMachine:
     )
 
 
-def end(context: ChangeContext, provider_id: str, machine: UnknownMachine) -> schemas.MachineEnding:
+def end(
+    context: ChangeContext, provider_id: str, machine: OrphanedMachine
+) -> schemas.MachineEnding:
     """By its lease, if one holds it there; else by the provider. Doing it again is silent."""
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
     _must_be_there(row)
@@ -60,7 +62,7 @@ def end(context: ChangeContext, provider_id: str, machine: UnknownMachine) -> sc
     if lease is not None and holds:
         leases.kill(context, lease.id)
     else:
-        asked = EndUnknown(machine=machine, requested_by=context.caller.user_id)
+        asked = TerminateOrphan(machine=machine, requested_by=context.caller.user_id)
         context.tell(provider_id, "end_unknown", asked)
     return schemas.MachineEnding(
         provider_id=provider_id,

@@ -12,7 +12,7 @@ from activities.settings import settings
 from tests.api.http_server import Person, Site, host_key
 from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.doubles.gcp.fixtures import gcp
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.rules.catalogue.permanent_machines import LIFETIME_S
 
 __all__ = ["gcp"]
@@ -52,9 +52,9 @@ async def created(site: Site, person: Person, provider_id: str) -> str:
     return region_id
 
 
-def wish_of(row: tables.Node | tables.Region) -> MachineWish:
+def wish_of(row: tables.Node | tables.Region) -> MachineClaim:
     wished = row.machine if isinstance(row, tables.Node) else row.options["storage_machine"]
-    return MachineWish.model_validate(wished)
+    return MachineClaim.model_validate(wished)
 
 
 def mistakes(response: httpx.Response) -> dict[str, str]:

@@ -10,7 +10,7 @@ from activities.providers.base import RequestRefused
 from tests.activities.providers.fake_driver import Owned, RentedDriver
 from tests.api.http_server import Person, Site
 from tests.api.test_leases import OFFER, lease_row
-from workflows.contracts.machines import MachineSeen
+from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState, ProviderKind
 
 ZONE = OFFER.place
@@ -25,7 +25,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
 
 def runs(driver: RentedDriver, *names: str) -> None:
     for name in names:
-        seen = MachineSeen(state=MachineState.RUNNING, place=ZONE, provider_machine_id="4711")
+        seen = MachineObservation(
+            state=MachineState.RUNNING, place=ZONE, provider_machine_id="4711"
+        )
         driver.machines[Owned(name, ZONE)] = seen
 
 

@@ -19,13 +19,13 @@ from tests.activities.leases.rows import Books, lease_row
 from tests.activities.providers.fake_driver import Owned, RentedDriver
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s, both_best_s, compared, ms
-from workflows.contracts.machines import MachineSeen
+from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.reconciliation import SweepMachines
 
 MACHINES = 5_000
 STRAYS = 500
-RUNNING = MachineSeen(state=MachineState.RUNNING, place="zone-a")
+RUNNING = MachineObservation(state=MachineState.RUNNING, place="zone-a")
 
 
 def rows() -> list[Row]:

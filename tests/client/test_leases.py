@@ -12,7 +12,7 @@ from activities.providers import registry
 from tests.activities.providers.fake_driver import Owned, RentedDriver
 from tests.api.test_leases import BEGAN, lease_row
 from tests.client.conftest import Desk
-from workflows.contracts.machines import MachineSeen
+from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState, ProviderKind
 
 ENDED = {"status": "released", "ended_at": BEGAN + timedelta(minutes=30)}
@@ -77,7 +77,7 @@ def test_kill_all_ends_what_no_lease_names_and_says_that_the_provider_lists_noth
     desk: Desk, driver: RentedDriver
 ) -> None:
     provider_id = cloud(desk)
-    driver.machines[Owned("baseload-stray", "zone-a")] = MachineSeen(
+    driver.machines[Owned("baseload-stray", "zone-a")] = MachineObservation(
         state=MachineState.RUNNING, place="zone-a"
     )
     left = desk.baseload("kill", "--all", "--provider", "gcp", "-y", "--timeout", "0")

@@ -7,7 +7,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.machines import MachineOffer, MachineSeen
+from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.contracts.record import Record
 from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects import leases, placement
@@ -32,30 +32,32 @@ class NodeLeases:
         """Leases whose machines cost money now."""
         return [one for one, status in self.machines_of.items() if not status.is_final]
 
-    async def lease_machine(self, asked: leases.LeaseMachine) -> leases.MachineLeased:
+    async def lease_machine(self, asked: leases.AcquireLease) -> leases.LeaseAcquired:
         there = self.machines_there
         known = asked.lease_id in self.machines_of
         lease_id = asked.lease_id if known or not there else there[-1]
         if lease_id not in self.machines_of:
             self.machines_of[lease_id] = LeaseStatus.READY
             await self._hear("machine_ready", _ready(lease_id, asked.machine.offers[0]))
-            return leases.MachineLeased(lease_id=lease_id, status=LeaseStatus.CREATING)
+            return leases.LeaseAcquired(lease_id=lease_id, status=LeaseStatus.CREATING)
         status = self.machines_of[lease_id]
         ready = _ready(lease_id, asked.machine.offers[0]) if lease_id in there else None
-        return leases.MachineLeased(lease_id=lease_id, status=status, ready=ready)
+        return leases.LeaseAcquired(lease_id=lease_id, status=status, ready=ready)
 
-    async def return_machine(self, asked: leases.ReturnMachine) -> leases.MachineReturned:
+    async def return_machine(self, asked: leases.ReleaseLease) -> leases.LeaseReleased:
         """It ends after it was asked for, and not at once; a run that is over is not heard."""
         left = self.machines_there
         row = self.rows.get(asked.node_id)
         if row is not None and row.sequence > asked.sequence:
-            return leases.MachineReturned(left=tuple(left), sequence=row.sequence)
+            return leases.LeaseReleased(left=tuple(left), sequence=row.sequence)
         self.machines_of |= dict.fromkeys(left, LeaseStatus.RELEASED)
-        return leases.MachineReturned(left=tuple(left))
+        return leases.LeaseReleased(left=tuple(left))
 
-    def withdraw_places(self, asked: placement.WithdrawPlaces) -> placement.PlacesWithdrawn:
+    def withdraw_places(
+        self, asked: placement.WithdrawAllocations
+    ) -> placement.AllocationsWithdrawn:
         self.withdrawn.append(asked.reason)
-        return placement.PlacesWithdrawn()
+        return placement.AllocationsWithdrawn()
 
     async def take_machine(self, reason: str) -> None:
         """Its provider ends it, and its lease tells its node, twice."""
@@ -76,5 +78,5 @@ class NodeLeases:
 
 
 def _ready(lease_id: str, offer: MachineOffer) -> MachineReady:
-    seen = MachineSeen(state=MachineState.RUNNING, host="10.0.0.1", minion_id="SHA256:key")
+    seen = MachineObservation(state=MachineState.RUNNING, host="10.0.0.1", minion_id="SHA256:key")
     return MachineReady(lease_id=lease_id, seen=seen, offer=offer)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from workflows.contracts.base import Done
-from workflows.contracts.providers import CloudPart
+from workflows.contracts.providers import CloudResource
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects import providers, regions
 
@@ -21,19 +21,23 @@ class CloudProjects:
     storage_added: int = 0
     storage_comes_as: NodeStatus = NodeStatus.ACTIVE
 
-    def make_provider_part(self, asked: providers.ProviderPart) -> providers.ProviderPartSeen:
+    def make_provider_part(
+        self, asked: providers.ProviderResource
+    ) -> providers.CloudResourceReport:
         self.parts[asked.provider_id].add(asked.part)
         return _seen(asked)
 
-    def remove_provider_part(self, asked: providers.ProviderPart) -> providers.ProviderPartSeen:
+    def remove_provider_part(
+        self, asked: providers.ProviderResource
+    ) -> providers.CloudResourceReport:
         self.parts[asked.provider_id].discard(asked.part)
         return _seen(asked)
 
-    def make_region_part(self, asked: regions.RegionPart) -> providers.ProviderPartSeen:
+    def make_region_part(self, asked: regions.RegionResource) -> providers.CloudResourceReport:
         self.parts[asked.region_id].add(asked.part)
         return _seen(asked)
 
-    def remove_region_part(self, asked: regions.RegionPart) -> providers.ProviderPartSeen:
+    def remove_region_part(self, asked: regions.RegionResource) -> providers.CloudResourceReport:
         self.parts[asked.region_id].discard(asked.part)
         return _seen(asked)
 
@@ -67,6 +71,8 @@ class CloudProjects:
         return Done()
 
 
-def _seen(asked: providers.ProviderPart | regions.RegionPart) -> providers.ProviderPartSeen:
-    part = CloudPart(name=asked.part, resource=f"{asked.part} of {asked.provider_id}")
-    return providers.ProviderPartSeen(part=part)
+def _seen(
+    asked: providers.ProviderResource | regions.RegionResource,
+) -> providers.CloudResourceReport:
+    part = CloudResource(name=asked.part, resource=f"{asked.part} of {asked.provider_id}")
+    return providers.CloudResourceReport(part=part)

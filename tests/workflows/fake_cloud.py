@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.machines import MachineSeen, Shortage
+from workflows.contracts.machines import MachineObservation, Shortage
 from workflows.contracts.statuses import MachineState
 from workflows.effects import leases, providers
 from workflows.effects import machines as machine
@@ -25,7 +25,7 @@ LISTENING_S = 0.05
 class Cloud:
     """Machines by (name, place); `made` counts how often each was made, ended or not."""
 
-    machines: dict[tuple[str, str], MachineSeen] = field(default_factory=dict)
+    machines: dict[tuple[str, str], MachineObservation] = field(default_factory=dict)
     made: Counter[tuple[str, str]] = field(default_factory=Counter)
     short: set[str] = field(default_factory=set)
     """Places that have none left."""
@@ -55,7 +55,7 @@ class Cloud:
     news_states: list[str] = field(default_factory=list)
     """What the provider was told of its news, in order; empty: it comes."""
 
-    gone: dict[tuple[str, str], MachineSeen] = field(default_factory=dict)
+    gone: dict[tuple[str, str], MachineObservation] = field(default_factory=dict)
     """The last that was ended of each name and place."""
     ended_at: datetime | None = None
     """When its machines end; None: when they are seen to have."""
@@ -76,7 +76,7 @@ class RentedMachines:
         self.cloud.untold_prices = set()
         return providers.PricesRefreshed(kept=kept)
 
-    def create_machine(self, asked: machine.CreateMachine) -> MachineSeen:
+    def create_machine(self, asked: machine.CreateMachine) -> MachineObservation:
         key = (asked.machine_name, asked.offer.place)
         if key in self.cloud.machines:
             return self.cloud.machines[key]
@@ -86,7 +86,7 @@ class RentedMachines:
             )
         self.cloud.made[key] += 1
         is_silent = asked.offer.place in self.cloud.silent
-        self.cloud.machines[key] = MachineSeen(
+        self.cloud.machines[key] = MachineObservation(
             state=MachineState.RUNNING,
             place=asked.offer.place,
             provider_machine_id=f"vm-{sum(self.cloud.made.values())}",
@@ -94,49 +94,51 @@ class RentedMachines:
             minion_id=None if is_silent else HOST_KEY,
             microcredits_per_hour=self.cloud.price_microcredits,
             began_at=self.cloud.began_at or datetime.now(UTC),
-            offer_mark=asked.offer.mark,
+            offer_label=asked.offer.label,
         )
         return self.cloud.machines[key]
 
-    def look_at_machine(self, asked: machine.LookAtMachine) -> MachineSeen:
-        gone = MachineSeen(state=MachineState.GONE)
+    def look_at_machine(self, asked: machine.DescribeMachine) -> MachineObservation:
+        gone = MachineObservation(state=MachineState.GONE)
         return self.cloud.machines.get((asked.machine_name, asked.place), gone)
 
-    def await_machine(self, asked: machine.LookAtMachine) -> MachineSeen:
+    def await_machine(self, asked: machine.DescribeMachine) -> MachineObservation:
         seen = self.look_at_machine(asked)
         if seen.state is MachineState.RUNNING and not seen.is_reachable:
             raise ApplicationError(f"{asked.machine_name}: no address yet", type=errors.NOT_YET)
         return seen
 
-    def release_machine(self, asked: machine.ReleaseMachine) -> MachineSeen:
+    def release_machine(self, asked: machine.TerminateMachine) -> MachineObservation:
         key = (asked.machine_name, asked.place)
         if (ended := self.cloud.machines.pop(key, None)) is not None:
             self.cloud.gone[key] = ended
         if asked.was_unseen and key in self.cloud.gone:
             began_at = self.cloud.gone[key].began_at
-            return MachineSeen(
+            return MachineObservation(
                 state=MachineState.GONE, began_at=began_at, ended_at=self.cloud.ended_at
             )
-        return MachineSeen(state=MachineState.GONE, ended_at=self.cloud.ended_at)
+        return MachineObservation(state=MachineState.GONE, ended_at=self.cloud.ended_at)
 
-    def end_unknown_machine(self, asked: machine.EndUnknownMachine) -> MachineSeen:
+    def end_unknown_machine(self, asked: machine.TerminateOrphanedMachine) -> MachineObservation:
         self.cloud.unknown.discard(asked.machine_name)
-        return MachineSeen(state=MachineState.GONE)
+        return MachineObservation(state=MachineState.GONE)
 
-    def follow_news(self, asked: providers.FollowNews) -> Done:
+    def follow_news(self, asked: providers.StartNotifications) -> Done:
         self.cloud.followed[asked.provider_id] += 1
         return Done()
 
-    async def listen_for_news(self, _: providers.ListenForNews) -> providers.NewsHeard:
+    async def listen_for_news(
+        self, _: providers.ReceiveNotifications
+    ) -> providers.NotificationsReceived:
         if self.cloud.provider_is_gone:
-            return providers.NewsHeard(is_over=True)
+            return providers.NotificationsReceived(is_over=True)
         if self.cloud.subscription_is_lost:
             raise ApplicationError("no such subscription", type=errors.REQUEST_REFUSED)
         self.cloud.listened += 1
         await asyncio.sleep(LISTENING_S)
-        return providers.NewsHeard()
+        return providers.NotificationsReceived()
 
-    def tell_news_state(self, asked: providers.TellNewsState) -> Done:
+    def tell_news_state(self, asked: providers.ReportFeedStatus) -> Done:
         self.cloud.news_states.append(asked.state.deaf)
         return Done()
 
@@ -150,9 +152,9 @@ class RentedMachines:
         self.cloud.remembered[asked.scope] = asked.reason
         return Done()
 
-    def tell_holder(self, asked: leases.TellHolder) -> leases.HolderTold:
+    def tell_holder(self, asked: leases.NotifyHolder) -> leases.HolderNotified:
         if asked.ready is not None:
             self.cloud.ready.append(asked.ready)
         if asked.lost is not None:
             self.cloud.lost.append(asked.lost)
-        return leases.HolderTold(is_there=not self.cloud.holder_has_ended)
+        return leases.HolderNotified(is_there=not self.cloud.holder_has_ended)

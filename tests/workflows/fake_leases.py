@@ -1,4 +1,4 @@
-"""Leases of nodes in the tests' world: each is a real `MachineLifecycle` on its cloud."""
+"""Leases of nodes in the tests' world: each is a real `LeaseLifecycle` on its cloud."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -9,12 +9,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from tests.workflows.fake_cloud import RentedMachines
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
-from workflows.contracts.leases import GiveBack, MachineReady, MachineRequest
+from workflows.contracts.leases import LeaseRelease, LeaseRequest, MachineReady
 from workflows.contracts.record import Record
 from workflows.contracts.statuses import LeaseStatus
 from workflows.effects import leases as leased
 from workflows.effects import placement
-from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.leases.lease_lifecycle import LeaseLifecycle
 
 
 @dataclass
@@ -30,7 +30,7 @@ class LeasedNodes(RentedMachines):
     client: Client | None = None
     rows: dict[str, Record] = field(default_factory=dict)
 
-    async def lease_machine(self, asked: leased.LeaseMachine) -> leased.MachineLeased:
+    async def lease_machine(self, asked: leased.AcquireLease) -> leased.LeaseAcquired:
         live = [one for one, holder in self.leases.items() if holder == asked.node_id]
         live = [one for one in live if self._status(one) not in _LEAVING]
         lease_id = asked.lease_id if asked.lease_id in self.leases or not live else live[-1]
@@ -39,7 +39,7 @@ class LeasedNodes(RentedMachines):
             await self._begin(asked)
         status = self._status(lease_id)
         row = self.rows.get(lease_id)
-        return leased.MachineLeased(
+        return leased.LeaseAcquired(
             lease_id=lease_id,
             status=status,
             reason=row.status_reason if row else None,
@@ -53,39 +53,41 @@ class LeasedNodes(RentedMachines):
     def _ready(self, lease_id: str) -> MachineReady | None:
         return next((told for told in self.cloud.ready if told.lease_id == lease_id), None)
 
-    async def _begin(self, asked: leased.LeaseMachine) -> None:
-        wish = asked.machine
-        request = MachineRequest(
+    async def _begin(self, asked: leased.AcquireLease) -> None:
+        claim = asked.machine
+        request = LeaseRequest(
             lease_id=asked.lease_id,
             account_id="acc-1",
             region_id=asked.region_id,
-            provider_id=wish.provider_id,
-            provider_kind=wish.provider_kind,
+            provider_id=claim.provider_id,
+            provider_kind=claim.provider_kind,
             machine_name=f"baseload-{asked.lease_id}",
             holder_id=asked.node_id,
-            offers=wish.offers,
-            spec=wish.spec,
-            deadline=asked.at + timedelta(seconds=wish.spec.lifetime_s),
+            offers=claim.offers,
+            spec=claim.spec,
+            deadline=asked.at + timedelta(seconds=claim.spec.lifetime_s),
         )
         if self.client is None:
             raise RuntimeError("no client")
         await self.client.start_workflow(
-            MachineLifecycle.run, request, id=_id_of(asked.lease_id), task_queue=queues.MAIN
+            LeaseLifecycle.run, request, id=_id_of(asked.lease_id), task_queue=queues.MAIN
         )
 
-    async def return_machine(self, asked: leased.ReturnMachine) -> leased.MachineReturned:
+    async def return_machine(self, asked: leased.ReleaseLease) -> leased.LeaseReleased:
         held = [one for one, holder in self.leases.items() if holder == asked.node_id]
         left = [one for one in held if not self._status(one).is_final]
         for lease_id in left:
-            ended = GiveBack(reason=asked.reason, by_holder=True)
+            ended = LeaseRelease(reason=asked.reason, by_holder=True)
             await self._signal(_id_of(lease_id), "give_back", ended)
-        return leased.MachineReturned(left=tuple(left))
+        return leased.LeaseReleased(left=tuple(left))
 
-    def withdraw_places(self, asked: placement.WithdrawPlaces) -> placement.PlacesWithdrawn:
+    def withdraw_places(
+        self, asked: placement.WithdrawAllocations
+    ) -> placement.AllocationsWithdrawn:
         self.withdrawn.append(asked.reason)
-        return placement.PlacesWithdrawn()
+        return placement.AllocationsWithdrawn()
 
-    async def tell_holder(self, asked: leased.TellHolder) -> leased.HolderTold:  # type: ignore[override]
+    async def tell_holder(self, asked: leased.NotifyHolder) -> leased.HolderNotified:  # type: ignore[override]
         told = super().tell_holder(asked)
         workflow_id = self.holders.get(asked.holder_id)
         if workflow_id is None:

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract
-from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
 
 
-class MachineRequest(Contract):
+class LeaseRequest(Contract):
     """Input of `machine/{lease}`. The row with all of it is committed before the start."""
 
     lease_id: str
@@ -29,7 +29,7 @@ class MachineRequest(Contract):
     carried: "LeaseProgress | None" = None
 
 
-class GiveBack(Contract):
+class LeaseRelease(Contract):
     """Signal `give_back`: the machine is not needed any more."""
 
     reason: str
@@ -57,9 +57,9 @@ class LeaseProgress(Contract):
     sequence: int
     status: LeaseStatus
     offer: MachineOffer | None = None
-    seen: MachineSeen | None = None
+    seen: MachineObservation | None = None
     was_ready: bool = False
-    given_back: GiveBack | None = None
+    given_back: LeaseRelease | None = None
     lost: MachineLost | None = None
     earlier_microcredits: int = 0
 
@@ -68,12 +68,12 @@ class MachineReady(Contract):
     """Signal to the holder: the machine answers at its address, with its own key."""
 
     lease_id: str
-    seen: MachineSeen
+    seen: MachineObservation
     offer: MachineOffer
 
 
-class MachineReport(Contract):
+class LeaseReport(Contract):
     lease_id: str
     status: LeaseStatus
     status_reason: str | None = None
-    seen: MachineSeen | None = None
+    seen: MachineObservation | None = None

@@ -28,7 +28,7 @@ class MachineOffer(Contract):
         return f"{self.place}/{self._machine}/{self._kind}"
 
     @property
-    def mark(self) -> str:
+    def label(self) -> str:
         """What a machine carries that was made for this offer: of letters that any cloud takes."""
         return re.sub(r"[^a-z0-9]+", "-", f"{self._machine}-{self._kind}".lower())[:63]
 
@@ -55,7 +55,7 @@ class MachineSpec(Contract):
     """It is to have podman, ready before it is used; where it has GPUs, with their CDI names."""
 
 
-class MachineWish(Contract):
+class MachineClaim(Contract):
     """The machine that a resource is to have leased for it."""
 
     provider_id: str
@@ -68,7 +68,7 @@ class MachineWish(Contract):
     """The job that it was made for has ended: it is there until people, or its deadline, end it."""
 
 
-class MachineSeen(Contract):
+class MachineObservation(Contract):
     """What the provider says of a machine."""
 
     state: MachineState
@@ -85,8 +85,8 @@ class MachineSeen(Contract):
     """Since when it costs money; None while it does not."""
     ended_at: datetime | None = None
     """Until when it did."""
-    offer_mark: str = ""
-    """For which offer it was made, see `MachineOffer.mark`; empty where that is not known."""
+    offer_label: str = ""
+    """For which offer it was made, see `MachineOffer.label`; empty where that is not known."""
     reason: str = ""
 
     @property
@@ -99,23 +99,23 @@ class MachineSeen(Contract):
         )
 
 
-class UnknownMachine(Contract):
-    """A machine that carries a provider's mark, and that no lease names."""
+class OrphanedMachine(Contract):
+    """A machine that carries a provider's ownership label, and that no lease names."""
 
     name: str
     place: str
 
 
-class UnknownMachines(Contract):
+class OrphanedMachinesFound(Contract):
     """Signal `unknown_machines` to a provider: what the sweep has found, for people to look at."""
 
-    machines: tuple[UnknownMachine, ...]
+    machines: tuple[OrphanedMachine, ...]
 
 
-class EndUnknown(Contract):
+class TerminateOrphan(Contract):
     """Signal `end_unknown` to a provider: a person wants a machine gone that no lease names."""
 
-    machine: UnknownMachine
+    machine: OrphanedMachine
     requested_by: str = ""
 
 

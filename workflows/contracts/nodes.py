@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import NodeStatus, NodeType
 
 
@@ -99,7 +99,7 @@ class NodeRequest(Contract):
     """Empty until a machine that is leased for it has been made."""
     type: NodeType = NodeType.PERMANENT
     services: tuple[str, ...] = ("compute",)
-    machine: MachineWish | None = None
+    machine: MachineClaim | None = None
     """The machine that is leased for it; None: its owner has it."""
     host: str | None = None
     port: int = 22

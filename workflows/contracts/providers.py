@@ -1,7 +1,7 @@
 """Providers and regions."""
 
 from workflows.contracts.base import Contract
-from workflows.contracts.machines import UnknownMachine
+from workflows.contracts.machines import OrphanedMachine
 from workflows.contracts.statuses import ProviderKind, ProviderStatus
 
 
@@ -17,16 +17,16 @@ class Check(Contract):
     """What a person does about it: the role, the link, the command."""
 
 
-class CloudPart(Contract):
+class CloudResource(Contract):
     """One thing that a provider has once in its cloud, such as the network of its machines."""
 
     name: str
-    """What of the provider it is, such as `network`; see `PARTS`."""
+    """What of the provider it is, such as `network`; see `RESOURCES`."""
     resource: str
     """What the cloud calls it; of one that could not be removed, why."""
 
 
-PARTS: dict[ProviderKind, tuple[str, ...]] = {
+RESOURCES: dict[ProviderKind, tuple[str, ...]] = {
     ProviderKind.GCP: (
         "topic",
         "subscription",
@@ -40,8 +40,8 @@ PARTS: dict[ProviderKind, tuple[str, ...]] = {
 """Of each kind of cloud, in the order of making; they are removed in the reverse."""
 
 
-REGION_PARTS: dict[ProviderKind, tuple[str, ...]] = {ProviderKind.GCP: ("subnetwork",)}
-"""What each region in a cloud has of its own there, as `PARTS`."""
+REGION_RESOURCES: dict[ProviderKind, tuple[str, ...]] = {ProviderKind.GCP: ("subnetwork",)}
+"""What each region in a cloud has of its own there, as `RESOURCES`."""
 
 
 class ProviderRequest(Contract):
@@ -53,7 +53,7 @@ class ProviderRequest(Contract):
     sequence: int = 0
     carried_status: ProviderStatus | None = None
     carried_reason: str | None = None
-    known_strays: tuple[UnknownMachine, ...] = ()
+    known_strays: tuple[OrphanedMachine, ...] = ()
     """Machines that no lease names, and of which people were told."""
     deaf: str = ""
     """Why nothing is heard of its machines, as people were told."""
@@ -61,21 +61,21 @@ class ProviderRequest(Contract):
     """What was wrong with its prices, as it was told."""
 
 
-class NewsRequest(Contract):
+class NotificationsRequest(Contract):
     """Input of `news/{provider}`."""
 
     provider_id: str
     kind: ProviderKind
     deaf: str | None = None
-    """What the provider was told last, see `NewsState`; None: nothing, or nobody knows."""
+    """What the provider was told last, see `FeedStatus`; None: nothing, or nobody knows."""
 
 
-class NewsReport(Contract):
+class NotificationsReport(Contract):
     provider_id: str
     deaf: str | None = None
 
 
-class NewsState(Contract):
+class FeedStatus(Contract):
     """Signal `news_state` to a provider: whether its cloud's news of its machines comes to us."""
 
     deaf: str = ""

@@ -10,7 +10,7 @@ from workflows.contracts.events import Event
 from workflows.contracts.jobs import WorkerProgress
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
-from workflows.contracts.providers import Check, CloudPart
+from workflows.contracts.providers import Check, CloudResource
 
 Noun = Literal["provider", "region", "node", "job", "lease"]
 
@@ -18,7 +18,7 @@ Noun = Literal["provider", "region", "node", "job", "lease"]
 class ProviderChanges(Contract):
     noun: Literal["provider"] = "provider"
     checks: tuple[Check, ...] | None = None
-    parts: tuple[CloudPart, ...] | None = None
+    parts: tuple[CloudResource, ...] | None = None
 
 
 class RegionChanges(Contract):

@@ -1,7 +1,7 @@
 """Regions: what the workflow of one takes, and how it ends."""
 
 from workflows.contracts.base import Contract
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 
 
@@ -15,7 +15,7 @@ class RegionRequest(Contract):
     name: str
     cloud_region: str = ""
     """What its cloud calls it; empty where its machines are one's own."""
-    storage: MachineWish | None = None
+    storage: MachineClaim | None = None
     """The machine of its storage node, which a region in a cloud makes itself."""
     sequence: int = 0
     carried_status: RegionStatus | None = None

@@ -5,13 +5,13 @@ from datetime import datetime
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import (
-    MachineWish,
+    MachineClaim,
 )
 from workflows.contracts.statuses import LeaseStatus
 from workflows.effects.effect import Effect
 
 
-class LeaseMachine(Contract):
+class AcquireLease(Contract):
     """The lease of this id, else the one that lives for the node, else a new one of this id.
 
     Asked again it tells how far it is: signals may be lost.
@@ -20,11 +20,11 @@ class LeaseMachine(Contract):
     lease_id: str
     node_id: str
     region_id: str
-    machine: MachineWish
+    machine: MachineClaim
     at: datetime
 
 
-class MachineLeased(Contract):
+class LeaseAcquired(Contract):
     lease_id: str
     status: LeaseStatus
     reason: str | None = None
@@ -32,7 +32,7 @@ class MachineLeased(Contract):
     """Where it answers; None, while it does not."""
 
 
-class ReturnMachine(Contract):
+class ReleaseLease(Contract):
     """The node needs its machine no more, nor any that an earlier run of its life has leased."""
 
     node_id: str
@@ -43,7 +43,7 @@ class ReturnMachine(Contract):
     has gone on, and this one is not heard any more."""
 
 
-class MachineReturned(Contract):
+class LeaseReleased(Contract):
     left: tuple[str, ...] = ()
     """Leases whose machines were not gone yet; empty: nothing of them is left at any provider."""
     sequence: int = 0
@@ -51,12 +51,12 @@ class MachineReturned(Contract):
     asks with it, one that is over never hears of it."""
 
 
-lease_machine = Effect("lease_machine", LeaseMachine, MachineLeased)
+lease_machine = Effect("lease_machine", AcquireLease, LeaseAcquired)
 
-return_machine = Effect("return_machine", ReturnMachine, MachineReturned)
+return_machine = Effect("return_machine", ReleaseLease, LeaseReleased)
 
 
-class TellHolder(Contract):
+class NotifyHolder(Contract):
     """Signal the workflow of the resource that the machine is for."""
 
     holder_id: str
@@ -64,9 +64,9 @@ class TellHolder(Contract):
     lost: MachineLost | None = None
 
 
-class HolderTold(Contract):
+class HolderNotified(Contract):
     is_there: bool
     """False: its workflow has ended, or never was."""
 
 
-tell_holder = Effect("tell_holder", TellHolder, HolderTold, schedule_to_close_s=600)
+tell_holder = Effect("tell_holder", NotifyHolder, HolderNotified, schedule_to_close_s=600)

@@ -2,7 +2,7 @@
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
-from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec, Shortage
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec, Shortage
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.effect import HEARTBEAT_S, Effect
 
@@ -24,11 +24,11 @@ class CreateMachine(NamedMachine):
     spec: MachineSpec
 
 
-class LookAtMachine(NamedMachine):
+class DescribeMachine(NamedMachine):
     pass
 
 
-class ReleaseMachine(NamedMachine):
+class TerminateMachine(NamedMachine):
     """End it; answered when the provider says that it is gone."""
 
     provider_machine_id: str | None = None
@@ -37,7 +37,7 @@ class ReleaseMachine(NamedMachine):
     """It may have been there although nobody saw it: the last of its name there is meant."""
 
 
-class EndUnknownMachine(Contract):
+class TerminateOrphanedMachine(Contract):
     """End a machine that no lease names; refused when there is one that does."""
 
     provider_id: str
@@ -65,7 +65,7 @@ class RememberShortage(Contract):
 create_machine = Effect(
     "create_machine",
     CreateMachine,
-    MachineSeen,
+    MachineObservation,
     start_to_close_s=300,
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,
@@ -76,18 +76,18 @@ create_machine = Effect(
 
 look_at_machine = Effect(
     "look_at_machine",
-    LookAtMachine,
-    MachineSeen,
+    DescribeMachine,
+    MachineObservation,
     start_to_close_s=60,
     schedule_to_close_s=600,
     heartbeat_s=HEARTBEAT_S,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 
-glance_at_machine = Effect(
+describe_machine_briefly = Effect(
     "look_at_machine",
-    LookAtMachine,
-    MachineSeen,
+    DescribeMachine,
+    MachineObservation,
     start_to_close_s=20,
     schedule_to_close_s=40,
     heartbeat_s=HEARTBEAT_S,
@@ -98,8 +98,8 @@ glance_at_machine = Effect(
 
 await_machine = Effect(
     "await_machine",
-    LookAtMachine,
-    MachineSeen,
+    DescribeMachine,
+    MachineObservation,
     start_to_close_s=60,
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,
@@ -111,8 +111,8 @@ await_machine = Effect(
 
 release_machine = Effect(
     "release_machine",
-    ReleaseMachine,
-    MachineSeen,
+    TerminateMachine,
+    MachineObservation,
     start_to_close_s=120,
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
@@ -122,8 +122,8 @@ release_machine = Effect(
 
 end_unknown_machine = Effect(
     "end_unknown_machine",
-    EndUnknownMachine,
-    MachineSeen,
+    TerminateOrphanedMachine,
+    MachineObservation,
     start_to_close_s=120,
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,

@@ -43,7 +43,7 @@ announce_placements = Effect(
 """Some hundred signals; a worker that is killed meanwhile holds up every job so long."""
 
 
-class WithdrawPlaces(Contract):
+class WithdrawAllocations(Contract):
     """Take back what jobs have on a node and were never told of, on all nodes of these jobs: they
     are placed anew. Their rows tell the reason."""
 
@@ -52,8 +52,8 @@ class WithdrawPlaces(Contract):
     at: datetime
 
 
-class PlacesWithdrawn(Contract):
+class AllocationsWithdrawn(Contract):
     job_ids: tuple[str, ...] = ()
 
 
-withdraw_places = Effect("withdraw_places", WithdrawPlaces, PlacesWithdrawn)
+withdraw_places = Effect("withdraw_places", WithdrawAllocations, AllocationsWithdrawn)

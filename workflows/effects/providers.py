@@ -3,7 +3,7 @@
 from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
-from workflows.contracts.providers import Check, CloudPart, NewsState
+from workflows.contracts.providers import Check, CloudResource, FeedStatus
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.effect import HEARTBEAT_S, Effect
 
@@ -21,16 +21,16 @@ class ProviderChecked(Contract):
         return all(check.status != "failed" for check in self.checks)
 
 
-class ProviderPart(Contract):
-    """One of `PARTS` of a provider."""
+class ProviderResource(Contract):
+    """One of `RESOURCES` of a provider."""
 
     provider_id: str
     kind: ProviderKind
     part: str
 
 
-class ProviderPartSeen(Contract):
-    part: CloudPart
+class CloudResourceReport(Contract):
+    part: CloudResource
 
 
 class ForgetProviderKey(Contract):
@@ -53,8 +53,8 @@ try_provider = Effect(
 
 make_provider_part = Effect(
     "make_provider_part",
-    ProviderPart,
-    ProviderPartSeen,
+    ProviderResource,
+    CloudResourceReport,
     start_to_close_s=150,
     schedule_to_close_s=900,
     waits_for_cancellation=True,
@@ -63,8 +63,8 @@ make_provider_part = Effect(
 
 remove_provider_part = Effect(
     "remove_provider_part",
-    ProviderPart,
-    ProviderPartSeen,
+    ProviderResource,
+    CloudResourceReport,
     start_to_close_s=150,
     schedule_to_close_s=900,
 )
@@ -73,14 +73,14 @@ remove_provider_part = Effect(
 forget_provider_key = Effect("forget_provider_key", ForgetProviderKey, Done)
 
 
-class FollowNews(Contract):
+class StartNotifications(Contract):
     """Have the news of a provider's machines listened to, by one workflow of its own."""
 
     provider_id: str
     kind: ProviderKind
 
 
-class ListenForNews(Contract):
+class ReceiveNotifications(Contract):
     """Listen for `for_s` seconds, and tell the workflows of the machines what they need to know."""
 
     provider_id: str
@@ -88,7 +88,7 @@ class ListenForNews(Contract):
     for_s: float
 
 
-class NewsHeard(Contract):
+class NotificationsReceived(Contract):
     """How many messages came; all of them are settled, whatever was in them."""
 
     told: int = 0
@@ -99,22 +99,22 @@ class NewsHeard(Contract):
     """The provider is being removed: nobody needs to listen any more."""
 
 
-class TellNewsState(Contract):
+class ReportFeedStatus(Contract):
     """Signal the provider's workflow."""
 
     provider_id: str
-    state: NewsState
+    state: FeedStatus
 
 
 LISTEN_S = 3600.0
 """How long one attempt at listening lasts: then it is begun anew, and its history does not grow."""
 
-follow_news = Effect("follow_news", FollowNews, Done, schedule_to_close_s=600)
+follow_news = Effect("follow_news", StartNotifications, Done, schedule_to_close_s=600)
 
 listen_for_news = Effect(
     "listen_for_news",
-    ListenForNews,
-    NewsHeard,
+    ReceiveNotifications,
+    NotificationsReceived,
     queue=queues.NEWS,
     start_to_close_s=2 * LISTEN_S,
     schedule_to_start_s=600,
@@ -124,7 +124,7 @@ listen_for_news = Effect(
 )
 """One for each provider, whichever worker does it; another takes it up when that one is gone."""
 
-tell_news_state = Effect("tell_news_state", TellNewsState, Done, schedule_to_close_s=600)
+tell_news_state = Effect("tell_news_state", ReportFeedStatus, Done, schedule_to_close_s=600)
 
 
 class RefreshPrices(Contract):

@@ -34,7 +34,7 @@ class MachinesSwept(Contract):
     released: tuple[str, ...] = ()
     """Machines that nobody held, by name: their end was asked for."""
     unknown: tuple[str, ...] = ()
-    """Machines with our mark that no lease names: for a person to look at."""
+    """Machines with our ownership label that no lease names: for a person to look at."""
     missing: tuple[str, ...] = ()
     """Leases that are ready, and whose machine is not listed: they were told to look."""
     failed: tuple[str, ...] = ()
@@ -55,4 +55,4 @@ sweep_lost = Effect("sweep_lost", SweepLost, LostSwept, start_to_close_s=240, he
 sweep_machines = Effect(
     "sweep_machines", SweepMachines, MachinesSwept, start_to_close_s=240, heartbeat_s=60
 )
-"""What carries our mark at a provider and no lease holds is ended."""
+"""What carries our ownership label at a provider and no lease holds is ended."""

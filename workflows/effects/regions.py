@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import NodeStatus, ProviderKind
 from workflows.effects.effect import Effect
-from workflows.effects.providers import ProviderPartSeen
+from workflows.effects.providers import CloudResourceReport
 
 
 class CheckSite(Contract):
@@ -19,8 +19,8 @@ class SiteChecked(Contract):
     platform_key_fingerprint: str
 
 
-class RegionPart(Contract):
-    """One of `REGION_PARTS` of a region in a cloud."""
+class RegionResource(Contract):
+    """One of `REGION_RESOURCES` of a region in a cloud."""
 
     region_id: str
     provider_id: str
@@ -34,7 +34,7 @@ class AddStorageNode(Contract):
 
     region_id: str
     node_id: str
-    machine: MachineWish
+    machine: MachineClaim
     replaces: tuple[str, ...] = ()
     at: datetime
 
@@ -75,8 +75,8 @@ check_site = Effect(
 
 make_region_part = Effect(
     "make_region_part",
-    RegionPart,
-    ProviderPartSeen,
+    RegionResource,
+    CloudResourceReport,
     start_to_close_s=150,
     schedule_to_close_s=900,
     waits_for_cancellation=True,
@@ -84,8 +84,8 @@ make_region_part = Effect(
 
 remove_region_part = Effect(
     "remove_region_part",
-    RegionPart,
-    ProviderPartSeen,
+    RegionResource,
+    CloudResourceReport,
     start_to_close_s=150,
     schedule_to_close_s=900,
 )

@@ -4,8 +4,8 @@ from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.machines import MachineOffer, MachineSeen
-from workflows.effects.leases import TellHolder, tell_holder
+from workflows.contracts.machines import MachineObservation, MachineOffer
+from workflows.effects.leases import NotifyHolder, tell_holder
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter
 
@@ -19,15 +19,15 @@ class Holder:
         self._record_event = record_event
         """Writes an event that leaves the lease's status as it is."""
 
-    async def tell_ready(self, seen: MachineSeen, offer: MachineOffer) -> bool:
+    async def tell_ready(self, seen: MachineObservation, offer: MachineOffer) -> bool:
         """Whether there is somebody who has heard it; where that cannot be known, there is."""
         ready = MachineReady(lease_id=self._lease_id, seen=seen, offer=offer)
-        return await self._tell(TellHolder(holder_id=self.id, ready=ready))
+        return await self._tell(NotifyHolder(holder_id=self.id, ready=ready))
 
     async def tell_lost(self, lost: MachineLost) -> None:
-        await self._tell(TellHolder(holder_id=self.id, lost=lost))
+        await self._tell(NotifyHolder(holder_id=self.id, lost=lost))
 
-    async def _tell(self, told: TellHolder) -> bool:
+    async def _tell(self, told: NotifyHolder) -> bool:
         try:
             return (await tell_holder(told)).is_there
         except EFFECT_FAILED as failure:

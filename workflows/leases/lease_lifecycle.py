@@ -18,27 +18,27 @@ from workflows.contracts.errors import (
 )
 from workflows.contracts.events import Event
 from workflows.contracts.leases import (
-    GiveBack,
     LeaseProgress,
+    LeaseRelease,
+    LeaseReport,
+    LeaseRequest,
     MachineLost,
-    MachineReport,
-    MachineRequest,
 )
 from workflows.contracts.lifecycles import Look, Removal
-from workflows.contracts.machines import MachineNews, MachineOffer, MachineSeen, Shortage
+from workflows.contracts.machines import MachineNews, MachineObservation, MachineOffer, Shortage
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects.machines import (
     CreateMachine,
+    DescribeMachine,
     FindShortages,
-    LookAtMachine,
-    ReleaseMachine,
     RememberShortage,
+    TerminateMachine,
     await_machine,
     create_machine,
+    describe_machine_briefly,
     find_shortages,
-    glance_at_machine,
     look_at_machine,
     release_machine,
     remember_shortage,
@@ -55,7 +55,7 @@ LOOK_INTERVAL = timedelta(minutes=10)
 NEWS_INTERVAL = timedelta(seconds=30)
 """A provider tells of an end before it shows it: then it is looked at once more."""
 RELEASE_INTERVAL = timedelta(minutes=1)
-CANCELED_OUTSIDE = GiveBack(reason="canceled in Temporal")
+CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
 _BEGINNINGS = (LeaseStatus.RESERVED, LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH)
 _NO_OTHER_OFFER = (REQUEST_REFUSED, HOST_KEY_MISMATCH, OUT_OF_TIME)
 """Failures that the next offer would not mend."""
@@ -64,7 +64,7 @@ Answer = TypeVar("Answer")
 
 
 @workflow.defn(name="MachineLifecycle")
-class MachineLifecycle:
+class LeaseLifecycle:
     """One machine, from the lease that was committed for it until its provider says it is gone.
 
     reserved → creating → waiting_for_ssh → ready → releasing → released · refused
@@ -75,7 +75,7 @@ class MachineLifecycle:
     """
 
     @workflow.init
-    def __init__(self, request: MachineRequest) -> None:
+    def __init__(self, request: LeaseRequest) -> None:
         carried = request.carried
         self._request = request
         self._journal = Journal(
@@ -100,7 +100,7 @@ class MachineLifecycle:
         """Why its provider could not be asked the last time."""
 
     @workflow.run
-    async def run(self, request: MachineRequest) -> MachineReport:
+    async def run(self, request: LeaseRequest) -> LeaseReport:
         clock = asyncio.create_task(self._mind_the_time())
         try:
             if request.carried is None or self._status in _BEGINNINGS:
@@ -194,7 +194,7 @@ class MachineLifecycle:
         """Found or made; then it has an address and a key; then it answers with that key."""
         made = CreateMachine(**self._name, offer=offer, spec=self._request.spec)
         await self._see(await create_machine(made))
-        seen = await await_machine(LookAtMachine(**self._name))
+        seen = await await_machine(DescribeMachine(**self._name))
         if not seen.is_reachable:
             reason = seen.reason or f"it is {seen.state} and was never to be reached"
             raise ApplicationError(reason, type=UNAVAILABLE)
@@ -242,7 +242,7 @@ class MachineLifecycle:
     async def _look(self) -> None:
         """Raises: ApplicationError, when it is no more. Who cannot be asked has not ended it."""
         try:
-            seen = await self._unless_over(look_at_machine(LookAtMachine(**self._name)))
+            seen = await self._unless_over(look_at_machine(DescribeMachine(**self._name)))
         except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise
@@ -260,7 +260,7 @@ class MachineLifecycle:
         if known and seen.provider_machine_id not in (None, known):
             raise ApplicationError(f"{known} is gone, and another machine has its name")
 
-    def _why_it_ended(self, seen: MachineSeen) -> str:
+    def _why_it_ended(self, seen: MachineObservation) -> str:
         if self._news is not None:
             return f"{self._news.what} at {self._news.at:%F %T} UTC"
         return seen.reason or f"its provider says that it is {seen.state}"
@@ -283,14 +283,14 @@ class MachineLifecycle:
             self._status = LeaseStatus.RELEASING
             await self._write(Event(type="lease.releasing", message=reason), reason=reason)
 
-    async def _end_it(self) -> MachineSeen:
+    async def _end_it(self) -> MachineObservation:
         """Asked for until it is gone; a refusal is shown to people, and is asked again."""
         was_unseen = self._seen is None and not await self._glance()
         told = ""
         while True:
             try:
                 known_id = self._seen.provider_machine_id if self._seen else None
-                command = ReleaseMachine(
+                command = TerminateMachine(
                     **self._name, provider_machine_id=known_id, was_unseen=was_unseen
                 )
                 return self._ended(await release_machine(command))
@@ -306,11 +306,11 @@ class MachineLifecycle:
             ):
                 self._continue()
 
-    def _ended(self, gone: MachineSeen) -> MachineSeen:
+    def _ended(self, gone: MachineObservation) -> MachineObservation:
         """What it was, with its end; by its provider's clock where that says when it was."""
         earlier = self._earlier_ended_at
         if earlier is not None and gone.began_at is not None and gone.began_at < earlier:
-            gone = MachineSeen(state=gone.state)  # that was the one of an earlier offer
+            gone = MachineObservation(state=gone.state)  # that was the one of an earlier offer
         known = self._seen or gone
         update = {
             "state": gone.state,
@@ -325,7 +325,7 @@ class MachineLifecycle:
         False: its provider could not be asked.
         """
         try:
-            seen = await glance_at_machine(LookAtMachine(**self._name))
+            seen = await describe_machine_briefly(DescribeMachine(**self._name))
         except EFFECT_FAILED as failure:
             message = f"what it has cost is not known: {cause_of(failure)[1]}"
             await self._record_event(Event(type="lease.cost-unknown", message=message))
@@ -337,7 +337,7 @@ class MachineLifecycle:
     # ── messages ────────────────────────────────────────────────────────────────────────────
 
     @workflow.signal(description="The machine is not needed any more.")
-    async def give_back(self, asked: GiveBack) -> None:
+    async def give_back(self, asked: LeaseRelease) -> None:
         """Written down at once: what is under way may go on for minutes, and be killed."""
         if self._given_back is None and not self._status.is_final:
             self._given_back = asked
@@ -345,7 +345,9 @@ class MachineLifecycle:
 
     @workflow.signal(description="Its region or provider is removed.")
     async def remove(self, removal: Removal) -> None:
-        await self.give_back(GiveBack(reason=f"removed by {removal.requested_by or 'a person'}"))
+        await self.give_back(
+            LeaseRelease(reason=f"removed by {removal.requested_by or 'a person'}")
+        )
 
     @workflow.signal(description="Its provider has news of it: look now.")
     def look(self) -> None:
@@ -360,7 +362,7 @@ class MachineLifecycle:
         self.look()
 
     @workflow.query(description="Status, reason, and what the provider says.")
-    def status(self) -> MachineReport:
+    def status(self) -> LeaseReport:
         return self._report()
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────
@@ -407,7 +409,7 @@ class MachineLifecycle:
                 self._must_have_time()
             raise
 
-    async def _see(self, seen: MachineSeen) -> None:
+    async def _see(self, seen: MachineObservation) -> None:
         """What is known of it is written down before anything is waited for."""
         before = self._seen.began_at if self._seen else None
         supposed = None if seen.state is MachineState.MAKING else workflow.now()
@@ -427,7 +429,7 @@ class MachineLifecycle:
             "place": self._offer.place if self._offer else "",
         }
 
-    def _address(self, seen: MachineSeen) -> NodeAddress:
+    def _address(self, seen: MachineObservation) -> NodeAddress:
         return NodeAddress(
             node_id=self._request.holder_id,
             region_id=self._request.region_id,
@@ -468,7 +470,7 @@ class MachineLifecycle:
     ) -> None:
         known: dict[str, Any] = {}
         if self._seen is not None:
-            known = self._seen.model_dump(exclude={"state", "place", "offer_mark", "reason"})
+            known = self._seen.model_dump(exclude={"state", "place", "offer_label", "reason"})
         changes = LeaseChanges(
             offer=self._offer,
             earlier_microcredits=self._earlier_microcredits,
@@ -477,8 +479,8 @@ class MachineLifecycle:
         )
         await self._journal.write(self._status, changes, event, reason=reason)
 
-    def _report(self) -> MachineReport:
-        return MachineReport(
+    def _report(self) -> LeaseReport:
+        return LeaseReport(
             lease_id=self._request.lease_id,
             status=self._status,
             status_reason=self._journal.reason,

@@ -7,16 +7,16 @@ from temporalio import workflow
 
 from workflows.contracts.events import Event
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.machines import MachineOffer, MachineWish
+from workflows.contracts.machines import MachineClaim, MachineOffer
 from workflows.contracts.nodes import Activate, Hardware, NodeRequest
 from workflows.effects.leases import (
-    LeaseMachine,
-    MachineLeased,
-    ReturnMachine,
+    AcquireLease,
+    LeaseAcquired,
+    ReleaseLease,
     lease_machine,
     return_machine,
 )
-from workflows.effects.placement import WithdrawPlaces, withdraw_places
+from workflows.effects.placement import WithdrawAllocations, withdraw_places
 from workflows.nodes.location import Whereabouts, refusal
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter, Journal
@@ -62,7 +62,7 @@ class LeasedMachine:
         self._at = at
         self._journal = journal
         self._record_event = record_event
-        self._wish: MachineWish | None = request.machine
+        self._claim: MachineClaim | None = request.machine
         self.lease_id = request.carried.lease_id if request.carried else ""
         self.offer: MachineOffer | None = None
         """What it was made as, once it was."""
@@ -77,7 +77,7 @@ class LeasedMachine:
 
     @property
     def is_wished_for(self) -> bool:
-        return self._wish is not None
+        return self._claim is not None
 
     def serves(self) -> None:
         """It has become a node: when it is lost there is time for another one."""
@@ -95,12 +95,12 @@ class LeasedMachine:
 
     async def have(self, inbox: Inbox) -> None:
         """It answers, and the node is where it is. Raises: ApplicationError, when there is none."""
-        if self._wish is None:
+        if self._claim is None:
             return
         self._lost = self.ended_at = None
         self.lease_id = self.lease_id or timed_id("lea", workflow.now(), workflow.uuid4())
         deadline, pause = workflow.now() + READY_LIMIT, FIRST_LOOK
-        while (ready := await self._ready(self._wish)) is None:
+        while (ready := await self._ready(self._claim)) is None:
             if workflow.now() >= deadline:
                 raise refusal(self._request, f"its machine is not there after {READY_LIMIT}")
             if await wait_until(partial(inbox.holds, MachineReady), pause, "its machine is made"):
@@ -111,9 +111,9 @@ class LeasedMachine:
         self.offer = ready.offer
         self._at.move_to(ready.seen)
 
-    async def _ready(self, wish: MachineWish) -> MachineReady | None:
+    async def _ready(self, claim: MachineClaim) -> MachineReady | None:
         """As the row of its lease says. Raises: ApplicationError, when that has ended."""
-        leased = await self._lease(wish)
+        leased = await self._lease(claim)
         self.lease_id = leased.lease_id
         if self._told_of != self.lease_id:
             self._told_of = self.lease_id
@@ -124,13 +124,13 @@ class LeasedMachine:
             raise refusal(self._request, leased.reason or f"its lease is {leased.status}")
         return leased.ready
 
-    async def _lease(self, wish: MachineWish) -> MachineLeased:
+    async def _lease(self, claim: MachineClaim) -> LeaseAcquired:
         return await lease_machine.run_locally(
-            LeaseMachine(
+            AcquireLease(
                 lease_id=self.lease_id,
                 node_id=self._request.node_id,
                 region_id=self._request.region_id,
-                machine=wish,
+                machine=claim,
                 at=workflow.now(),
             )
         )
@@ -144,9 +144,9 @@ class LeasedMachine:
 
     def lacking(self, hardware: Hardware) -> str:
         """What it was made with and does not show; empty when that is all there."""
-        if self.offer is None or self._wish is None:
+        if self.offer is None or self._claim is None:
             return ""
-        return lacking_of(self.offer, self._wish.spec, hardware)
+        return lacking_of(self.offer, self._claim.spec, hardware)
 
     # ── to have had one ─────────────────────────────────────────────────────────────────────
 
@@ -169,10 +169,12 @@ class LeasedMachine:
 
     async def withdraw_places(self, reason: str) -> None:
         """Jobs that were never told of their places here are placed anew, and say why."""
-        if self._wish is None:
+        if self._claim is None:
             return
         node_id = self._request.node_id
-        await withdraw_places(WithdrawPlaces(node_id=node_id, reason=reason, at=workflow.now()))
+        await withdraw_places(
+            WithdrawAllocations(node_id=node_id, reason=reason, at=workflow.now())
+        )
 
     async def go_without(self, reason: str, pause: timedelta | None, inbox: Inbox) -> None:
         """Nothing of it is left, and it is time for the next; else a person says when."""
@@ -201,7 +203,7 @@ class LeasedMachine:
 
     async def _returned(self, reason: str) -> tuple[str, ...]:
         node_id = self._request.node_id
-        command = ReturnMachine(
+        command = ReleaseLease(
             node_id=node_id, reason=reason, at=workflow.now(), sequence=self._journal.sequence
         )
         returned = await return_machine(command)

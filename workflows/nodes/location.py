@@ -3,7 +3,7 @@
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.machines import MachineSeen
+from workflows.contracts.machines import MachineObservation
 from workflows.contracts.nodes import Announcement, NodeAddress, NodeProgress, NodeRequest
 from workflows.contracts.record import NodeChanges
 from workflows.contracts.statuses import NodeStatus
@@ -39,7 +39,7 @@ class Whereabouts:
             self.host, self.port = announcement.host, announcement.port
             self.user = announcement.user
 
-    def move_to(self, seen: MachineSeen) -> None:
+    def move_to(self, seen: MachineObservation) -> None:
         """It is another machine now."""
         self.host, self.port, self.user = seen.host, seen.port, seen.user
         self.minion_id = seen.minion_id or ""

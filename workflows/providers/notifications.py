@@ -5,11 +5,11 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
-from workflows.contracts.providers import NewsReport, NewsRequest, NewsState
+from workflows.contracts.providers import FeedStatus, NotificationsReport, NotificationsRequest
 from workflows.effects.providers import (
     LISTEN_S,
-    ListenForNews,
-    TellNewsState,
+    ReceiveNotifications,
+    ReportFeedStatus,
     listen_for_news,
     tell_news_state,
 )
@@ -22,7 +22,7 @@ TRIAL_S = 10.0
 
 
 @workflow.defn(name="ProviderNews")
-class ProviderNews:
+class ProviderNotifications:
     """What happens to a provider's machines, told to their workflows within seconds.
 
     listening ⇄ deaf → over, with the provider
@@ -31,13 +31,13 @@ class ProviderNews:
     """
 
     @workflow.init
-    def __init__(self, request: NewsRequest) -> None:
+    def __init__(self, request: NotificationsRequest) -> None:
         self._request = request
         self._deaf = request.deaf
         self._is_over = False
 
     @workflow.run
-    async def run(self, request: NewsRequest) -> NewsReport:
+    async def run(self, request: NotificationsRequest) -> NotificationsReport:
         while not self._is_over:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(request.model_copy(update={"deaf": self._deaf}))
@@ -45,7 +45,7 @@ class ProviderNews:
         return self._report()
 
     async def _listen(self) -> None:
-        command = ListenForNews(
+        command = ReceiveNotifications(
             provider_id=self._request.provider_id,
             kind=self._request.kind,
             for_s=LISTEN_S if self._deaf == "" else TRIAL_S,
@@ -67,7 +67,7 @@ class ProviderNews:
         workflow.set_current_details(f"hears nothing: {deaf}" if deaf else "listens")
         if deaf == self._deaf:
             return
-        state = TellNewsState(provider_id=self._request.provider_id, state=NewsState(deaf=deaf))
+        state = ReportFeedStatus(provider_id=self._request.provider_id, state=FeedStatus(deaf=deaf))
         try:
             await tell_news_state(state)
         except EFFECT_FAILED as failure:
@@ -78,8 +78,8 @@ class ProviderNews:
         self._deaf = deaf
 
     @workflow.query(description="Whether it hears, and if not why.")
-    def status(self) -> NewsReport:
+    def status(self) -> NotificationsReport:
         return self._report()
 
-    def _report(self) -> NewsReport:
-        return NewsReport(provider_id=self._request.provider_id, deaf=self._deaf)
+    def _report(self) -> NotificationsReport:
+        return NotificationsReport(provider_id=self._request.provider_id, deaf=self._deaf)

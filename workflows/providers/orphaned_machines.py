@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event
-from workflows.contracts.machines import EndUnknown, UnknownMachine, UnknownMachines
+from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import ProviderRequest
-from workflows.effects.machines import EndUnknownMachine, end_unknown_machine
+from workflows.effects.machines import TerminateOrphanedMachine, end_unknown_machine
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter
 from workflows.primitives.waiting import gather_all
 
 
-class Strays:
+class OrphanedMachines:
     """They may be at work for somebody: nothing ends them but a person's word."""
 
     def __init__(self, request: ProviderRequest, record_event: EventWriter) -> None:
@@ -23,19 +23,19 @@ class Strays:
         self._record_event = record_event
         """Writes an event that leaves the provider's status as it is."""
 
-    async def tell(self, found: UnknownMachines) -> None:
+    async def tell(self, found: OrphanedMachinesFound) -> None:
         """Each once, however often the sweep finds it."""
         for machine in found.machines:
             if machine not in self.known:
                 self.known.append(machine)
-                message = f"{machine.name} in {machine.place}: has our mark, and no lease names it"
+                message = f"{machine.name} in {machine.place}: has our label, and no lease names it"
                 await self._record_event(Event(type="provider.unknown-machine", message=message))
 
-    async def end(self, asked: Iterable[EndUnknown]) -> None:
+    async def end(self, asked: Iterable[TerminateOrphan]) -> None:
         """All at once, each by itself: one that cannot be ended saves no other."""
         await gather_all(self._end(one) for one in asked)
 
-    async def _end(self, asked: EndUnknown) -> None:
+    async def _end(self, asked: TerminateOrphan) -> None:
         machine = asked.machine
         by = f", asked for by {asked.requested_by}" if asked.requested_by else ""
         try:
@@ -50,8 +50,8 @@ class Strays:
         message = f"{machine.name} in {machine.place}: is gone{by}"
         await self._record_event(Event(type="provider.machine-ended", message=message))
 
-    def _command(self, machine: UnknownMachine) -> EndUnknownMachine:
-        return EndUnknownMachine(
+    def _command(self, machine: OrphanedMachine) -> TerminateOrphanedMachine:
+        return TerminateOrphanedMachine(
             provider_id=self._request.provider_id,
             provider_kind=self._request.kind,
             machine_name=machine.name,

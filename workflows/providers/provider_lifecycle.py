@@ -7,11 +7,11 @@ from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import Look, Removal
-from workflows.contracts.machines import EndUnknown, UnknownMachines
+from workflows.contracts.machines import OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import (
-    PARTS,
-    CloudPart,
-    NewsState,
+    RESOURCES,
+    CloudResource,
+    FeedStatus,
     PricesState,
     ProviderReport,
     ProviderRequest,
@@ -27,10 +27,10 @@ from workflows.effects.lifecycles import (
 )
 from workflows.effects.providers import (
     CheckProvider,
-    FollowNews,
     ForgetProviderKey,
     ProviderChecked,
-    ProviderPart,
+    ProviderResource,
+    StartNotifications,
     check_provider,
     follow_news,
     forget_provider_key,
@@ -41,7 +41,7 @@ from workflows.effects.providers import (
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.providers.orphaned_machines import Strays
+from workflows.providers.orphaned_machines import OrphanedMachines
 
 NEWS_INTERVAL = timedelta(days=1)
 LOOK_INTERVAL = timedelta(hours=1)
@@ -66,9 +66,9 @@ class ProviderLifecycle:
         self._status = request.carried_status or ProviderStatus.NEW
         self._inbox = Inbox()
         self._removed = False
-        self._made: list[CloudPart] = []
+        self._made: list[CloudResource] = []
         self._journal.reason = request.carried_reason
-        self._strays = Strays(request, self._record_event)
+        self._orphans = OrphanedMachines(request, self._record_event)
         self._deaf = request.deaf
         """Why its cloud's news does not come to us, as it was told."""
         self._price_trouble = request.price_trouble
@@ -83,7 +83,7 @@ class ProviderLifecycle:
 
     @property
     def _is_cloud(self) -> bool:
-        return self._request.kind in PARTS
+        return self._request.kind in RESOURCES
 
     async def _enable(self) -> None:
         """Every check, each with its own name and what to do, then what it needs in its cloud."""
@@ -96,29 +96,29 @@ class ProviderLifecycle:
             if not checked.passed:
                 await self._fail(_reasons(checked), changes)
                 return
-            await self._make_parts()
+            await self._make_resources()
         except EFFECT_FAILED as failure:
             if self._is_cloud and is_cancelled_exception(failure):
                 raise
-            await self._fail(cause_of(failure)[1], self._with_parts(changes))
+            await self._fail(cause_of(failure)[1], self._with_resources(changes))
             return
         self._status = ProviderStatus.READY
         ready = Event(type="provider.ready", message="every check passed")
-        await self._write(ready, changes=self._with_parts(changes))
+        await self._write(ready, changes=self._with_resources(changes))
         if self._is_cloud and workflow.patched("follows-news"):
             await self._follow_news()
 
     async def _follow_news(self) -> None:
         """By a workflow of its own. Without it what happens is seen later, by the sweep."""
-        asked = FollowNews(provider_id=self._request.provider_id, kind=self._request.kind)
+        asked = StartNotifications(provider_id=self._request.provider_id, kind=self._request.kind)
         try:
             await follow_news(asked)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            await self._hear(NewsState(deaf=cause_of(failure)[1]))
+            await self._hear(FeedStatus(deaf=cause_of(failure)[1]))
 
-    async def _hear(self, news: NewsState) -> None:
+    async def _hear(self, news: FeedStatus) -> None:
         if news.deaf == self._deaf:
             return
         self._deaf = news.deaf
@@ -150,21 +150,23 @@ class ProviderLifecycle:
             return await try_provider(command, summary="every check")
         return await check_provider(command)
 
-    async def _make_parts(self) -> None:
+    async def _make_resources(self) -> None:
         """What it has once in its cloud, one after another; each is found before it is made."""
         self._made.clear()
-        for part in self._parts():
+        for part in self._resources():
             self._made.append((await make_provider_part(part, summary=part.part)).part)
 
-    def _with_parts(self, changes: ProviderChanges) -> ProviderChanges:
+    def _with_resources(self, changes: ProviderChanges) -> ProviderChanges:
         """And what of it is known to be there; nothing of the kind where machines are one's own."""
         parts = tuple(self._made) if self._is_cloud else None
         return changes.model_copy(update={"parts": parts})
 
-    def _parts(self) -> tuple[ProviderPart, ...]:
+    def _resources(self) -> tuple[ProviderResource, ...]:
         return tuple(
-            ProviderPart(provider_id=self._request.provider_id, kind=self._request.kind, part=name)
-            for name in PARTS.get(self._request.kind, ())
+            ProviderResource(
+                provider_id=self._request.provider_id, kind=self._request.kind, part=name
+            )
+            for name in RESOURCES.get(self._request.kind, ())
         )
 
     async def _serve(self) -> None:
@@ -173,11 +175,11 @@ class ProviderLifecycle:
             await self._enable()
         elif isinstance(message, Removal):
             await self._remove(message)
-        elif isinstance(message, UnknownMachines):
-            await self._strays.tell(message)
-        elif isinstance(message, EndUnknown):
-            await self._strays.end([message, *self._others(EndUnknown)])
-        elif isinstance(message, NewsState):
+        elif isinstance(message, OrphanedMachinesFound):
+            await self._orphans.tell(message)
+        elif isinstance(message, TerminateOrphan):
+            await self._orphans.end([message, *self._others(TerminateOrphan)])
+        elif isinstance(message, FeedStatus):
             await self._hear(message)
         elif isinstance(message, PricesState):
             await self._hear_of_prices(message)
@@ -186,9 +188,9 @@ class ProviderLifecycle:
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
             self._continue()
 
-    def _others(self, kind: type[EndUnknown]) -> list[EndUnknown]:
+    def _others(self, kind: type[TerminateOrphan]) -> list[TerminateOrphan]:
         """All of the kind that have come by now."""
-        found: list[EndUnknown] = []
+        found: list[TerminateOrphan] = []
         while (another := self._inbox.pick(kind)) is not None:
             found.append(another)
         return found
@@ -233,26 +235,26 @@ class ProviderLifecycle:
             return
         message, changes = "removed", ProviderChanges()
         if self._is_cloud:
-            gone = await self._remove_parts()
+            gone = await self._remove_resources()
             if self._made and not removal.force:
                 await self._refuse_removal()
                 return
-            message, changes = _told_of_removal(gone, self._made), self._with_parts(changes)
+            message, changes = _told_of_removal(gone, self._made), self._with_resources(changes)
             await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
         self._status, self._removed = ProviderStatus.ARCHIVED, True
         await self._write(Event(type="provider.archived", message=message), changes=changes)
 
-    async def _remove_parts(self) -> list[str]:
+    async def _remove_resources(self) -> list[str]:
         """All that we have made, the last thing first; what is gone. What is left says why."""
         gone: list[str] = []
         self._made.clear()
-        for part in reversed(self._parts()):
+        for part in reversed(self._resources()):
             try:
                 seen = await remove_provider_part(part, summary=part.part)
             except EFFECT_FAILED as failure:
                 if is_cancelled_exception(failure):
                     raise
-                self._made.append(CloudPart(name=part.part, resource=cause_of(failure)[1]))
+                self._made.append(CloudResource(name=part.part, resource=cause_of(failure)[1]))
             else:
                 gone.append(seen.part.resource)
         return gone
@@ -263,7 +265,7 @@ class ProviderLifecycle:
         left = _listed(self._made)
         reason = f"not removed: {left}; mend it and remove again, or force leaves it"
         event = Event(type="provider.removal-refused", message=reason)
-        await self._write(event, changes=self._with_parts(ProviderChanges()), reason=reason)
+        await self._write(event, changes=self._with_resources(ProviderChanges()), reason=reason)
 
     @workflow.signal(description="Run every check again.")
     def recheck(self) -> None:
@@ -275,15 +277,15 @@ class ProviderLifecycle:
             self._inbox.put(Look())
 
     @workflow.signal(description="Machines were found that no lease names.")
-    def unknown_machines(self, found: UnknownMachines) -> None:
+    def unknown_machines(self, found: OrphanedMachinesFound) -> None:
         self._inbox.put(found)
 
     @workflow.signal(description="A person ends a machine that no lease names.")
-    def end_unknown(self, asked: EndUnknown) -> None:
+    def end_unknown(self, asked: TerminateOrphan) -> None:
         self._inbox.put(asked)
 
     @workflow.signal(description="Whether news of its machines comes to us.")
-    def news_state(self, news: NewsState) -> None:
+    def news_state(self, news: FeedStatus) -> None:
         self._inbox.put(news)
 
     @workflow.signal(description="How its cloud's prices were read with its key.")
@@ -303,7 +305,7 @@ class ProviderLifecycle:
             "sequence": self._journal.sequence,
             "carried_status": self._status,
             "carried_reason": self._journal.reason,
-            "known_strays": tuple(self._strays.known),
+            "known_strays": tuple(self._orphans.known),
             "deaf": self._deaf,
             "price_trouble": self._price_trouble,
         }
@@ -334,11 +336,11 @@ def _reasons(checked: ProviderChecked) -> str:
     )
 
 
-def _listed(kept: list[CloudPart]) -> str:
+def _listed(kept: list[CloudResource]) -> str:
     return "; ".join(f"{part.name}: {part.resource}" for part in kept)
 
 
-def _told_of_removal(gone: list[str], kept: list[CloudPart]) -> str:
+def _told_of_removal(gone: list[str], kept: list[CloudResource]) -> str:
     """What was ours and is gone, what of ours is left, and what never was ours."""
     left = f"; left, by force: {_listed(kept)}" if kept else ""
     others = "the service account, its roles and the APIs that are on are as they were"

@@ -9,14 +9,14 @@ from temporalio.exceptions import ApplicationError, is_cancelled_exception
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import Look
-from workflows.contracts.providers import REGION_PARTS
+from workflows.contracts.providers import REGION_RESOURCES
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.regions import (
     AddStorageNode,
     DismissNode,
     FindStorage,
-    RegionPart,
+    RegionResource,
     StorageNode,
     add_storage_node,
     dismiss_node,
@@ -54,7 +54,7 @@ class CloudRegion:
 
     async def build(self, inbox: Inbox) -> None:
         """Found or made, one after another. Raises: the failure of what cannot be had."""
-        for part in self._parts():
+        for part in self._resources():
             made = await make_region_part(part, summary=part.part)
             await self._record_event(Event(type="region.part-made", message=made.part.resource))
         storage = await self._add_storage(())
@@ -63,10 +63,10 @@ class CloudRegion:
         )
         await self._until_active(storage.node_id, inbox)
 
-    async def remove_parts(self) -> str:
+    async def remove_resources(self) -> str:
         """What is left of them, and why; empty when all are gone."""
         left = []
-        for part in reversed(self._parts()):
+        for part in reversed(self._resources()):
             try:
                 await remove_region_part(part, summary=part.part)
             except EFFECT_FAILED as failure:
@@ -75,11 +75,11 @@ class CloudRegion:
                 left.append(f"{part.part}: {cause_of(failure)[1]}")
         return "; ".join(left)
 
-    def _parts(self) -> tuple[RegionPart, ...]:
+    def _resources(self) -> tuple[RegionResource, ...]:
         request = self._request
-        names = REGION_PARTS.get(request.provider_kind, ()) if self.is_one else ()
+        names = REGION_RESOURCES.get(request.provider_kind, ()) if self.is_one else ()
         return tuple(
-            RegionPart(
+            RegionResource(
                 region_id=request.region_id,
                 provider_id=request.provider_id,
                 kind=request.provider_kind,

@@ -158,7 +158,7 @@ class RegionLifecycle:
             pause = min(2 * pause, LAST_REMOVAL_INTERVAL)
         if left := (await find_dependents(self._dependents)).ids:
             return f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
-        return await self._cloud.remove_parts()
+        return await self._cloud.remove_resources()
 
     async def _replace(self) -> None:
         with suppress(Interrupted):

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files.code_archive import unpack_code
 from ..folders import Folders
-from .location import FOLDER, wish_of
+from .location import FOLDER, wanted_of
 from .store import CHUNK_BYTES, CODE, CacheStore, chunks_of
 
 READ_S = 20.0
@@ -32,11 +32,11 @@ def keep_code(request: dict[str, Any]) -> dict[str, Any]:
     folders = Folders(request.get("root", ""))
     path = request["archive"]
     try:
-        wish = wish_of(folders)
-        if wish is None:
+        wanted = wanted_of(folders)
+        if wanted is None:
             raise RefusedError("no-cache", "this machine serves no cache")
-        store = CacheStore(os.path.join(folders.root, FOLDER), int(wish["max_bytes"]))
-        with open(path, "rb") as archive, _as(wish.get("user")):
+        store = CacheStore(os.path.join(folders.root, FOLDER), int(wanted["max_bytes"]))
+        with open(path, "rb") as archive, _as(wanted.get("user")):
             store.keep(CODE, request["sha256"], chunks_of(archive))
     except FileNotFoundError as error:
         raise RefusedError("no-archive", str(error)) from error

@@ -11,16 +11,16 @@ from ..folders import Folders, read_json
 FOLDER = "cache"
 LOCK = "cache.lock"
 """Held by the server for its life."""
-WISH = "cache.json"
+WANTED = "cache.json"
 """What is to be served: host, port, index_url, max_bytes, user."""
 SERVING = "cache-serving.json"
 """What is served: host, port, pid, start_ticks."""
 ANSWER_S = 3.0
 
 
-def wish_of(folders: Folders) -> dict[str, Any] | None:
+def wanted_of(folders: Folders) -> dict[str, Any] | None:
     """What this machine is to serve; None: it serves no cache."""
-    return read_json(os.path.join(folders.root, WISH))
+    return read_json(os.path.join(folders.root, WANTED))
 
 
 def answers(cache: str) -> bool:

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 from ..errors import RefusedError
 from ..folders import Folders, read_json, take_lock, write_json
 from ..host import prctl, processes
-from .location import FOLDER, LOCK, SERVING, wish_of
+from .location import FOLDER, LOCK, SERVING, wanted_of
 from .package_index import Counters, PackageMirror, UpstreamError
 from .store import CHUNK_BYTES, CODE, CacheStore
 
@@ -152,33 +152,33 @@ def serve(root: str) -> None:
     """Serve until killed; at once over when another serves this root already."""
     folders = Folders(root)
     lock = take_lock(os.path.join(folders.root, LOCK), wait=False)
-    wish = wish_of(folders)
-    if lock is None or wish is None:
+    wanted = wanted_of(folders)
+    if lock is None or wanted is None:
         return
-    store = CacheStore(os.path.join(folders.root, FOLDER), int(wish["max_bytes"]))
-    cache = _bound(folders, wish, store)
+    store = CacheStore(os.path.join(folders.root, FOLDER), int(wanted["max_bytes"]))
+    cache = _bound(folders, wanted, store)
     this = processes.find(os.getpid())
     serving = {
-        "host": wish["host"],
+        "host": wanted["host"],
         "port": cache.server_port,
         "pid": os.getpid(),
         "start_ticks": this.start_ticks if this else None,
     }
     write_json(os.path.join(folders.root, SERVING), serving, durable=False)
-    if wish.get("user"):
-        _become(wish["user"])
+    if wanted.get("user"):
+        _become(wanted["user"])
     store.make()
     store.evict()
     cache.serve_forever()
 
 
-def _bound(folders: Folders, wish: dict[str, Any], store: CacheStore) -> Cache:
+def _bound(folders: Folders, wanted: dict[str, Any], store: CacheStore) -> Cache:
     """Where any port is as good, at the one that machines have been told of."""
     before = read_json(os.path.join(folders.root, SERVING)) or {}
-    if not wish["port"] and before.get("host") == wish["host"]:
+    if not wanted["port"] and before.get("host") == wanted["host"]:
         with contextlib.suppress(OSError):  # Another has it now.
-            return Cache((wish["host"], before["port"]), store, wish["index_url"])
-    return Cache((wish["host"], int(wish["port"])), store, wish["index_url"])
+            return Cache((wanted["host"], before["port"]), store, wanted["index_url"])
+    return Cache((wanted["host"], int(wanted["port"])), store, wanted["index_url"])
 
 
 def _become(user: str) -> None:

@@ -22,7 +22,7 @@ from ..host import job_accounts, processes
 from ..host.inspection import runtimes
 from ..host.interpreter import interpreter_for_jobs
 from ..host.launch import archive
-from .location import FOLDER, LOCK, SERVING, WISH, answers, wish_of
+from .location import FOLDER, LOCK, SERVING, WANTED, answers, wanted_of
 
 USER = "baseload-cache"
 INDEX_URL = "https://pypi.org/simple"
@@ -44,17 +44,17 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         host = _inner_address()
         user = job_accounts.make(USER) if os.geteuid() == 0 else None
-        wish = {
+        wanted = {
             "host": host,
             "port": int(asked["port"]),
             "max_bytes": int(asked.get("max_bytes") or UNLIMITED_BYTES),
             "index_url": asked.get("index_url") or index_of_machine(),
             "user": user,
         }
-        if wish_of(folders) != wish:
+        if wanted_of(folders) != wanted:
             end_serving(folders)
             _make_folder(folders, user)
-            write_json(os.path.join(folders.root, WISH), wish)
+            write_json(os.path.join(folders.root, WANTED), wanted)
         return {"address": _begun(folders), "reason": None}
     except RefusedError as refusal:
         return {"address": None, "reason": refusal.message}
@@ -126,7 +126,7 @@ def _begun(folders: Folders) -> str:
 
 def keep_serving(folders: Folders) -> None:
     """Begin it where it is wished for and gone; silent where nobody wishes for it."""
-    if wish_of(folders) is None or _is_held(folders):
+    if wanted_of(folders) is None or _is_held(folders):
         return
     python = interpreter_for_jobs(folders)[0]  # Its account may not read what is root's alone.
     command = [python, "-I", "-S", archive(), "serve_cache", folders.root]
@@ -156,7 +156,7 @@ def keep_serving(folders: Folders) -> None:
 def end_serving(folders: Folders) -> None:
     """End it for good; what it kept is left. Silent where there is none."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(folders.root, WISH))
+        os.unlink(os.path.join(folders.root, WANTED))
     serving = _serving(folders)
     if serving is None:
         return

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from activities.providers.base import Told
+from activities.providers.base import Notification
 from activities.providers.gcp.names import PREFIX
 from workflows.contracts.machines import MachineNews
 
@@ -22,12 +22,12 @@ ENDS: Mapping[str, str] = {
 BY_SOMEBODY = frozenset({"delete", "stop"})
 
 
-def told_by(data: bytes, *, receipt: str, message_id: str) -> Told:
+def told_by(data: bytes, *, receipt: str, message_id: str) -> Notification:
     """What a message says; nothing of use, for one that cannot be read or is about something else.
 
     An operation has two entries, when it begins and when it ends: both are heeded, in any order.
     """
-    of_no_use = Told(receipt=receipt, id=message_id)
+    of_no_use = Notification(receipt=receipt, id=message_id)
     try:
         entry = json.loads(data)
         payload = entry["protoPayload"]
@@ -43,7 +43,7 @@ def told_by(data: bytes, *, receipt: str, message_id: str) -> Told:
         told_id = str(entry.get("insertId") or message_id)
     except (ValueError, LookupError, TypeError, AttributeError):
         return of_no_use
-    return Told(receipt=receipt, id=told_id, machine_name=name, news=news)
+    return Notification(receipt=receipt, id=told_id, machine_name=name, news=news)
 
 
 def _has_failed(entry: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from activities.providers.gcp.catalogue import FACTS, gcp_catalogue
 from activities.providers.gcp.errors import GoogleUnavailableError
-from activities.providers.gcp.project import answered
+from activities.providers.gcp.project import translated_errors
 from activities.providers.gcp.session import GoogleSession, google_session
 from workflows.contracts.billing import HOURS_PER_MONTH
 from workflows.rules.catalogue.price_lists import Part, PartPrice, PriceList, price_list
@@ -64,7 +64,7 @@ def names() -> dict[str, tuple[Named, ...]]:
 
 def google_prices(provider_id: str) -> PriceList:
     """Asked with a provider's key. Blocking. Raises: Unavailable, RequestRefused."""
-    with answered():
+    with translated_errors():
         return read_prices(google_session(provider_id))
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from activities.providers.gcp.check_context import Looked
-from activities.providers.gcp.errors import GoogleRefusedError, KeyRefusedError, asking
+from activities.providers.gcp.errors import GoogleRefusedError, KeyRefusedError, naming_request
 from activities.providers.gcp.requirements import (
     AGENT_HAS_ITS_ROLE_SINCE,
     APIS,
@@ -174,7 +174,7 @@ def _gpus(looked: Looked) -> Iterator[Check]:
     client = looked.session.compute(compute_v1.ProjectsClient)
     page = f"{CONSOLE}/iam-admin/quotas?project={looked.project_id}"
     try:
-        with asking(f"quotas of {looked.project_id}"):
+        with naming_request(f"quotas of {looked.project_id}"):
             project = client.get(project=looked.project_id, timeout=ANSWER_LIMIT_S, retry=None)
     except GoogleRefusedError as refusal:
         yield _unseen(looked, "gpus", refusal, ("compute", "roles/compute.admin"))
@@ -208,7 +208,7 @@ def _family(looked: Looked, name: str, image: str, setting: str) -> Iterator[Che
         return  # one image, which whoever has set it has looked at
     client = looked.session.compute(compute_v1.ImagesClient)
     try:
-        with asking(f"image {image}"):
+        with naming_request(f"image {image}"):
             newest = client.get_from_family(
                 project=found[1], family=found[2], timeout=ANSWER_LIMIT_S, retry=None
             )

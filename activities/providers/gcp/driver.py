@@ -11,8 +11,8 @@ from activities.providers.gcp.errors import (
     GoogleRefusedError,
     GoogleUnavailableError,
     KeyRefusedError,
-    asking,
     must_be_ours,
+    naming_request,
     refused,
 )
 from activities.providers.gcp.instance_bodies import instance_body, shown
@@ -23,7 +23,7 @@ from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, goog
 from activities.providers.prices import priced_catalogue
 from activities.secrets.credentials import CredentialsError
 from activities.secrets.platform_key import fingerprint_of, platform_public_key
-from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState, ProviderKind
 from workflows.rules.catalogue.clouds import CloudCatalogue
 
@@ -55,7 +55,7 @@ class OwnedInstance:
         return str(self.instance.name)
 
     @property
-    def seen(self) -> MachineSeen:
+    def seen(self) -> MachineObservation:
         return shown(self.instance, self.place, self.catalogue)
 
 
@@ -72,7 +72,7 @@ class GoogleMachines:
         self._provider_id = provider_id
         self._catalogue = catalogue or gcp_catalogue()
 
-    def find(self, name: str, place: str) -> MachineSeen | None:
+    def find(self, name: str, place: str) -> MachineObservation | None:
         with _answers():
             instance = self._instance(name, place)
             if instance is None:
@@ -83,7 +83,7 @@ class GoogleMachines:
                 return seen.model_copy(update=self._proof(name, place))
             return seen
 
-    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
+    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
         body = instance_body(
             name,
             offer,
@@ -103,7 +103,7 @@ class GoogleMachines:
             raise NotYet(f"{name}: was asked for, and is not to be seen in {offer.place} yet")
         return found
 
-    def release(self, name: str, place: str) -> None:
+    def terminate(self, name: str, place: str) -> None:
         with _answers():
             instance = self._instance(name, place)
             if instance is None:
@@ -113,7 +113,7 @@ class GoogleMachines:
                 return  # A second deletion would be told that it is not ready for one.
             try:
                 # By its number: done late, it ends no machine that has got the name since.
-                with asking(f"instance {name}"):
+                with naming_request(f"instance {name}"):
                     self._instances.delete_unary(
                         project=self._session.project_id,
                         zone=place,
@@ -125,7 +125,7 @@ class GoogleMachines:
                 if not refusal.is_missing:
                     raise
 
-    def look_back(self, name: str, place: str, machine_id: str | None) -> MachineSeen:
+    def billed_period(self, name: str, place: str, machine_id: str | None) -> MachineObservation:
         with _answers():
             return lasted(operations_of(self._session, name, place, machine_id))
 
@@ -138,7 +138,7 @@ class GoogleMachines:
         )
         owned = []
         # A zone that cannot be seen fails all of it: partial answers are for who asks for them.
-        with _answers(), asking("instances of every zone"):
+        with _answers(), naming_request("instances of every zone"):
             pages = self._instances.aggregated_list(
                 request=request, timeout=ANSWER_LIMIT_S, retry=None
             )
@@ -157,7 +157,7 @@ class GoogleMachines:
 
     def _instance(self, name: str, zone: str) -> Any:
         try:
-            with asking(f"instance {name}"):
+            with naming_request(f"instance {name}"):
                 return self._instances.get(
                     project=self._session.project_id,
                     zone=zone,
@@ -175,7 +175,7 @@ class GoogleMachines:
 
     def _insert(self, zone: str, body: Any) -> Any:
         """No request id: a repeated one answers for the machine that was there before."""
-        with asking(f"instance {body.name}"):
+        with naming_request(f"instance {body.name}"):
             return self._instances.insert_unary(
                 project=self._session.project_id,
                 zone=zone,
@@ -208,7 +208,7 @@ class GoogleMachines:
             project=self._session.project_id, zone=zone, instance=name, query_path=HOST_KEYS
         )
         try:
-            with asking(f"host keys of {name}"):
+            with naming_request(f"host keys of {name}"):
                 told = self._instances.get_guest_attributes(
                     request=request, timeout=ANSWER_LIMIT_S, retry=None
                 )

@@ -57,7 +57,7 @@ LATER_REASONS = frozenset(
 
 
 @contextmanager
-def asking(asked: str) -> Generator[None, None, None]:
+def naming_request(asked: str) -> Generator[None, None, None]:
     """Let what is asked of Google within fail in our words, with what was asked in front.
 
     Raises: KeyRefusedError, GoogleUnavailableError, GoogleRefusedError.
@@ -118,7 +118,7 @@ def _first_line(error: Exception) -> str:
 
 
 def must_be_ours(name: str, found: str | None, wanted: str) -> None:
-    """Raises: GoogleRefusedError, for what has our name and not our mark."""
+    """Raises: GoogleRefusedError, for what has our name and not our ownership label."""
     if found != wanted:
-        told = "is there, and is not ours: its mark is missing; remove it or give it another name"
+        told = "exists, and is not ours: it lacks our ownership label; remove or rename it"
         raise GoogleRefusedError(name, 409, "notOurs", told)

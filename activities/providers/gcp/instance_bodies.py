@@ -11,7 +11,7 @@ from activities.providers.gcp.names import LABEL, NODE_TAG, OFFER_LABEL, subnetw
 from activities.providers.gcp.startup import startup_script
 from activities.settings import settings
 from workflows.contracts.billing import disk_microcredits_per_hour
-from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState
 from workflows.rules.catalogue.clouds import CloudCatalogue, MachineType
 
@@ -72,7 +72,7 @@ def instance_body(
             )
         ],
         metadata=_metadata(offer, startup_script(offer, spec, public_key), public_key),
-        labels={**_labels(spec), LABEL: provider_id, OFFER_LABEL: offer.mark},
+        labels={**_labels(spec), LABEL: provider_id, OFFER_LABEL: offer.label},
         tags=compute_v1.Tags(items=[NODE_TAG]),
     )
     if machine is not None and machine.attaches:
@@ -177,7 +177,7 @@ def _labels(spec: MachineSpec) -> dict[str, str]:
     }
 
 
-def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineSeen:
+def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineObservation:
     """An instance as Google tells of it; its host key is asked for by itself.
 
     catalogue: whose prices it is shown with.
@@ -188,7 +188,7 @@ def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineSeen:
         address = outer[0] if outer else (interface.network_i_p or None)
         break
     state = _STATES.get(instance.status, MachineState.MAKING)
-    return MachineSeen(
+    return MachineObservation(
         state=state,
         place=zone,
         provider_machine_id=str(instance.id),
@@ -197,7 +197,7 @@ def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineSeen:
         microcredits_per_hour=_price(instance, zone, catalogue),
         began_at=_instant(instance.last_start_timestamp),
         ended_at=_instant(instance.last_stop_timestamp) if state is MachineState.STOPPED else None,
-        offer_mark=instance.labels.get(OFFER_LABEL, ""),
+        offer_label=instance.labels.get(OFFER_LABEL, ""),
         reason=instance.status_message or "",
     )
 

@@ -1,4 +1,4 @@
-"""What our things are called at Google, and the mark by which we know them for ours."""
+"""What our things are called at Google, and the label by which we know them for ours."""
 
 PREFIX = "baseload-"
 LABEL = "baseload-provider"
@@ -13,7 +13,7 @@ def shared_name(provider_id: str) -> str:
     return f"{PREFIX}{provider_id}"
 
 
-def mark(provider_id: str) -> str:
+def ownership_label(provider_id: str) -> str:
     """The description of what we make where there are no labels."""
     return f"made by baseload for {provider_id}"
 

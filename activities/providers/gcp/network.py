@@ -6,10 +6,10 @@ from typing import Any
 from activities.providers.gcp.errors import (
     GoogleRefusedError,
     GoogleUnavailableError,
-    asking,
     must_be_ours,
+    naming_request,
 )
-from activities.providers.gcp.names import NODE_TAG, mark, shared_name
+from activities.providers.gcp.names import NODE_TAG, ownership_label, shared_name
 from activities.providers.gcp.operations import finish
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from activities.settings import settings
@@ -25,7 +25,7 @@ def make_network(session: GoogleSession, provider_id: str) -> str:
 
     wanted = compute_v1.Network(
         name=network_name(provider_id),
-        description=mark(provider_id),
+        description=ownership_label(provider_id),
         auto_create_subnetworks=False,
         routing_config=compute_v1.NetworkRoutingConfig(routing_mode="REGIONAL"),
     )
@@ -71,7 +71,7 @@ def _make_firewall(
 
     wanted = compute_v1.Firewall(
         name=f"{shared_name(provider_id)}-{what}",
-        description=mark(provider_id),
+        description=ownership_label(provider_id),
         network=f"projects/{session.project_id}/global/networks/{network_name(provider_id)}",
         direction="INGRESS",
         allowed=[compute_v1.Allowed(I_p_protocol=name, ports=ports) for name, ports in allowed],
@@ -106,7 +106,7 @@ def _make(session: GoogleSession, client: Any, noun: str, wanted: Any) -> str:
         must_be_ours(path, found.description, wanted.description)
         return path
     resource = {f"{noun}_resource": wanted}
-    with asking(f"{noun} {wanted.name}"):
+    with naming_request(f"{noun} {wanted.name}"):
         try:
             operation = client.insert_unary(
                 project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None, **resource
@@ -123,9 +123,9 @@ def _remove(session: GoogleSession, client: Any, noun: str, named: tuple[str, st
     found = _found(client, session, noun, name)
     if found is None:
         return path
-    must_be_ours(path, found.description, mark(provider_id))
+    must_be_ours(path, found.description, ownership_label(provider_id))
     try:
-        with asking(f"{noun} {name}"):
+        with naming_request(f"{noun} {name}"):
             operation = client.delete_unary(
                 project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None, **{noun: name}
             )
@@ -138,7 +138,7 @@ def _remove(session: GoogleSession, client: Any, noun: str, named: tuple[str, st
 
 def _found(client: Any, session: GoogleSession, noun: str, name: str) -> Any:
     try:
-        with asking(f"{noun} {name}"):
+        with naming_request(f"{noun} {name}"):
             return client.get(
                 project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None, **{noun: name}
             )

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from activities.providers.base import RequestRefused, Told
+from activities.providers.base import Notification, RequestRefused
 from activities.providers.gcp.audit_log import told_by
-from activities.providers.gcp.errors import asking
+from activities.providers.gcp.errors import naming_request
 from activities.providers.gcp.key import KeyMistakeError
-from activities.providers.gcp.project import answered
+from activities.providers.gcp.project import translated_errors
 from activities.providers.gcp.pubsub import subscription_path
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
 from activities.secrets.credentials import CredentialsError
@@ -22,18 +22,18 @@ AT_ONCE = 200
 
 
 class GoogleNews:
-    """See `activities/providers/base.py: NewsFeed`."""
+    """See `activities/providers/base.py: NotificationFeed`."""
 
     def __init__(self, session: GoogleSession, provider_id: str) -> None:
         self._subscription = subscription_path(session, provider_id)
         self._asked = f"subscription {self._subscription}"
         self._client: pubsub_v1.SubscriberAsyncClient = session.listener()
 
-    async def next(self) -> Sequence[Told]:
+    async def next(self) -> Sequence[Notification]:
         from google.api_core.exceptions import DeadlineExceeded  # noqa: PLC0415
 
         request = {"subscription": self._subscription, "max_messages": AT_ONCE}
-        with answered(), asking(self._asked):
+        with translated_errors(), naming_request(self._asked):
             try:
                 answer = await self._client.pull(request=request, timeout=PULL_S, retry=None)
             except DeadlineExceeded:
@@ -47,7 +47,7 @@ class GoogleNews:
         if not receipts:
             return
         request = {"subscription": self._subscription, "ack_ids": list(receipts)}
-        with answered(), asking(self._asked):
+        with translated_errors(), naming_request(self._asked):
             await self._client.acknowledge(request=request, timeout=ANSWER_LIMIT_S, retry=None)
 
     async def close(self) -> None:

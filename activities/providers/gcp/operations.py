@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from activities.providers.gcp.errors import GoogleUnavailableError, asking, refused
+from activities.providers.gcp.errors import GoogleUnavailableError, naming_request, refused
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
-from workflows.contracts.machines import MachineSeen
+from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState
 
 LINK = "https://www.googleapis.com/compute/v1/"
@@ -43,7 +43,7 @@ def awaited(session: GoogleSession, operation: Any, asked: str, **scope: str) ->
         "global": compute_v1.GlobalOperationsClient,
     }
     client = session.compute(clients[next(iter(scope), "global")])
-    with asking(f"{asked}: {operation.name}"):
+    with naming_request(f"{asked}: {operation.name}"):
         return client.wait(
             project=session.project_id,
             operation=operation.name,
@@ -82,7 +82,7 @@ def operations_of(
         project=session.project_id, zone=zone, filter=which
     )
     client = session.compute(compute_v1.ZoneOperationsClient)
-    with asking(f"operations of {name}"):
+    with naming_request(f"operations of {name}"):
         found = list(client.list(request=request, timeout=ANSWER_LIMIT_S, retry=None))
     # Looked through here as well: a filter that is not understood must not mix machines up.
     if machine_id:
@@ -90,7 +90,7 @@ def operations_of(
     return [each for each in found if each.target_link.endswith(f"/{path}")]
 
 
-def lasted(operations: Iterable[Any]) -> MachineSeen:
+def lasted(operations: Iterable[Any]) -> MachineObservation:
     """A machine that is gone: when it last began to run, and by which operation that ended.
 
     One whose making failed has never run.
@@ -102,7 +102,7 @@ def lasted(operations: Iterable[Any]) -> MachineSeen:
             began_at, ended_at = _ended_at(each), None
         elif each.operation_type in ENDS and ended_at is None:
             ended_at = _ended_at(each)
-    return MachineSeen(state=MachineState.GONE, began_at=began_at, ended_at=ended_at)
+    return MachineObservation(state=MachineState.GONE, began_at=began_at, ended_at=ended_at)
 
 
 def _ended_at(operation: Any) -> datetime:

@@ -11,10 +11,10 @@ from activities.providers.gcp.errors import (
     KeyRefusedError,
 )
 from activities.providers.gcp.key import KeyMistakeError
-from activities.providers.gcp.project_resources import PARTS
+from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession, google_session
 from activities.secrets.credentials import CredentialsError
-from workflows.contracts.providers import Check, CloudPart
+from workflows.contracts.providers import Check, CloudResource
 
 
 class GcpProject:
@@ -33,19 +33,21 @@ class GcpProject:
         except (CredentialsError, KeyMistakeError) as mistake:
             fix = "give the provider a key again"
             return (Check(name="key", status="failed", detail=str(mistake), fix=fix),)
-        with answered():
+        with translated_errors():
             return check_project(session)
 
-    def make(self, part: str) -> CloudPart:
+    def make(self, part: str) -> CloudResource:
         """Find it, else make it. Raises: RequestRefused for what has our name and is not ours."""
-        with answered():
-            return CloudPart(name=part, resource=PARTS[part].make(self._session, self._provider_id))
+        with translated_errors():
+            return CloudResource(
+                name=part, resource=RESOURCES[part].make(self._session, self._provider_id)
+            )
 
-    def remove(self, part: str) -> CloudPart:
+    def remove(self, part: str) -> CloudResource:
         """Remove it if it is there and ours."""
-        with answered():
-            removed = PARTS[part].remove(self._session, self._provider_id)
-            return CloudPart(name=part, resource=removed)
+        with translated_errors():
+            removed = RESOURCES[part].remove(self._session, self._provider_id)
+            return CloudResource(name=part, resource=removed)
 
     @property
     def _session(self) -> GoogleSession:
@@ -53,7 +55,7 @@ class GcpProject:
 
 
 @contextmanager
-def answered() -> Generator[None, None, None]:
+def translated_errors() -> Generator[None, None, None]:
     """Let Google's answers be those that every provider has."""
     try:
         yield

@@ -14,7 +14,7 @@ class Making:
     remove: Part
 
 
-PARTS: dict[str, Making] = {
+RESOURCES: dict[str, Making] = {
     "topic": Making(pubsub.make_topic, pubsub.remove_topic),
     "subscription": Making(pubsub.make_subscription, pubsub.remove_subscription),
     "sink": Making(pubsub.make_sink, pubsub.remove_sink),

@@ -1,6 +1,6 @@
 """How news of machines comes to us: a topic, our subscription, and the log sink that writes to it.
 
-Every function looks before it makes or removes; what it finds with our mark is ours.
+Every function looks before it makes or removes; what it finds with our ownership label is ours.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from typing import Any
 from activities.providers.gcp.errors import (
     GoogleRefusedError,
     GoogleUnavailableError,
-    asking,
     must_be_ours,
+    naming_request,
 )
-from activities.providers.gcp.names import LABEL, PREFIX, mark, shared_name
+from activities.providers.gcp.names import LABEL, PREFIX, ownership_label, shared_name
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 
 PUBLISHER = "roles/pubsub.publisher"
@@ -98,14 +98,14 @@ def make_sink(session: GoogleSession, provider_id: str) -> str:
         "name": name,
         "destination": f"pubsub.googleapis.com/{topic_path(session, provider_id)}",
         "filter": news_filter(session.project_id),
-        "description": mark(provider_id),
+        "description": ownership_label(provider_id),
     }
     found = _sink(session, provider_id)
     unique = {"uniqueWriterIdentity": "true"}
     if found is None:
         session.ask("POST", "logging", path, query=unique, body=wanted)
         return f"{path}/{name}".removeprefix("/v2/")
-    must_be_ours(name, found.get("description"), mark(provider_id))
+    must_be_ours(name, found.get("description"), ownership_label(provider_id))
     if any(found.get(each) != wanted[each] for each in ("destination", "filter")):
         query = {**unique, "updateMask": "destination,filter"}
         session.ask("PUT", "logging", f"{path}/{name}", query=query, body=wanted)
@@ -116,7 +116,7 @@ def remove_sink(session: GoogleSession, provider_id: str) -> str:
     path = f"/v2/projects/{session.project_id}/sinks/{shared_name(provider_id)}"
     found = _sink(session, provider_id)
     if found is not None:
-        must_be_ours(path, found.get("description"), mark(provider_id))
+        must_be_ours(path, found.get("description"), ownership_label(provider_id))
         try:
             session.ask("DELETE", "logging", path)
         except GoogleRefusedError as refusal:
@@ -205,5 +205,5 @@ def _found(asked: str, method: Callable[..., Any], request: dict[str, Any]) -> A
 
 def _ask(asked: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:
     """One call over gRPC, without the library's own retries: the engine has them."""
-    with asking(asked):
+    with naming_request(asked):
         return method(request=request, timeout=ANSWER_LIMIT_S, retry=None)

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from activities.providers.gcp.catalogue import gcp_catalogue
-from activities.providers.gcp.errors import GoogleRefusedError, asking
+from activities.providers.gcp.errors import GoogleRefusedError, naming_request
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from workflows.contracts.quotas import Quota
 from workflows.rules.catalogue.clouds import CloudGpu
@@ -29,7 +29,7 @@ def _of_region(session: GoogleSession, region: str) -> tuple[Quota, ...]:
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
     client = session.compute(compute_v1.RegionsClient)
-    with asking(f"quotas of {region}"):
+    with naming_request(f"quotas of {region}"):
         found = client.get(
             project=session.project_id, region=region, timeout=ANSWER_LIMIT_S, retry=None
         )
@@ -43,7 +43,7 @@ def _of_project(session: GoogleSession) -> tuple[Quota, ...]:
     from google.cloud import compute_v1  # noqa: PLC0415
 
     client = session.compute(compute_v1.ProjectsClient)
-    with asking(f"quotas of {session.project_id}"):
+    with naming_request(f"quotas of {session.project_id}"):
         found = client.get(project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None)
     return _read(found.quotas, ALL_REGIONS)
 
@@ -110,7 +110,7 @@ def _used(session: GoogleSession, region: str, gpus: list[CloudGpu]) -> Counter[
     }
     used: Counter[str] = Counter()
     client = session.compute(compute_v1.InstancesClient)
-    with asking(f"machines of {session.project_id}"):
+    with naming_request(f"machines of {session.project_id}"):
         pages = client.aggregated_list(
             project=session.project_id, timeout=ANSWER_LIMIT_S, retry=None
         )

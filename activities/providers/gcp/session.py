@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from activities.providers.gcp.errors import asking, reason_in, refused
+from activities.providers.gcp.errors import naming_request, reason_in, refused
 from activities.providers.gcp.key import ServiceAccountKey, read_key
 from activities.secrets.credentials import credentials_of
 from activities.settings import settings
@@ -49,7 +49,7 @@ class GoogleSession:
         from google.auth.transport.requests import Request  # noqa: PLC0415
 
         limited = partial(Request(), timeout=ANSWER_LIMIT_S)
-        with asking(f"token for {self.key.email}"):
+        with naming_request(f"token for {self.key.email}"):
             self.credentials.refresh(limited)  # type: ignore[no-untyped-call]
 
     def ask(
@@ -67,7 +67,7 @@ class GoogleSession:
         """
         base = self.endpoint or f"https://{service}.googleapis.com"
         asked = f"{service} {method} {path}"
-        with asking(asked):
+        with naming_request(asked):
             answer = self._http.request(  # type: ignore[no-untyped-call]
                 method, f"{base}{path}", params=query, json=body, timeout=ANSWER_LIMIT_S
             )

@@ -6,10 +6,10 @@ from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.errors import (
     GoogleRefusedError,
     GoogleUnavailableError,
-    asking,
     must_be_ours,
+    naming_request,
 )
-from activities.providers.gcp.names import mark, subnetwork_name
+from activities.providers.gcp.names import ownership_label, subnetwork_name
 from activities.providers.gcp.network import network_name
 from activities.providers.gcp.operations import finish
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
@@ -23,17 +23,17 @@ def make_subnetwork(session: GoogleSession, provider_id: str, cloud_region: str)
     path = f"projects/{session.project_id}/regions/{cloud_region}/subnetworks/{name}"
     found = _found(session, cloud_region, name)
     if found is not None:
-        must_be_ours(path, found.description, mark(provider_id))
+        must_be_ours(path, found.description, ownership_label(provider_id))
         return path
     wanted = compute_v1.Subnetwork(
         name=name,
-        description=mark(provider_id),
+        description=ownership_label(provider_id),
         network=f"projects/{session.project_id}/global/networks/{network_name(provider_id)}",
         ip_cidr_range=range_of(cloud_region),
         private_ip_google_access=True,
     )
     try:
-        with asking(f"subnetwork {name}"):
+        with naming_request(f"subnetwork {name}"):
             operation = _client(session).insert_unary(
                 project=session.project_id,
                 region=cloud_region,
@@ -56,9 +56,9 @@ def remove_subnetwork(session: GoogleSession, provider_id: str, cloud_region: st
     found = _found(session, cloud_region, name)
     if found is None:
         return path
-    must_be_ours(path, found.description, mark(provider_id))
+    must_be_ours(path, found.description, ownership_label(provider_id))
     try:
-        with asking(f"subnetwork {name}"):
+        with naming_request(f"subnetwork {name}"):
             operation = _client(session).delete_unary(
                 project=session.project_id,
                 region=cloud_region,
@@ -92,7 +92,7 @@ def _client(session: GoogleSession) -> Any:
 
 def _found(session: GoogleSession, cloud_region: str, name: str) -> Any:
     try:
-        with asking(f"subnetwork {name}"):
+        with naming_request(f"subnetwork {name}"):
             return _client(session).get(
                 project=session.project_id,
                 region=cloud_region,

@@ -22,12 +22,12 @@ from tests.activities.outbox.test_relay import signals_of
 from tests.activities.placement.rows import assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region
 from tests.waiting import eventually
-from workflows.contracts.leases import GiveBack
-from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.leases import LeaseRelease
+from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType, ProviderKind
-from workflows.effects.leases import LeaseMachine, MachineLeased, ReturnMachine
-from workflows.effects.placement import WithdrawPlaces
+from workflows.effects.leases import AcquireLease, LeaseAcquired, ReleaseLease
+from workflows.effects.placement import WithdrawAllocations
 
 LEASE, ANOTHER = "lea-1", "lea-2"
 OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)
@@ -40,24 +40,24 @@ class World:
         self.database = database
         with database.write() as session:
             region = add_region(session, add_payer(session))
-            self.wish = MachineWish(
+            self.claim = MachineClaim(
                 provider_id=region.provider_id,
                 provider_kind=ProviderKind.GCP,
                 offers=(OFFER,),
                 spec=MachineSpec(lifetime_s=60),
             )
             asked = LeasedNode(
-                "nod-1", "store", NodeType.PERMANENT, ("storage",), machine=self.wish
+                "nod-1", "store", NodeType.PERMANENT, ("storage",), machine=self.claim
             )
             self.node, _ = add_leased_node(session, region, asked, NOW)
 
-    def lease(self, lease_id: str = LEASE) -> MachineLeased:
+    def lease(self, lease_id: str = LEASE) -> LeaseAcquired:
         return lease_machine(
-            LeaseMachine(
+            AcquireLease(
                 lease_id=lease_id,
                 node_id=self.node.id,
                 region_id=self.node.region_id,
-                machine=self.wish,
+                machine=self.claim,
                 at=NOW,
             )
         )
@@ -133,7 +133,7 @@ async def test_a_lease_hears_that_it_is_given_back_even_if_it_has_not_begun(
     lease_id = new_id("lea")
     world.lease(lease_id)
     set_client(temporal_server)
-    asked = ReturnMachine(node_id="nod-1", reason="its node is removed", at=NOW, sequence=3)
+    asked = ReleaseLease(node_id="nod-1", reason="its node is removed", at=NOW, sequence=3)
     environment = ActivityEnvironment()
     assert (await environment.run(return_machine, asked)).left == (lease_id,)
     workflow_id = f"machine/{lease_id}"
@@ -142,8 +142,8 @@ async def test_a_lease_hears_that_it_is_given_back_even_if_it_has_not_begun(
     told = await signals_of(temporal_server, workflow_id)
     assert told == ["give_back", "give_back"]
     (row,) = world.asked(lease_id, "give_back")
-    expected = GiveBack(reason="its node is removed", by_holder=True)
-    assert GiveBack.model_validate(row.argument) == expected
+    expected = LeaseRelease(reason="its node is removed", by_holder=True)
+    assert LeaseRelease.model_validate(row.argument) == expected
     world.set(lease_id, status="released")
     assert (await environment.run(return_machine, asked)).left == ()
     assert await signals_of(temporal_server, workflow_id) == told
@@ -157,7 +157,7 @@ async def test_a_return_that_comes_when_the_node_has_gone_on_leaves_its_next_mac
     set_client(temporal_server)
     with world.database.write() as session:
         session.get_one(tables.Node, "nod-1").sequence = 4
-    asked = ReturnMachine(node_id="nod-1", reason="it was preempted", at=NOW, sequence=3)
+    asked = ReleaseLease(node_id="nod-1", reason="it was preempted", at=NOW, sequence=3)
     environment = ActivityEnvironment()
     returned = await environment.run(return_machine, asked)
     assert (returned.left, returned.sequence) == ((lease_id,), 4)
@@ -181,7 +181,7 @@ def test_places_nobody_was_told_of_are_withdrawn_on_all_nodes_of_their_job(
 ) -> None:
     with migrated.write() as session:
         job, (lost, other) = made_for_a_job(session, "one", "two")
-    command = WithdrawPlaces(node_id=lost.id, reason="zone-a has none left", at=NOW)
+    command = WithdrawAllocations(node_id=lost.id, reason="zone-a has none left", at=NOW)
     assert withdraw_places(command).job_ids == (job.id,)
     assert withdraw_places(command).job_ids == ()
     with migrated.read() as session:
@@ -201,7 +201,7 @@ def test_what_a_job_knows_of_is_not_withdrawn(
         job, (lost,) = made_for_a_job(session, "one")
         row = job if "status" in changed else session.exec(select(tables.Allocation)).one()
         row.sqlmodel_update(changed)
-    command = WithdrawPlaces(node_id=lost.id, reason="preempted", at=NOW)
+    command = WithdrawAllocations(node_id=lost.id, reason="preempted", at=NOW)
     assert withdraw_places(command).job_ids == ()
     with migrated.read() as session:
         assert len(session.exec(select(tables.Allocation)).all()) == 1

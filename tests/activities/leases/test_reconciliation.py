@@ -15,13 +15,13 @@ from activities.leases.reconciliation import sweep_machines
 from tests.activities.leases.rows import Books
 from tests.activities.providers.fake_driver import Owned, RentedDriver
 from workflows.contracts import errors
-from workflows.contracts.machines import MachineSeen, UnknownMachine, UnknownMachines
+from workflows.contracts.machines import MachineObservation, OrphanedMachine, OrphanedMachinesFound
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
-from workflows.effects.machines import EndUnknownMachine
-from workflows.effects.providers import FollowNews
+from workflows.effects.machines import TerminateOrphanedMachine
+from workflows.effects.providers import StartNotifications
 from workflows.effects.reconciliation import MachinesSwept, SweepMachines
 
-RUNNING = MachineSeen(state=MachineState.RUNNING, place="zone-a")
+RUNNING = MachineObservation(state=MachineState.RUNNING, place="zone-a")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append((workflow_id, signal, argument))
         return True
 
-    async def begin(asked: FollowNews) -> None:
+    async def begin(asked: StartNotifications) -> None:
         found.append((f"news/{asked.provider_id}", "start", None))
 
     monkeypatch.setattr(reconciliation, "tell", note)
@@ -64,7 +64,9 @@ async def test_a_sweep_ends_what_no_lease_holds_and_nothing_else(
     assert set(swept.released) == {late.name, moved.name}
     assert swept.unknown == ("baseload-nobody",)
     assert swept.missing == (vanished.id,)
-    unknown = UnknownMachines(machines=(UnknownMachine(name="baseload-nobody", place="zone-a"),))
+    unknown = OrphanedMachinesFound(
+        machines=(OrphanedMachine(name="baseload-nobody", place="zone-a"),)
+    )
     assert told == [
         (f"news/{books.provider_id}", "start", None),
         (f"machine/{vanished.id}", "look", None),
@@ -131,14 +133,14 @@ async def test_the_number_of_questions_does_not_grow_with_each_machine(
 # ── at a person's word ──────────────────────────────────────────────────────────────────────
 
 
-async def end(books: Books, name: str) -> MachineSeen:
-    command = EndUnknownMachine(
+async def end(books: Books, name: str) -> MachineObservation:
+    command = TerminateOrphanedMachine(
         provider_id=books.provider_id,
         provider_kind=ProviderKind.GCP,
         machine_name=name,
         place="zone-a",
     )
-    seen: MachineSeen = await ActivityEnvironment().run(end_unknown_machine, command)
+    seen: MachineObservation = await ActivityEnvironment().run(end_unknown_machine, command)
     return seen
 
 

@@ -17,7 +17,7 @@ from tests.activities.rows import NOW, add_payer, add_region, allocate
 from workflows.contracts.record import JobChanges, Record
 from workflows.contracts.statuses import JobStatus, NodeType
 from workflows.effects.jobs import FindPlacement
-from workflows.effects.placement import WithdrawPlaces
+from workflows.effects.placement import WithdrawAllocations
 
 
 def made_for_a_job(session: Session, *names: str) -> tuple[tables.Job, list[tables.Node]]:
@@ -120,7 +120,7 @@ def test_a_job_that_is_told_of_a_machine_while_it_is_lost_hears_that_too(
     with migrated.write() as session:
         job, (node,) = made_for_a_job(session, "one")
     told = _unannounced(10)
-    withdraw_places(WithdrawPlaces(node_id=node.id, reason="preempted", at=NOW))
+    withdraw_places(WithdrawAllocations(node_id=node.id, reason="preempted", at=NOW))
     assert len(_mark_announced(told, [])) == 1
     with migrated.read() as session:
         asked = session.exec(select(tables.OutboxRow)).all()

@@ -23,9 +23,9 @@ from tests.activities.placement.rows import add_gpu_node, add_waiting_job, asser
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.job_submission import SubmittedEnvironment, SubmittedPlacement
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.placement import SpotPolicy
-from workflows.effects.placement import PlanPlacements, WithdrawPlaces
+from workflows.effects.placement import PlanPlacements, WithdrawAllocations
 
 BOOT_DISK = 60 * 100_000 // 730
 """Of the machine of a job that asks for 10 GB, microcredits an hour."""
@@ -61,13 +61,13 @@ def test_a_job_that_no_node_has_room_for_gets_a_node_made_for_it_once(
         assert {owned.job_id, made.job_id} == {first.id, second.id}
         assert (made.cpu_count, made.gpu_indices, made.announced_at) == (12, [0], None)
         assert (node.region_id, node.status, node.host) == (region.id, "new", None)
-        wish = MachineWish.model_validate(node.machine)
-        assert [offer.place for offer in wish.offers] == [f"us-central1-{zone}" for zone in "abcf"]
-        assert {(offer.machine_type, offer.spot) for offer in wish.offers} == {
+        claim = MachineClaim.model_validate(node.machine)
+        assert [offer.place for offer in claim.offers] == [f"us-central1-{zone}" for zone in "abcf"]
+        assert {(offer.machine_type, offer.spot) for offer in claim.offers} == {
             ("a2-highgpu-1g", True)
         }
-        assert wish.spec.disk_size_gb == 60
-        assert wish.spec.tags == {"project": account.personal_project_id, "job": made.job_id}
+        assert claim.spec.disk_size_gb == 60
+        assert claim.spec.tags == {"project": account.personal_project_id, "job": made.job_id}
         (start,) = session.exec(select(tables.OutboxRow))
         assert (start.resource_id, start.verb) == (node.id, "start")
         (told,) = refusals(session, session.get_one(tables.Job, made.job_id))
@@ -111,13 +111,13 @@ def test_a_job_without_gpus_gets_the_cheapest_machine_for_it_with_podman_for_its
         assert (node.gpu_type, node.gpu_count, node.cpu_count) == (None, 0, 2)
         (place,) = live(session)
         assert (place.cpu_count, place.gpu_indices) == (2, [])
-        wish = MachineWish.model_validate(node.machine)
-        assert {(offer.machine_type, offer.spot) for offer in wish.offers} == {
+        claim = MachineClaim.model_validate(node.machine)
+        assert {(offer.machine_type, offer.spot) for offer in claim.offers} == {
             ("e2-standard-2", True)
         }
-        assert {offer.microcredits_per_hour for offer in wish.offers} == {29_396 + BOOT_DISK}
-        assert wish.price_cap_microcredits_per_hour is None
-        assert wish.spec.containers
+        assert {offer.microcredits_per_hour for offer in claim.offers} == {29_396 + BOOT_DISK}
+        assert claim.price_cap_microcredits_per_hour is None
+        assert claim.spec.containers
         rates = session.get_one(tables.Job, job.id).rates
         assert rates is not None
         assert UsageRates.model_validate(rates["0"]).microcredits_per_hour == 0
@@ -201,8 +201,8 @@ def test_zones_that_have_none_are_left_out_and_a_region_without_any_is_named(
     assert round_of_planning() == 1
     with migrated.write() as session:
         (node,) = ephemeral_nodes(session)
-        wish = MachineWish.model_validate(node.machine)
-        assert [offer.place for offer in wish.offers] == ["asia-northeast1-c"]
+        claim = MachineClaim.model_validate(node.machine)
+        assert [offer.place for offer in claim.offers] == ["asia-northeast1-c"]
         scope = "asia-northeast1-c/a2-highgpu-1g+1xA100/spot"
         add_shortage(session, region, scope, "none here either")
         needs_spot = SubmittedPlacement(spot=SpotPolicy.REQUIRED)
@@ -225,15 +225,15 @@ def test_a_machine_that_came_to_nothing_is_not_asked_for_again_at_once(
     with migrated.read() as session:
         (first,) = ephemeral_nodes(session)
     reason = "image: not found"
-    withdraw_places(WithdrawPlaces(node_id=first.id, reason=reason, at=datetime.now(UTC)))
+    withdraw_places(WithdrawAllocations(node_id=first.id, reason=reason, at=datetime.now(UTC)))
     with migrated.read() as session:
         assert live(session) == []
         assert [told["detail"] for told in refusals(session, job)] == [reason]
     assert round_of_planning() == 1
     with migrated.read() as session:
         (second,) = [node for node in ephemeral_nodes(session) if node.id != first.id]
-        wish = MachineWish.model_validate(second.machine)
-        assert {(offer.machine_type, offer.spot) for offer in wish.offers} == {
+        claim = MachineClaim.model_validate(second.machine)
+        assert {(offer.machine_type, offer.spot) for offer in claim.offers} == {
             ("a2-highgpu-1g", False)
         }
 

@@ -11,7 +11,7 @@ import pytest
 
 from activities.providers.base import CapacityExhausted, Driver, RequestRefused, Unavailable
 from tests.activities.waiting import wait_for
-from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState
 
 NAME = "baseload-lea-1"
@@ -39,14 +39,14 @@ class Market:
     def place(self) -> str:
         return self.offer.place
 
-    def find(self) -> MachineSeen | None:
+    def find(self) -> MachineObservation | None:
         return self.driver.find(NAME, self.place)
 
-    def create(self) -> MachineSeen:
+    def create(self) -> MachineObservation:
         return self.driver.create(NAME, self.offer, SPEC)
 
-    def until_reachable(self) -> MachineSeen:
-        def look() -> MachineSeen | None:
+    def until_reachable(self) -> MachineObservation:
+        def look() -> MachineObservation | None:
             seen = self.find()
             return seen if seen is not None and seen.is_reachable else None
 
@@ -54,11 +54,11 @@ class Market:
         assert found is not None
         return found
 
-    def look_back(self, machine_id: str | None) -> MachineSeen:
-        return self.driver.look_back(NAME, self.place, machine_id)
+    def billed_period(self, machine_id: str | None) -> MachineObservation:
+        return self.driver.billed_period(NAME, self.place, machine_id)
 
     def end(self) -> None:
-        self.driver.release(NAME, self.place)
+        self.driver.terminate(NAME, self.place)
         wait_for(lambda: self.find() is None, "it is gone")
 
 
@@ -68,7 +68,7 @@ class DriverContract:
         market.create()
         seen = market.until_reachable()
         assert (seen.state, seen.place) == (MachineState.RUNNING, market.place)
-        assert seen.offer_mark == market.offer.mark != market.another.mark
+        assert seen.offer_label == market.offer.label != market.another.label
         assert seen.provider_machine_id is not None
         assert seen.began_at is not None
         (owned,) = market.driver.list_owned()
@@ -76,20 +76,20 @@ class DriverContract:
         assert owned.seen.provider_machine_id == seen.provider_machine_id
         market.end()
         assert list(market.driver.list_owned()) == []
-        past = market.look_back(seen.provider_machine_id)
+        past = market.billed_period(seen.provider_machine_id)
         assert past.state is MachineState.GONE
         assert past.began_at is not None
         assert past.ended_at is not None
         assert abs((past.began_at - seen.began_at).total_seconds()) < 1
         assert past.ended_at >= past.began_at
-        assert market.look_back(None) == past
+        assert market.billed_period(None) == past
 
     def test_a_name_that_is_there_is_found_and_not_made_again(self, market: Market) -> None:
         market.create()
         first = market.until_reachable()
         again = market.driver.create(NAME, market.another, SPEC)
         assert again.provider_machine_id == first.provider_machine_id
-        assert again.offer_mark == market.offer.mark
+        assert again.offer_label == market.offer.label
         assert market.made() == 1
 
     def test_a_making_that_went_unanswered_is_unavailable_and_found(self, market: Market) -> None:
@@ -102,12 +102,12 @@ class DriverContract:
     def test_a_release_may_be_repeated_and_is_silent_when_there_is_nothing(
         self, market: Market
     ) -> None:
-        market.driver.release(NAME, market.place)
+        market.driver.terminate(NAME, market.place)
         market.create()
         market.until_reachable()
         market.lose_a_reply()
         with pytest.raises(Unavailable):
-            market.driver.release(NAME, market.place)
+            market.driver.terminate(NAME, market.place)
         for _ in range(2):
             market.end()
         assert market.made() == 1
@@ -132,9 +132,9 @@ class DriverContract:
         asked: list[Callable[[], object]] = [
             market.find,
             market.create,
-            lambda: market.driver.release(NAME, market.place),
+            lambda: market.driver.terminate(NAME, market.place),
             market.driver.list_owned,
-            lambda: market.look_back("4711"),
+            lambda: market.billed_period("4711"),
         ]
         for ask in asked:
             with pytest.raises(Unavailable):
@@ -142,5 +142,5 @@ class DriverContract:
 
     def test_nothing_is_known_of_a_machine_that_never_was(self, market: Market) -> None:
         for machine_id in ("4711", None):
-            never = market.look_back(machine_id)
+            never = market.billed_period(machine_id)
             assert (never.state, never.began_at, never.ended_at) == (MachineState.GONE, None, None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from activities.providers.base import CapacityExhausted, RequestRefused, Unavailable
-from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState
 
 
@@ -14,8 +14,8 @@ from workflows.contracts.statuses import MachineState
 class Owned:
     machine_name: str
     place: str
-    seen: MachineSeen = field(
-        default=MachineSeen(state=MachineState.RUNNING), compare=False, repr=False
+    seen: MachineObservation = field(
+        default=MachineObservation(state=MachineState.RUNNING), compare=False, repr=False
     )
 
 
@@ -24,9 +24,9 @@ class RentedDriver:
     """lost_replies: how many of the next calls are done and then go unanswered.
     ending: how often a machine is still seen after its release was asked for."""
 
-    machines: dict[Owned, MachineSeen] = field(default_factory=dict)
+    machines: dict[Owned, MachineObservation] = field(default_factory=dict)
     made: Counter[Owned] = field(default_factory=Counter)
-    gone: dict[str, MachineSeen] = field(default_factory=dict)
+    gone: dict[str, MachineObservation] = field(default_factory=dict)
     """What was ended, by its provider's number, and the last of each name."""
     lost_replies: int = 0
     ending: int = 0
@@ -35,11 +35,11 @@ class RentedDriver:
     refuses: str = ""
     """Why nothing is made any more."""
 
-    def find(self, name: str, place: str) -> MachineSeen | None:
+    def find(self, name: str, place: str) -> MachineObservation | None:
         self._must_be_there()
         return self.machines.get(Owned(name, place))
 
-    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineSeen:
+    def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
         self._must_be_there()
         key = Owned(name, offer.place)
         if self.refuses:
@@ -48,19 +48,19 @@ class RentedDriver:
             raise CapacityExhausted(f"{offer.place} has none left")
         if key not in self.machines:
             self.made[key] += 1
-            self.machines[key] = MachineSeen(
+            self.machines[key] = MachineObservation(
                 state=MachineState.RUNNING,
                 place=offer.place,
                 provider_machine_id=str(self.made.total()),
                 host="10.0.0.9",
                 minion_id="SHA256:k",
                 began_at=datetime.now(UTC),
-                offer_mark=offer.mark,
+                offer_label=offer.label,
             )
         self._may_be_lost()
         return self.machines[key]
 
-    def release(self, name: str, place: str) -> None:
+    def terminate(self, name: str, place: str) -> None:
         self._must_be_there()
         if self.ending:
             self.ending -= 1
@@ -70,9 +70,9 @@ class RentedDriver:
             self.gone[ended.provider_machine_id or ""] = self.gone[name] = past
         self._may_be_lost()
 
-    def look_back(self, name: str, place: str, machine_id: str | None) -> MachineSeen:
+    def billed_period(self, name: str, place: str, machine_id: str | None) -> MachineObservation:
         self._must_be_there()
-        return self.gone.get(machine_id or name, MachineSeen(state=MachineState.GONE))
+        return self.gone.get(machine_id or name, MachineObservation(state=MachineState.GONE))
 
     def list_owned(self) -> Sequence[Owned]:
         self._must_be_there()

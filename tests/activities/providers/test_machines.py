@@ -21,15 +21,15 @@ from tests.activities.leases.rows import OFFER, Books
 from tests.activities.providers.fake_driver import Owned, RentedDriver
 from tests.activities.rows import NOW
 from workflows.contracts import errors
-from workflows.contracts.leases import MachineRequest
-from workflows.contracts.machines import MachineSeen, MachineSpec
+from workflows.contracts.leases import LeaseRequest
+from workflows.contracts.machines import MachineObservation, MachineSpec
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.machines import (
     CreateMachine,
+    DescribeMachine,
     FindShortages,
-    LookAtMachine,
-    ReleaseMachine,
     RememberShortage,
+    TerminateMachine,
 )
 
 NAME = {
@@ -39,8 +39,8 @@ NAME = {
     "machine_name": "baseload-lea-1",
 }
 CREATE = CreateMachine(**NAME, place="zone-a", offer=OFFER, spec=MachineSpec(lifetime_s=3600))
-LOOK = LookAtMachine(**NAME, place="zone-a")
-RELEASE = ReleaseMachine(**NAME, place="zone-a")
+LOOK = DescribeMachine(**NAME, place="zone-a")
+RELEASE = TerminateMachine(**NAME, place="zone-a")
 
 
 async def do(activity: Any, command: Any) -> Any:
@@ -82,9 +82,9 @@ async def test_a_machine_is_waited_for_until_it_has_an_address_or_is_no_more(
 ) -> None:
     key = Owned("baseload-lea-1", "zone-a")
     for state in (MachineState.MAKING, MachineState.RUNNING):
-        driver.machines[key] = MachineSeen(state=state, place="zone-a")
+        driver.machines[key] = MachineObservation(state=state, place="zone-a")
         assert (await refusal(await_machine, LOOK)).type == errors.NOT_YET
-    driver.machines[key] = MachineSeen(state=MachineState.STOPPED, place="zone-a")
+    driver.machines[key] = MachineObservation(state=MachineState.STOPPED, place="zone-a")
     assert (await do(await_machine, LOOK)).state is MachineState.STOPPED
     del driver.machines[key]
     assert (await do(await_machine, LOOK)).state is MachineState.GONE
@@ -98,14 +98,14 @@ async def test_a_machine_of_another_offer_is_not_taken_but_ended_and_made_anew(
     failure = await refusal(create_machine, CREATE)
     assert (failure.type, "large-spot" in failure.message) == (errors.NOT_YET, True)
     assert driver.machines == {}
-    assert (await do(create_machine, CREATE)).offer_mark == "large-on-demand"
+    assert (await do(create_machine, CREATE)).offer_label == "large-on-demand"
     assert driver.made.total() == 2
 
 
 async def test_a_machine_that_is_gone_says_when_if_its_provider_does(driver: RentedDriver) -> None:
-    made: MachineSeen = await do(create_machine, CREATE)
+    made: MachineObservation = await do(create_machine, CREATE)
     release = RELEASE.model_copy(update={"provider_machine_id": made.provider_machine_id})
-    gone: MachineSeen = await do(release_machine, release)
+    gone: MachineObservation = await do(release_machine, release)
     assert gone.began_at == made.began_at
     assert gone.ended_at is not None
     driver.gone.clear()
@@ -131,8 +131,8 @@ async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
         start = restart_of(session, row).start
         fresh = start_of(session, row)
     assert (start.id, start.workflow) == (f"machine/{row.id}", "MachineLifecycle")
-    assert isinstance(start.argument, MachineRequest)
-    assert isinstance(fresh.argument, MachineRequest)
+    assert isinstance(start.argument, LeaseRequest)
+    assert isinstance(fresh.argument, LeaseRequest)
     carried = start.argument.carried
     assert carried is not None
     assert carried.seen is not None

@@ -23,9 +23,9 @@ from tests.activities.outbox.test_relay import signals_of
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.statuses import ProviderKind
-from workflows.effects.leases import LeaseMachine
+from workflows.effects.leases import AcquireLease
 from workflows.effects.lifecycles import FindDependents, TellDependents
 from workflows.effects.regions import AddStorageNode, DismissNode, FindStorage
 
@@ -39,7 +39,7 @@ class Place:
         self.database = database
         with database.write() as session:
             self.region = add_region(session, add_payer(session))
-        self.wish = MachineWish(
+        self.claim = MachineClaim(
             provider_id=self.region.provider_id,
             provider_kind=ProviderKind.GCP,
             offers=(OFFER,),
@@ -48,7 +48,7 @@ class Place:
 
     def add(self, node_id: str, replaces: tuple[str, ...] = ()) -> str:
         command = AddStorageNode(
-            region_id=self.region.id, node_id=node_id, machine=self.wish, replaces=replaces, at=NOW
+            region_id=self.region.id, node_id=node_id, machine=self.claim, replaces=replaces, at=NOW
         )
         return add_storage_node(command).node_id
 
@@ -61,9 +61,9 @@ class Place:
             session.get_one(table, row_id).sqlmodel_update(values)
 
     def lease(self, node_id: str) -> None:
-        command = LeaseMachine(
+        command = AcquireLease(
             lease_id=f"lea-of-{node_id}", node_id=node_id, region_id=self.region.id,
-            machine=self.wish, at=NOW,
+            machine=self.claim, at=NOW,
         )  # fmt: skip
         lease_machine(command)
 

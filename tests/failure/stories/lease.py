@@ -7,11 +7,11 @@ from tests.failure.pairs import Pair
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from tests.workflows.fake_world import REGION
-from workflows.contracts.leases import GiveBack, LeaseProgress, MachineRequest
+from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
-from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.leases.lease_lifecycle import LeaseLifecycle
 
 LEASE = "lea-1"
 SHORT, PLENTY, SPARE = "zone-a", "zone-b", "zone-c"
@@ -43,7 +43,7 @@ class MachineStory(Story):
             )
             for place in (SHORT, PLENTY, SPARE)
         )
-        request = MachineRequest(
+        request = LeaseRequest(
             lease_id=LEASE,
             account_id="acc-1",
             region_id=REGION,
@@ -56,7 +56,7 @@ class MachineStory(Story):
             deadline=datetime.now(UTC) + timedelta(hours=1),
             carried=self._carried(),
         )
-        await self.start(MachineLifecycle, request, self.workflow_id)
+        await self.start(LeaseLifecycle, request, self.workflow_id)
 
     def _carried(self) -> LeaseProgress | None:
         row = self.world.rows.get(LEASE)
@@ -68,7 +68,7 @@ class MachineStory(Story):
 
     async def cancel(self) -> None:
         self.asked = True
-        ended = GiveBack(reason="not needed any more", by_holder=True)
+        ended = LeaseRelease(reason="not needed any more", by_holder=True)
         await self.signal(self.workflow_id, "give_back", ended)
 
     async def step(self) -> bool:

@@ -6,12 +6,12 @@ from tests.failure.cases import Mode
 from tests.failure.stories.node import NodeStory
 from tests.failure.stories.story import HARMLESS
 from tests.workflows.fake_cloud import PRICE_MICROCREDITS
-from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.statuses import NodeStatus, ProviderKind
 
 TAKEN = "it was preempted"
-WISH = MachineWish(
+WISH = MachineClaim(
     provider_id="prv-1",
     provider_kind=ProviderKind.GCP,
     offers=(

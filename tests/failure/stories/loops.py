@@ -7,12 +7,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tests.failure.stories.story import HARMLESS, Story
 from workflows.contracts.placement import PlacementRequest
-from workflows.contracts.providers import NewsRequest
+from workflows.contracts.providers import NotificationsRequest
 from workflows.contracts.record import JobChanges, Record
 from workflows.contracts.schedules import SweepRequest
 from workflows.contracts.statuses import JobStatus, ProviderKind
 from workflows.placement.loop import PlacementLoop
-from workflows.providers.notifications import ProviderNews
+from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import MachineSweep, Starts, Sweep
 
@@ -142,8 +142,8 @@ class NewsStory(LoopStory):
         await self.start_it()
 
     async def start_it(self) -> None:
-        request = NewsRequest(provider_id="prv-1", kind=ProviderKind.GCP)
-        await self.start(ProviderNews, request, self.workflow_id)
+        request = NotificationsRequest(provider_id="prv-1", kind=ProviderKind.GCP)
+        await self.start(ProviderNotifications, request, self.workflow_id)
 
     async def step(self) -> bool:
         cloud = self.world.cloud

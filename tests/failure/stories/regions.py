@@ -6,7 +6,7 @@ from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_world import REGION
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.machines import EndUnknown, UnknownMachine, UnknownMachines
+from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind, ProviderStatus, RegionStatus
@@ -113,7 +113,7 @@ class CloudProviderStory(ProviderStory):
     )
     kind = ProviderKind.GCP
     may_be_left = (Mode.FAILS_FOR_GOOD, Mode.HANGS)
-    STRAY = UnknownMachine(name="baseload-stray", place="zone-a")
+    STRAY = OrphanedMachine(name="baseload-stray", place="zone-a")
 
     async def begin(self) -> None:
         self.world.cloud.unknown.add(self.STRAY.name)
@@ -122,9 +122,9 @@ class CloudProviderStory(ProviderStory):
     async def answer(self, status: str) -> None:
         if status == ProviderStatus.READY:
             await self.signal(
-                self.workflow_id, "unknown_machines", UnknownMachines(machines=(self.STRAY,))
+                self.workflow_id, "unknown_machines", OrphanedMachinesFound(machines=(self.STRAY,))
             )
-            await self.signal(self.workflow_id, "end_unknown", EndUnknown(machine=self.STRAY))
+            await self.signal(self.workflow_id, "end_unknown", TerminateOrphan(machine=self.STRAY))
         await super().answer(status)
 
     def look(self) -> None:

@@ -236,7 +236,7 @@ def test_one_job_of_a_project_at_a_time_has_nodes_kept_free() -> None:
 
 
 def test_an_offer_that_is_out_of_stock_is_not_there() -> None:
-    assert placed(planned([job()], [offer()], stock_outs=frozenset({"n1"}))) == {}
+    assert placed(planned([job()], [offer()], shortages=frozenset({"n1"}))) == {}
 
 
 def test_a_limit_stops_the_round_and_says_nothing_of_the_rest() -> None:

@@ -20,7 +20,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
 from tests.workflows.jobs.test_races import STOP, Gate, latest, notebook
 from tests.workflows.nodes.test_leased_machine import leased
 from workflows.contracts.jobs import EndRequest, Exit, NodeBack, NodeLost, WorkerExit
-from workflows.contracts.leases import GiveBack
+from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.record import JobChanges
 from workflows.contracts.statuses import JobStatus, NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
@@ -237,7 +237,7 @@ async def test_a_job_begins_again_when_a_cloud_takes_its_machine_and_not_when_a_
     await at_running(stage, handle)
     (lease_id,) = world.leases
     world.machines["nod-1"].reachable = False
-    gone = GiveBack(reason="killed by ada", by_person=by_person)
+    gone = LeaseRelease(reason="killed by ada", by_person=by_person)
     await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("give_back", gone)
     if by_person:
         report = await handle.result()

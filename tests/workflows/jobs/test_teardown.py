@@ -64,8 +64,8 @@ async def test_a_node_that_was_made_for_a_job_ends_with_the_deadline_of_its_leas
     stage: Stage,
 ) -> None:
     spec = WISH.spec.model_copy(update={"lifetime_s": 3})
-    wish = WISH.model_copy(update={"spec": spec, "stays": True})
-    handle = await leased(stage, NodeType.EPHEMERAL, wish)
+    claim = WISH.model_copy(update={"spec": spec, "stays": True})
+    handle = await leased(stage, NodeType.EPHEMERAL, claim)
     await eventually(lambda: "active" in stage.world.statuses["nod-1"], "its machine is there")
     report = await handle.result(rpc_timeout=timedelta(seconds=60))
     assert "its time is up" in str(report.status_reason)

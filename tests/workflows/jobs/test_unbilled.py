@@ -14,7 +14,7 @@ from workflows.contracts.machines import MachineNews
 from workflows.contracts.statuses import NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.jobs.worker import Worker
-from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.leases.lease_lifecycle import LeaseLifecycle
 
 STARTED = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = STARTED + timedelta(hours=1)
@@ -93,7 +93,7 @@ async def test_a_preempted_attempt_is_billed_to_the_end_that_its_provider_tells(
     world.cloud.end(f"baseload-{lease_id}")
     preempted = MachineNews(what="it was preempted", at=at)
     machine = stage.client.get_workflow_handle(f"machine/{lease_id}")
-    await machine.signal(MachineLifecycle.news, preempted)
+    await machine.signal(LeaseLifecycle.news, preempted)
     await waits_again(stage, handle, 2)
     assert world.posted_s == {(job_id_of(handle), 0, 1): 1}
 

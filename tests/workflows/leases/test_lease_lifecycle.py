@@ -14,14 +14,14 @@ from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from tests.workflows.fake_world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.leases import GiveBack, LeaseProgress, MachineReport, MachineRequest
+from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseReport, LeaseRequest
 from workflows.contracts.machines import MachineNews, MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.machines import CreateMachine
-from workflows.leases.lease_lifecycle import MachineLifecycle
+from workflows.leases.lease_lifecycle import LeaseLifecycle
 
-Handle = WorkflowHandle[MachineLifecycle, MachineReport]
+Handle = WorkflowHandle[LeaseLifecycle, LeaseReport]
 LEASE = "lea-1"
 NAME = "baseload-lea-1"
 
@@ -48,8 +48,8 @@ async def lease(stage: Stage, *offers: MachineOffer, **changes: Any) -> Handle:
         **changes,
     }
     return await stage.client.start_workflow(
-        MachineLifecycle.run,
-        MachineRequest.model_validate(asked),
+        LeaseLifecycle.run,
+        LeaseRequest.model_validate(asked),
         id=f"machine/{uuid.uuid4().hex}",
         task_queue=queues.MAIN,
     )
@@ -59,10 +59,10 @@ async def reaches(stage: Stage, status: LeaseStatus) -> None:
     await eventually(lambda: stage.world.statuses[LEASE][-1:] == [status], f"it is {status}")
 
 
-async def given_back(stage: Stage, handle: Handle) -> MachineReport:
+async def given_back(stage: Stage, handle: Handle) -> LeaseReport:
     await reaches(stage, LeaseStatus.READY)
     await handle.signal(
-        MachineLifecycle.give_back, GiveBack(reason="its job has ended", by_holder=True)
+        LeaseLifecycle.give_back, LeaseRelease(reason="its job has ended", by_holder=True)
     )
     return await handle.result()
 
@@ -159,7 +159,7 @@ async def test_a_machine_that_its_provider_has_ended_is_told_to_who_holds_it(sta
     handle = await lease(stage)
     await reaches(stage, LeaseStatus.READY)
     stage.world.cloud.end(NAME)
-    await handle.signal(MachineLifecycle.look)
+    await handle.signal(LeaseLifecycle.look)
     assert (await handle.result()).status is LeaseStatus.RELEASED
     assert [lost.reason for lost in stage.world.cloud.lost] == ["its provider says that it is gone"]
 
@@ -198,7 +198,7 @@ async def test_who_holds_a_machine_is_told_what_its_provider_told_of_its_end(
     of_an_earlier_one = MachineNews(what="it was deleted", at=at, provider_machine_id="vm-0")
     preempted = MachineNews(what="it was preempted", at=at, provider_machine_id="vm-1")
     for news in (preempted, of_an_earlier_one):
-        await handle.signal(MachineLifecycle.news, news)
+        await handle.signal(LeaseLifecycle.news, news)
     await handle.result()
     assert [lost.reason for lost in stage.world.cloud.lost] == [
         "it was preempted at 2026-11-21 10:42:31 UTC"
@@ -217,7 +217,7 @@ async def test_of_two_ends_that_its_provider_tells_a_machine_has_had_the_earlier
     found = stage.world.cloud.machines[key].model_copy(update=stopped)
     stage.world.cloud.machines[key] = found
     news = MachineNews(what="it was preempted", at=at + timedelta(seconds=9))
-    await handle.signal(MachineLifecycle.news, news)
+    await handle.signal(LeaseLifecycle.news, news)
     await handle.result()
     assert [lost.ended_at for lost in stage.world.cloud.lost] == [at]
 
@@ -232,7 +232,7 @@ async def test_news_of_a_machine_that_is_there_ends_nothing(stage: Stage) -> Non
 
     stage.world.faults["look_at_machine"].append(note)
     news = MachineNews(what="it was preempted", at=datetime.now(UTC))
-    await handle.signal(MachineLifecycle.news, news)
+    await handle.signal(LeaseLifecycle.news, news)
     await asyncio.wait_for(looked.wait(), 10)
     assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
     assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED
@@ -246,7 +246,7 @@ async def test_another_machine_of_the_same_name_is_not_taken_for_the_one_that_wa
     key = (NAME, "zone-a")
     late = stage.world.cloud.machines[key].model_copy(update={"provider_machine_id": "vm-9"})
     stage.world.cloud.machines[key] = late
-    await handle.signal(MachineLifecycle.look)
+    await handle.signal(LeaseLifecycle.look)
     assert (await handle.result()).status is LeaseStatus.RELEASED
     assert "another machine has its name" in stage.world.cloud.lost[0].reason
     assert stage.world.cloud.machines == {}
@@ -334,7 +334,7 @@ async def test_a_provider_that_cannot_be_asked_costs_nobody_a_machine(stage: Sta
     handle = await lease(stage)
     await reaches(stage, LeaseStatus.READY)
     stage.world.faults["look_at_machine"].append(silent)
-    await handle.signal(MachineLifecycle.look)
+    await handle.signal(LeaseLifecycle.look)
     await eventually(lambda: "lease.not-seen" in stage.world.events[LEASE], "people are told")
     assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
     assert stage.world.cloud.lost == []
@@ -344,7 +344,7 @@ async def test_a_provider_that_cannot_be_asked_costs_nobody_a_machine(stage: Sta
 async def test_who_holds_a_machine_is_told_when_somebody_else_gives_it_back(stage: Stage) -> None:
     handle = await lease(stage)
     await reaches(stage, LeaseStatus.READY)
-    await handle.signal(MachineLifecycle.give_back, GiveBack(reason="killed by usr-1"))
+    await handle.signal(LeaseLifecycle.give_back, LeaseRelease(reason="killed by usr-1"))
     assert (await handle.result()).status is LeaseStatus.RELEASED
     assert [lost.reason for lost in stage.world.cloud.lost] == ["killed by usr-1"]
 
@@ -381,7 +381,7 @@ async def test_a_give_back_is_written_down_before_what_is_under_way_has_ended(
     stage.world.faults["create_machine"].append(take_long)
     handle = await lease(stage)
     await begun.wait()
-    await handle.signal(MachineLifecycle.give_back, GiveBack(reason="not needed"))
+    await handle.signal(LeaseLifecycle.give_back, LeaseRelease(reason="not needed"))
     await reaches(stage, LeaseStatus.RELEASING)
     assert stage.world.rows[LEASE].status_reason == "not needed"
     go_on.set()

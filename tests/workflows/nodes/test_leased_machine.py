@@ -11,14 +11,14 @@ from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from tests.workflows.nodes.test_node_lifecycle import Handle, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.leases import GiveBack, MachineLost
+from workflows.contracts.leases import LeaseRelease, MachineLost
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.machines import MachineOffer, MachineSpec, MachineWish
+from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import Gpu, Hardware, NodeProgress
 from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
-WISH = MachineWish(
+WISH = MachineClaim(
     provider_id="prv-1",
     provider_kind=ProviderKind.GCP,
     offers=(
@@ -39,7 +39,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def leased(
     stage: Stage,
     kind: NodeType = NodeType.PERMANENT,
-    machine: MachineWish = WISH,
+    machine: MachineClaim = WISH,
     service: str = "compute",
 ) -> Handle:
     """A node that waits for its machine, as what was made for it is: nobody has activated it."""
@@ -227,7 +227,7 @@ async def test_a_machine_that_a_person_has_ended_is_made_again_when_a_person_ask
     handle = await leased(stage)
     await reaches(stage, NodeStatus.ACTIVE)
     (lease_id,) = stage.world.leases
-    ended = GiveBack(reason="killed by ada", by_person=True)
+    ended = LeaseRelease(reason="killed by ada", by_person=True)
     await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("give_back", ended)
     await reaches(stage, NodeStatus.FAILED)
     assert stage.world.rows["nod-1"].status_reason == "killed by ada"

@@ -12,7 +12,13 @@ from tests.workflows.fake_world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.providers import PARTS, Check, PricesState, ProviderReport, ProviderRequest
+from workflows.contracts.providers import (
+    RESOURCES,
+    Check,
+    PricesState,
+    ProviderReport,
+    ProviderRequest,
+)
 from workflows.contracts.record import ProviderChanges
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind
@@ -20,7 +26,7 @@ from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.regions.region_lifecycle import RegionLifecycle
 
 CLOUD = ProviderRequest(provider_id="prv-9", account_id="acc-1", kind=ProviderKind.GCP)
-EVERY_PART = set(PARTS[ProviderKind.GCP])
+EVERY_PART = set(RESOURCES[ProviderKind.GCP])
 PROVIDER = ProviderRequest(provider_id="prv-1", account_id="acc-1", kind=ProviderKind.PHYSICAL)
 HOME = RegionRequest(
     region_id=REGION,

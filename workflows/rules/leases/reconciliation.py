@@ -22,13 +22,13 @@ class Discrepancies:
     to_release: tuple[tuple[str, str], ...]
     """Its lease has ended, or is at another place now: a late answer has made it."""
     unknown: tuple[tuple[str, str], ...]
-    """It carries our mark and no lease names it: for a person, as it may be at work."""
+    """It carries our ownership label and no lease names it: for a person, as it may be at work."""
     missing: tuple[str, ...]
     """Leases that are ready, by id, and whose machine the provider does not list."""
 
 
 def compare(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) -> Discrepancies:
-    """owned: (name, place) of every machine with our mark, listed before the leases were read.
+    """owned: (name, place) of the machines with our label, listed before the leases were read.
 
     leases: by machine name. A lease is committed before its machine is asked for, so whatever was
     listed has its lease here; and what came later than the list is judged by the next one.

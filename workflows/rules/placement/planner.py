@@ -44,7 +44,7 @@ class Situation:
     now: datetime
     held: Mapping[str, int] = field(default_factory=dict)
     """Weight (see `weight`) that the running jobs of each project hold."""
-    stock_outs: frozenset[str] = frozenset()
+    shortages: frozenset[str] = frozenset()
     """Ids of offers that are known to have nothing for a while."""
     market: Market = NO_MARKET
     """What clouds sell."""
@@ -54,8 +54,8 @@ class Situation:
 
 def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Situation) -> Plan:
     """Who goes where now, and why the others wait."""
-    stock_outs, market = situation.stock_outs, situation.market
-    inventory = Inventory(offer for offer in offers if offer.node_id not in stock_outs)
+    shortages, market = situation.shortages, situation.market
+    inventory = Inventory(offer for offer in offers if offer.node_id not in shortages)
     turns = _Turns(jobs, situation.held)
     assignments: list[Assignment] = []
     bursts: list[Burst] = []

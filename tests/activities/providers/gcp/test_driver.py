@@ -17,7 +17,7 @@ from tests.activities.waiting import wait_for
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.doubles.gcp.resources import path_of
-from workflows.contracts.machines import MachineOffer, MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState
 
 OURS = "prv-01abc"
@@ -45,10 +45,10 @@ def machines(
     return GoogleMachines(google, OURS)
 
 
-def running(machines: GoogleMachines) -> MachineSeen:
+def running(machines: GoogleMachines) -> MachineObservation:
     """The machine once it has an address and a key."""
 
-    def look() -> MachineSeen | None:
+    def look() -> MachineObservation | None:
         seen = machines.find(NAME, ZONE)
         return seen if seen is not None and seen.is_reachable else None
 
@@ -67,7 +67,7 @@ def test_a_deletion_that_comes_late_ends_no_newer_machine_of_the_name(
     held: list[dict[str, Any]] = []
     with monkeypatch.context() as under_way:
         under_way.setattr(instances, "delete_unary", lambda **asked: held.append(asked))
-        machines.release(NAME, ZONE)
+        machines.terminate(NAME, ZONE)
     gone(machines)
     machines.create(NAME, OFFER, SPEC)
     running(machines)
@@ -84,7 +84,7 @@ def test_when_a_machine_began_and_ended_is_told_by_google_s_own_clock(
     seen = running(machines)
     assert seen.provider_machine_id is not None
     gone(machines)
-    past = machines.look_back(NAME, ZONE, seen.provider_machine_id)
+    past = machines.billed_period(NAME, ZONE, seen.provider_machine_id)
     assert past.state is MachineState.GONE
     assert past.began_at is not None
     assert past.ended_at is not None
@@ -106,7 +106,7 @@ def test_a_machine_that_was_never_had_has_cost_nothing(
     assert seen is not None
     assert (seen.state, seen.began_at) == (MachineState.MAKING, None)
     assert seen.provider_machine_id is not None
-    past = machines.look_back(NAME, ZONE, seen.provider_machine_id)
+    past = machines.billed_period(NAME, ZONE, seen.provider_machine_id)
     assert past.began_at is None
     assert gcp.cloud.meter.charges == []
 
@@ -120,7 +120,7 @@ def test_a_machine_stopped_by_hand_costs_until_then(
         (vm,) = gcp.cloud.machines.vms.values()
         gcp.cloud.machines.stop_by_hand(vm.path)
 
-    def look() -> MachineSeen | None:
+    def look() -> MachineObservation | None:
         seen = machines.find(NAME, ZONE)
         return seen if seen is not None and seen.state is MachineState.STOPPED else None
 
@@ -129,13 +129,13 @@ def test_a_machine_stopped_by_hand_costs_until_then(
     assert seen.provider_machine_id is not None
     assert seen.ended_at is not None
     gone(machines)
-    past = machines.look_back(NAME, ZONE, seen.provider_machine_id)
+    past = machines.billed_period(NAME, ZONE, seen.provider_machine_id)
     assert past.ended_at is not None
     assert abs((past.ended_at - seen.ended_at).total_seconds()) < 0.1
 
 
 def gone(machines: GoogleMachines) -> None:
-    machines.release(NAME, ZONE)
+    machines.terminate(NAME, ZONE)
     wait_for(lambda: machines.find(NAME, ZONE) is None, "it is gone")
 
 
@@ -292,7 +292,7 @@ def test_a_machine_that_is_not_ours_is_neither_taken_nor_ended(
 ) -> None:
     machines.create(NAME, OFFER, SPEC)
     others = GoogleMachines(google, "prv-02def")
-    for ask in (others.find, others.release):
+    for ask in (others.find, others.terminate):
         with pytest.raises(RequestRefused, match="not ours"):
             ask(NAME, ZONE)
     assert others.list_owned() == []
@@ -304,7 +304,7 @@ def test_a_machine_whose_end_was_asked_for_is_asked_to_end_again(
 ) -> None:
     machines.create(NAME, OFFER, SPEC)
     for _ in range(3):
-        machines.release(NAME, ZONE)
+        machines.terminate(NAME, ZONE)
     wait_for(lambda: machines.find(NAME, ZONE) is None, "it is gone")
     assert names(gcp) == []
 

@@ -14,7 +14,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.lifecycles.restarts import restart_of
 from activities.providers.gcp.driver import google_machines
-from activities.providers.gcp.project_resources import PARTS
+from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import google_session
 from activities.providers.gcp.subnetworks import make_subnetwork
 from activities.providers.notifications import begin_listening
@@ -31,11 +31,11 @@ from tests.waiting import eventually
 from workers.main import news_worker
 from workers.registry import workflow_runner
 from workflows.contracts import queues
-from workflows.contracts.machines import MachineSeen, MachineSpec
+from workflows.contracts.machines import MachineObservation, MachineSpec
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
-from workflows.effects.providers import FollowNews
-from workflows.leases.lease_lifecycle import MachineLifecycle
-from workflows.providers.notifications import ProviderNews
+from workflows.effects.providers import StartNotifications
+from workflows.leases.lease_lifecycle import LeaseLifecycle
+from workflows.providers.notifications import ProviderNotifications
 
 LEASE, ZONE = "lea-preempted", "us-central1-a"
 SPOT = OFFER.model_copy(
@@ -62,18 +62,18 @@ def books(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPatch) -
         reference = seal_credentials(session, found.account_id, place, key_file(gcp), NOW)
         session.get_one(tables.Provider, found.provider_id).credentials = reference
     google = google_session(found.provider_id)
-    for part in PARTS.values():
+    for part in RESOURCES.values():
         part.make(google, found.provider_id)
     make_subnetwork(google, found.provider_id, "us-central1")
     return found
 
 
-def made(books: Books) -> MachineSeen:
+def made(books: Books) -> MachineObservation:
     """The lease's machine, as it is once it answers."""
     name, driver = f"baseload-{LEASE}", google_machines(books.provider_id)
     driver.create(name, SPOT, MachineSpec(lifetime_s=3600))
 
-    def look() -> MachineSeen | None:
+    def look() -> MachineObservation | None:
         seen = driver.find(name, ZONE)
         return seen if seen is not None and seen.is_reachable else None
 
@@ -82,8 +82,8 @@ def made(books: Books) -> MachineSeen:
     return seen
 
 
-def leased(books: Books, seen: MachineSeen) -> None:
-    known = seen.model_dump(exclude={"state", "place", "offer_mark", "reason"})
+def leased(books: Books, seen: MachineObservation) -> None:
+    known = seen.model_dump(exclude={"state", "place", "offer_label", "reason"})
     row = lease_row(books, LEASE, LeaseStatus.READY)
     row.sqlmodel_update({**known, "offer": SPOT.model_dump(mode="json"), "sequence": 4})
     row.deadline = datetime.now(UTC) + timedelta(hours=1)
@@ -99,7 +99,7 @@ async def at_work(client: Client) -> AsyncIterator[None]:
             Worker(
                 client,
                 task_queue=queues.MAIN,
-                workflows=[MachineLifecycle, ProviderNews],
+                workflows=[LeaseLifecycle, ProviderNotifications],
                 activities=MAIN,
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),
@@ -116,7 +116,7 @@ async def test_a_preempted_machine_s_lease_is_over_in_seconds_and_costs_what_the
     leased(books, seen)
     with books.database.read() as session:
         start = restart_of(session, session.get_one(tables.Lease, LEASE)).start
-    news = FollowNews(provider_id=books.provider_id, kind=ProviderKind.GCP)
+    news = StartNotifications(provider_id=books.provider_id, kind=ProviderKind.GCP)
     async with at_work(temporal_server):
         handle = await temporal_server.start_workflow(
             start.workflow, start.argument, id=start.id, task_queue=queues.MAIN

@@ -16,7 +16,7 @@ from activities.db.session import Database
 from activities.providers import notifications
 from activities.providers.gcp.audit_log import told_by
 from activities.providers.gcp.notifications import GoogleNews
-from activities.providers.gcp.project_resources import PARTS
+from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession
 from activities.providers.notifications import listen_for_news
 from activities.providers.registry import FEEDS
@@ -27,7 +27,7 @@ from tests.waiting import eventually
 from workflows.contracts import errors
 from workflows.contracts.machines import MachineNews
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
-from workflows.effects.providers import ListenForNews, NewsHeard
+from workflows.effects.providers import NotificationsReceived, ReceiveNotifications
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def books(migrated: Database, google: GoogleSession, monkeypatch: pytest.MonkeyP
     feed = lambda _: lambda: GoogleNews(google, found.provider_id)  # noqa: E731
     monkeypatch.setitem(FEEDS, ProviderKind.GCP, feed)
     for part in ("topic", "subscription", "sink", "publisher"):
-        PARTS[part].make(google, found.provider_id)
+        RESOURCES[part].make(google, found.provider_id)
     return found
 
 
@@ -61,8 +61,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, MachineNews]]:
 
 
 @asynccontextmanager
-async def listening(books: Books) -> AsyncIterator["asyncio.Task[NewsHeard]"]:
-    command = ListenForNews(provider_id=books.provider_id, kind=ProviderKind.GCP, for_s=60)
+async def listening(books: Books) -> AsyncIterator["asyncio.Task[NotificationsReceived]"]:
+    command = ReceiveNotifications(provider_id=books.provider_id, kind=ProviderKind.GCP, for_s=60)
     environment = ActivityEnvironment()
     task = asyncio.create_task(environment.run(listen_for_news, command))
     try:
@@ -103,11 +103,11 @@ async def settled(gcp: GcpDouble) -> None:
     await eventually(lambda: waiting(gcp) == 0, "all is settled")
 
 
-Told = dict[str, tuple[str, MachineNews]]
+Notification = dict[str, tuple[str, MachineNews]]
 
 
 async def test_a_machine_s_workflow_is_told_what_has_happened_to_it(
-    gcp: GcpDouble, books: Books, told: Told
+    gcp: GcpDouble, books: Books, told: Notification
 ) -> None:
     row = books.lease(LeaseStatus.READY)
     audit = gcp.cloud.audit
@@ -123,7 +123,7 @@ async def test_a_machine_s_workflow_is_told_what_has_happened_to_it(
 
 
 async def test_messages_repeated_out_of_order_unknown_or_malformed_do_no_harm(
-    gcp: GcpDouble, books: Books, told: Told
+    gcp: GcpDouble, books: Books, told: Notification
 ) -> None:
     held, over = books.lease(LeaseStatus.READY), books.lease(LeaseStatus.RELEASED)
     gcp.cloud.pubsub.duplicate_every, gcp.cloud.pubsub.shuffle = 1, True
@@ -182,7 +182,7 @@ async def test_a_worker_that_stops_leaves_a_pull_that_waits_at_once(
     async with listening(books) as heard:
         await eventually(lambda: gcp.cloud.pubsub.pulls > 0, "it listens")
         began = time.monotonic()
-    assert heard.result() == NewsHeard()
+    assert heard.result() == NotificationsReceived()
     assert time.monotonic() - began < gcp.cloud.pubsub.pull_waits_s / 4
 
 

@@ -27,7 +27,7 @@ from workflows.contracts import queues
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.providers import ProviderReport, ProviderRequest
 from workflows.contracts.statuses import ProviderKind
-from workflows.providers.notifications import ProviderNews
+from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 
 PROVIDER = "prv-life"
@@ -103,7 +103,7 @@ async def test_a_provider_lives_and_its_key_is_told_nowhere(
             Worker(
                 temporal_server,
                 task_queue=queues.MAIN,
-                workflows=[ProviderLifecycle, ProviderNews],
+                workflows=[ProviderLifecycle, ProviderNotifications],
                 activities=MAIN,
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),

@@ -25,7 +25,7 @@ from tests.temporal_server import CHECKOUT
 from workflows.contracts import errors
 from workflows.contracts.providers import Check
 from workflows.contracts.statuses import ProviderKind
-from workflows.effects.providers import CheckProvider, ForgetProviderKey, ProviderPart
+from workflows.effects.providers import CheckProvider, ForgetProviderKey, ProviderResource
 
 PROVIDER = "prv-1"
 
@@ -62,7 +62,7 @@ def checked() -> dict[str, Check]:
 
 
 def asked(activity: Any, part: str = "topic") -> Any:
-    command = ProviderPart(provider_id=PROVIDER, kind=ProviderKind.GCP, part=part)
+    command = ProviderResource(provider_id=PROVIDER, kind=ProviderKind.GCP, part=part)
     return ActivityEnvironment().run(activity, command)
 
 

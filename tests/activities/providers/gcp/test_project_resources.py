@@ -10,7 +10,7 @@ from google.cloud import compute_v1
 
 from activities.providers.gcp.errors import GoogleRefusedError, GoogleUnavailableError
 from activities.providers.gcp.names import LABEL, shared_name
-from activities.providers.gcp.project_resources import PARTS
+from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession
 from activities.settings import settings
 from tests.doubles.gcp.double import GcpDouble
@@ -34,11 +34,11 @@ def without_threads_left(google: GoogleSession) -> Iterator[None]:
 
 
 def made(google: GoogleSession, *names: str, provider_id: str = OURS) -> list[str]:
-    return [PARTS[name].make(google, provider_id) for name in names]
+    return [RESOURCES[name].make(google, provider_id) for name in names]
 
 
 def removed(google: GoogleSession, *names: str, provider_id: str = OURS) -> list[str]:
-    return [PARTS[name].remove(google, provider_id) for name in reversed(names)]
+    return [RESOURCES[name].remove(google, provider_id) for name in reversed(names)]
 
 
 def state(double: GcpDouble) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def state(double: GcpDouble) -> dict[str, Any]:
 
 
 def test_the_workflow_and_the_driver_mean_the_same_parts() -> None:
-    assert tuple(PARTS) == providers.PARTS[ProviderKind.GCP]
+    assert tuple(RESOURCES) == providers.RESOURCES[ProviderKind.GCP]
 
 
 def test_news_of_machines_reaches_our_subscription(gcp: GcpDouble, google: GoogleSession) -> None:
@@ -83,20 +83,20 @@ def test_machines_are_reached_over_ssh_from_where_we_are_and_by_each_other(
 
 
 def test_doing_it_again_changes_nothing(gcp: GcpDouble, google: GoogleSession) -> None:
-    first = made(google, *PARTS)
+    first = made(google, *RESOURCES)
     before = state(gcp)
-    assert made(google, *PARTS) == first
+    assert made(google, *RESOURCES) == first
     assert state(gcp) == before
 
 
 def test_removal_takes_exactly_what_is_ours_and_is_silent_when_it_is_gone(
     gcp: GcpDouble, google: GoogleSession
 ) -> None:
-    made(google, *PARTS, provider_id=OTHER)
+    made(google, *RESOURCES, provider_id=OTHER)
     theirs = state(gcp)
-    made(google, *PARTS)
+    made(google, *RESOURCES)
     for _ in range(2):
-        removed(google, *PARTS)
+        removed(google, *RESOURCES)
         assert state(gcp) == theirs
 
 

@@ -30,7 +30,7 @@ from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.waiting import eventually
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.machines import MachineWish
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import ProviderKind
 from workflows.rules.catalogue.permanent_machines import lasting_spec, storage_offers
 
@@ -65,15 +65,15 @@ def region(google: GcpDouble, migrated: Database) -> tables.Region:
     return tables.Region(
         id=new_id("reg"), account_id=account.id, name="burst", provider_id=provider.id,
         provider_kind="gcp", cloud_region=HERE, relaxed_requirements=[],
-        options={"storage_machine": wish(provider.id).model_dump(mode="json")},
+        options={"storage_machine": claim(provider.id).model_dump(mode="json")},
         created_at=now, updated_at=now,
     )  # fmt: skip
 
 
-def wish(provider_id: str) -> MachineWish:
+def claim(provider_id: str) -> MachineClaim:
     micro = gcp_storage().named("micro")
     assert micro is not None
-    return MachineWish(
+    return MachineClaim(
         provider_id=provider_id,
         provider_kind=ProviderKind.GCP,
         offers=storage_offers(gcp_catalogue(), micro, HERE),
