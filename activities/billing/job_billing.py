@@ -7,14 +7,14 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
-from activities.billing.runway import ask_others_to_look, lock_standing, standing_of
+from activities.billing.runway import balance_forecast, lock_balance, recheck_other_jobs
 from activities.billing.usage import is_over, open_meter, post_on_meter
 from activities.db.session import database
 from activities.outbox.relay import relay_soon
 from activities.temporal.client import CALL_LIMIT_S, client, id_of_this_activity, limited, tell
 from workflows.contracts import queues
 from workflows.contracts.base import Done
-from workflows.contracts.billing import BillingRequest, UsagePosted
+from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.errors import REFUSED
 from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
 
@@ -52,7 +52,7 @@ async def begin_billing(request: BillingRequest) -> Done:
 
 
 @activity.defn
-def post_usage(command: PostUsage) -> UsagePosted:
+def post_usage(command: PostUsage) -> BalanceForecast:
     """Post every whole and part period that is new; what was posted before is not again.
 
     The bills of the payer's other jobs are asked to look again when its credits run low by this.
@@ -69,12 +69,12 @@ def post_usage(command: PostUsage) -> UsagePosted:
             for meter, usage in zip(meters, command.usages, strict=True)
         )
         if added:
-            lock_standing(session, meters[0].payer_id)
-        standing = standing_of(session, meters, posted)
-        asked = ask_others_to_look(session, meters, standing, added)
+            lock_balance(session, meters[0].payer_id)
+        forecast = balance_forecast(session, meters, posted)
+        asked = recheck_other_jobs(session, meters, forecast, added)
         over = is_over(session, command.usages[0])
     relay_soon(asked)
-    return standing.model_copy(update={"over": over})
+    return forecast.model_copy(update={"over": over})
 
 
 @activity.defn

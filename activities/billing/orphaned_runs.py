@@ -11,12 +11,12 @@ from workflows.contracts.base import Done
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.nodes import RunSeen
 from workflows.effects.nodes import (
-    BillStrays,
+    BillOrphanedRuns,
 )
 
 
 @activity.defn
-def bill_strays(command: BillStrays) -> Done:
+def bill_strays(command: BillOrphanedRuns) -> Done:
     """Post what runs had measured that ended unseen; jobs that are not ours are passed over.
 
     Raises: the first refusal, once all were tried.

@@ -11,13 +11,15 @@ from activities.billing.payers import credits_name
 from activities.db.tables import Job, LedgerAccount, UsageMeter
 from activities.outbox.requests import enqueue
 from activities.settings import settings
-from workflows.contracts.billing import UsagePosted
+from workflows.contracts.billing import BalanceForecast
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.billing.metering import cumulative_microcredits
-from workflows.rules.billing.wakeups import scarcity
+from workflows.rules.billing.wakeups import runway_level
 
 
-def standing_of(session: Session, meters: Sequence[UsageMeter], posted: int) -> UsagePosted:
+def balance_forecast(
+    session: Session, meters: Sequence[UsageMeter], posted: int
+) -> BalanceForecast:
     """Where the payer of a job's meters stands: what is left, and what all its running jobs cost.
 
     posted: microcredits that the caller has posted on them.
@@ -28,39 +30,39 @@ def standing_of(session: Session, meters: Sequence[UsageMeter], posted: int) -> 
             col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
         )
     ).one()
-    standing = UsagePosted(
+    forecast = BalanceForecast(
         posted_microcredits=posted,
         balance_microcredits=balance_of(session, credits_name(payer_id)),
         burn_microcredits_per_hour=int(burn or 0),
         costs=any(meter.microcredits_per_hour for meter in meters),
     )
-    if standing.balance_microcredits <= 0 or not _scarcity(standing):
-        return standing  # nothing has to be estimated to know when to look
+    if forecast.balance_microcredits <= 0 or not _runway_level(forecast):
+        return forecast  # nothing has to be estimated to know when to look
     unposted = _unposted(session, payer_id, datetime.now(UTC))
-    return standing.model_copy(update={"unposted_microcredits": unposted})
+    return forecast.model_copy(update={"unposted_microcredits": unposted})
 
 
-def lock_standing(session: Session, payer_id: str) -> None:
+def lock_balance(session: Session, payer_id: str) -> None:
     """What two beginning jobs add to what their payer spends is seen by one of them at least."""
     name = col(LedgerAccount.name) == credits_name(payer_id)
     session.execute(select(LedgerAccount.name).where(name).with_for_update())
 
 
-def ask_others_to_look(
-    session: Session, meters: Sequence[UsageMeter], standing: UsagePosted, added: int
+def recheck_other_jobs(
+    session: Session, meters: Sequence[UsageMeter], forecast: BalanceForecast, added: int
 ) -> list[str]:
     """Ask the bills of the payer's other jobs that cost to look again, where its credits last
     much less long than before, or not at all; the ids of the requests, in the caller's transaction.
 
     meters: of the job that has just posted; added: what it has newly begun to cost by the hour.
     """
-    before = standing.model_copy(
+    before = forecast.model_copy(
         update={
-            "balance_microcredits": standing.balance_microcredits + standing.posted_microcredits,
-            "burn_microcredits_per_hour": standing.burn_microcredits_per_hour - added,
+            "balance_microcredits": forecast.balance_microcredits + forecast.posted_microcredits,
+            "burn_microcredits_per_hour": forecast.burn_microcredits_per_hour - added,
         }
     )
-    if _scarcity(standing) <= _scarcity(before):
+    if _runway_level(forecast) <= _runway_level(before):
         return []
     now = datetime.now(UTC)
     # Not of the job: of the workflow that bills it.
@@ -68,10 +70,10 @@ def ask_others_to_look(
     return [enqueue(session, bill, "look_again", None, now) for bill in billed]
 
 
-def _scarcity(standing: UsagePosted) -> int:
-    return scarcity(
-        standing.balance_microcredits,
-        standing.burn_microcredits_per_hour,
+def _runway_level(forecast: BalanceForecast) -> int:
+    return runway_level(
+        forecast.balance_microcredits,
+        forecast.burn_microcredits_per_hour,
         settings().billing_period_s,
     )
 

@@ -18,18 +18,18 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from activities.storage.names import states_of
-from activities.storage.work_orders import RegionCache, WorkOrder, seal_order
+from activities.storage.work_orders import RegionCache, RunSpec, seal_order
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment, run_id
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.jobs import (
-    DiscardState,
-    DiscardWorkOrders,
+    DiscardRunSpecs,
+    DiscardSnapshots,
     RemoveStored,
-    SealWorkOrders,
-    WorkOrdersSealed,
+    RunSpecsSealed,
+    SealRunSpecs,
 )
 
 STORE = "store://"
@@ -42,7 +42,7 @@ BEFORE_ITS_START = (
 
 
 @dataclass(frozen=True)
-class Material:
+class RunInputs:
     """What the rows say of a job, before any of it is written to the store."""
 
     submission: JobSubmission
@@ -56,7 +56,7 @@ class Material:
 
 
 @activity.defn
-def seal_work_orders(command: SealWorkOrders) -> WorkOrdersSealed:
+def seal_work_orders(command: SealRunSpecs) -> RunSpecsSealed:
     """One sealed order for each assignment, at a place that the job and attempt name.
 
     Doing it again replaces them. Raises: NOT_FOUND, WORK_REFUSED for a secret that may not be
@@ -77,18 +77,18 @@ def seal_work_orders(command: SealWorkOrders) -> WorkOrdersSealed:
     # A worker that stood still meanwhile has written after the job's own removal of its orders.
     if not _are_wanted(command):
         _discard(command.job_id, command.attempt)
-    return WorkOrdersSealed(references=references)
+    return RunSpecsSealed(references=references)
 
 
 @activity.defn
-def discard_work_orders(command: DiscardWorkOrders) -> Done:
+def discard_work_orders(command: DiscardRunSpecs) -> Done:
     """Remove the orders of one attempt; silent when there are none."""
     _discard(command.job_id, command.attempt)
     return Done()
 
 
 @activity.defn
-def discard_state(command: DiscardState) -> Done:
+def discard_state(command: DiscardSnapshots) -> Done:
     """Remove all copies of a job's resume state; silent when there are none."""
     blob_store(settings().storage).delete_folder(states_of(command.job_id))
     return Done()
@@ -109,7 +109,7 @@ def _discard(job_id: str, attempt: int) -> None:
     blob_store(settings().storage).delete_folder(f"orders/{job_id}/{attempt}")
 
 
-def _are_wanted(command: SealWorkOrders) -> bool:
+def _are_wanted(command: SealRunSpecs) -> bool:
     """Whether that attempt of the job has yet to stage its runs; in its end it removes them."""
     query = select(Job.id).where(
         Job.id == command.job_id,
@@ -120,7 +120,7 @@ def _are_wanted(command: SealWorkOrders) -> bool:
         return session.exec(query).first() is not None
 
 
-def _gather(session: Session, command: SealWorkOrders) -> Material:
+def _gather(session: Session, command: SealRunSpecs) -> RunInputs:
     job = session.get(Job, command.job_id)
     if job is None:
         raise ApplicationError(f"{command.job_id}: there is no such job", type=NOT_FOUND)
@@ -132,7 +132,7 @@ def _gather(session: Session, command: SealWorkOrders) -> Material:
     held = select(Allocation.worker, Allocation.port).where(
         Allocation.job_id == job.id, Allocation.attempt == command.attempt
     )
-    return Material(
+    return RunInputs(
         submission=submission,
         environment=environment,
         code_sha256=_upload(session, submission.code.upload_id if submission.code else None),
@@ -170,7 +170,7 @@ def _upload(session: Session, upload_id: str | None) -> str | None:
     return upload.sha256
 
 
-def _order(command: SealWorkOrders, assignment: WorkerAssignment, material: Material) -> WorkOrder:
+def _order(command: SealRunSpecs, assignment: WorkerAssignment, material: RunInputs) -> RunSpec:
     submission, worker = material.submission, assignment.worker
     environment = {
         **material.environment,
@@ -178,7 +178,7 @@ def _order(command: SealWorkOrders, assignment: WorkerAssignment, material: Mate
         "BASELOAD_WORKER": str(worker),
         "BASELOAD_WORKERS": str(len(command.assignments)),
     }
-    return WorkOrder(
+    return RunSpec(
         run_id=run_id(command.job_id, worker, command.attempt),
         command=submission.workers[worker].command,
         environment=environment,

@@ -29,7 +29,7 @@ from workflows.effects.reconciliation import MachinesSwept, SweepMachines
 from workflows.rules.leases.reconciliation import Leased, compare
 
 Item = TypeVar("Item")
-Place = tuple[str, str]
+OwnedMachine = tuple[str, str]
 """(machine name, place)."""
 NAMES_AT_ONCE = 500
 """In one question: databases limit how many parameters they take."""
@@ -98,7 +98,7 @@ def _providers() -> list[Swept]:
         ]
 
 
-def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequence[Place]]:
+def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequence[OwnedMachine]]:
     """What was found, and what is unknown; what nobody holds was asked to end, and the next sweep
     sees to it."""
     driver = driver_of(kind, provider_id)
@@ -124,7 +124,7 @@ def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequenc
     return swept, discrepancies.unknown
 
 
-def _end(driver: Driver, machine: Place) -> str:
+def _end(driver: Driver, machine: OwnedMachine) -> str:
     """Why its end could not be asked for; empty: it was."""
     name, place = machine
     activity.logger.warning("%s in %s: nobody holds it, it is ended", name, place)
@@ -164,7 +164,7 @@ def _in_pieces(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
         yield items[start : start + size]
 
 
-async def _tell(provider_id: str, found: MachinesSwept, unknown: Sequence[Place]) -> None:
+async def _tell(provider_id: str, found: MachinesSwept, unknown: Sequence[OwnedMachine]) -> None:
     """Workflows that what they hold has vanished, people that something is there."""
     for lease_id in found.missing:
         await _quietly(f"{lease_id}: look", tell(workflow_id_of(lease_id), "look"))

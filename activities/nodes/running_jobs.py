@@ -17,9 +17,9 @@ from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost, run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.nodes import (
     FindNodeRuns,
-    JobsTold,
+    JobsNotified,
     NodeRunsFound,
-    TellJobs,
+    NotifyJobs,
 )
 
 _SIGNALS_AT_ONCE = 32
@@ -37,7 +37,7 @@ def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
 
 
 @activity.defn
-async def tell_jobs(command: TellJobs) -> JobsTold:
+async def tell_jobs(command: NotifyJobs) -> JobsNotified:
     """Signal every job on the node. A job that has ended meanwhile needs no telling.
 
     Raises: ApplicationError, to be tried again, once all were tried and some could not be told.
@@ -58,10 +58,10 @@ async def tell_jobs(command: TellJobs) -> JobsTold:
     untold = [said for said in await asyncio.gather(*map(one, found.job_ids)) if said]
     if untold:
         raise ApplicationError(f"{signal}: {len(untold)} jobs not told, first {untold[0]}")
-    return JobsTold(job_ids=found.job_ids)
+    return JobsNotified(job_ids=found.job_ids)
 
 
-def _message(command: TellJobs) -> tuple[str, Contract]:
+def _message(command: NotifyJobs) -> tuple[str, Contract]:
     if command.what == "lost":
         return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
     if command.what == "ended":

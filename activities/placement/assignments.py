@@ -27,18 +27,18 @@ def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
         .order_by(col(Allocation.job_id), col(Allocation.attempt), col(Allocation.worker))
     ).all()
     facts = facts_of(session, {(node.id, node.sequence) for _, node, _ in rows})
-    places: dict[tuple[str, int], list[WorkerAssignment]] = {}
+    assignments: dict[tuple[str, int], list[WorkerAssignment]] = {}
     leases = _leases(session, {node.id for _, node, _ in rows if node.machine is not None})
     unmade = {(held.job_id, held.attempt) for held, node, _ in rows if not is_there(node)}
     for allocation, node, region in rows:
-        places.setdefault((allocation.job_id, allocation.attempt), []).append(
+        assignments.setdefault((allocation.job_id, allocation.attempt), []).append(
             _assignment(allocation, node, region, facts[node.id]).model_copy(
                 update={"lease_id": leases.get(node.id)}
             )
         )
     return [
         Placement(job_id=job_id, attempt=attempt, assignments=tuple(assignments))
-        for (job_id, attempt), assignments in places.items()
+        for (job_id, attempt), assignments in assignments.items()
         if (job_id, attempt) not in unmade
     ]
 

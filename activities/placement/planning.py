@@ -42,12 +42,12 @@ from workflows.contracts.jobs import EndRequest, NodeLost, Placement
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
 from workflows.effects.jobs import FindPlacement, PlacementFound
 from workflows.effects.placement import (
-    AnnouncePlacements,
-    PlacementsAnnounced,
+    NotifyPlacedJobs,
+    PlacedJobsNotified,
     PlanPlacements,
 )
 from workflows.rules.placement.cloud_market import Market
-from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.planner import PlanningContext, plan
 
 TRIES = 5
 LOOK_AHEAD = 4
@@ -122,7 +122,7 @@ def _look(session: Session, limit: int) -> _Seen:
 
 
 def _plan(seen: _Seen, limit: int) -> Plan:
-    situation = Situation(now=seen.now, held=seen.weights, market=seen.market, limit=limit)
+    situation = PlanningContext(now=seen.now, held=seen.weights, market=seen.market, limit=limit)
     return plan([job.pending for job in seen.jobs.values()], seen.offers.values(), situation)
 
 
@@ -173,7 +173,7 @@ def find_placement(command: FindPlacement) -> PlacementFound:
 
 
 @activity.defn
-async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounced:
+async def announce_placements(command: NotifyPlacedJobs) -> PlacedJobsNotified:
     """Tell every job that has a place and does not know. Twice told is once heard.
 
     A job whose workflow has ended gives its place back. One that could not be told is named, and
@@ -191,7 +191,7 @@ async def announce_placements(command: AnnouncePlacements) -> PlacementsAnnounce
         wake_placement()
     heard_of = len(told) + len(closed)
     more = len(placements) >= command.limit and heard_of > 0
-    return PlacementsAnnounced(announced=len(told), more=more, untold=untold)
+    return PlacedJobsNotified(announced=len(told), more=more, untold=untold)
 
 
 async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | None:

@@ -67,7 +67,7 @@ def translated_errors() -> Generator[None, None, None]:
         raise ApplicationError(str(error), type=error.kind) from error
 
 
-class CloudPlace(Protocol):
+class CloudRegionDriver(Protocol):
     """One region of a cloud, by the key of a provider."""
 
     def make(self, part: str) -> CloudResource: ...
@@ -75,7 +75,7 @@ class CloudPlace(Protocol):
     def remove(self, part: str) -> CloudResource: ...
 
 
-PLACES: dict[ProviderKind, Callable[[str, str], CloudPlace]] = {ProviderKind.GCP: GcpRegion}
+REGIONS: dict[ProviderKind, Callable[[str, str], CloudRegionDriver]] = {ProviderKind.GCP: GcpRegion}
 """What makes a place, by its provider's id and what the cloud calls it."""
 
 
@@ -93,7 +93,7 @@ def remove_region_part(command: RegionResource) -> CloudResourceReport:
         return CloudResourceReport(part=_place(command).remove(command.part))
 
 
-def _place(command: RegionResource) -> CloudPlace:
-    if command.kind not in PLACES:
+def _place(command: RegionResource) -> CloudRegionDriver:
+    if command.kind not in REGIONS:
         raise RequestRefused(f"region {command.region_id}: {command.kind} has no regions")
-    return PLACES[command.kind](command.provider_id, command.cloud_region)
+    return REGIONS[command.kind](command.provider_id, command.cloud_region)

@@ -49,17 +49,17 @@ def own_place(kind: str, provider_id: str) -> str:
 
 
 def seal_credentials(
-    session: Session, account_id: str, place: str, content: str, now: datetime
+    session: Session, account_id: str, name: str, content: str, now: datetime
 ) -> str:
     """Keep a key, in place of an earlier one; its reference."""
     row = StoredSecret(
-        name=place,
+        name=name,
         account_id=account_id,
-        sealed=secret_box().seal(content.encode(), place.encode()),
+        sealed=secret_box().seal(content.encode(), name.encode()),
         updated_at=now,
     )
     session.merge(row)
-    return f"{STORE}{place}"
+    return f"{STORE}{name}"
 
 
 def forget_credentials(provider_id: str) -> None:
@@ -75,8 +75,8 @@ def forget_credentials(provider_id: str) -> None:
 
 def environment_name(reference: str) -> str:
     """The variable that beats a place of the store."""
-    place = reference.removeprefix(STORE)
-    return "BASELOAD_STORE_" + re.sub(r"[^A-Za-z0-9]", "_", place).upper()
+    name = reference.removeprefix(STORE)
+    return "BASELOAD_STORE_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
 
 def is_read_only(reference: str) -> bool:
@@ -96,12 +96,12 @@ def open_credentials(session: Session, account_id: str, reference: str) -> str:
         return _from_file(Path(reference.removeprefix(FILE)))
     if is_read_only(reference):
         return _from_environment(reference, environment_name(reference))
-    place = reference.removeprefix(STORE)
-    row = session.get(StoredSecret, place)
+    name = reference.removeprefix(STORE)
+    row = session.get(StoredSecret, name)
     if row is None or row.account_id != account_id:
         raise CredentialsError(f"{reference}: there is no such key in the store")
     try:
-        return secret_box().open(row.sealed, place.encode()).decode()
+        return secret_box().open(row.sealed, name.encode()).decode()
     except (SealBrokenError, MasterKeyError) as cause:
         raise CredentialsError(f"{reference}: cannot be opened: {cause}") from cause
 

@@ -23,15 +23,15 @@ def platform_public_key(path: Path | None = None) -> str:
 
     Raises: PlatformKeyError.
     """
-    place = path or settings().platform_key_path
+    path = path or settings().platform_key_path
     advice = "start the API once, or set BASELOAD_SSH_KEY to the platform's private key"
     try:
-        key = load_ssh_private_key(place.read_bytes(), password=None)
+        key = load_ssh_private_key(path.read_bytes(), password=None)
     except OSError as error:
-        raise PlatformKeyError(f"platform key {place}: {error.strerror}; {advice}") from error
+        raise PlatformKeyError(f"platform key {path}: {error.strerror}; {advice}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise PlatformKeyError(
-            f"platform key {place}: not an OpenSSH private key without a passphrase; {advice}"
+            f"platform key {path}: not an OpenSSH private key without a passphrase; {advice}"
         ) from error
     line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return f"{line.decode()} baseload"

@@ -115,11 +115,11 @@ def _derived(master: bytes, purpose: str) -> bytes:
     return derivation.derive(master)
 
 
-def _parse(digits: str, place: str) -> bytes:
+def _parse(digits: str, source: str) -> bytes:
     try:
         key = bytes.fromhex(digits.strip())
     except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise MasterKeyError(f"{place}: asked 64 hex digits, found something else")
+        raise MasterKeyError(f"{source}: asked 64 hex digits, found something else")
     return key

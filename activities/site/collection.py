@@ -17,7 +17,7 @@ from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
-from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveState, StoreOutput
+from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveSnapshot, StoreOutput
 
 BATCH_BYTES = 4 << 20
 LOOK_S = 20.0
@@ -91,7 +91,7 @@ async def store_output(command: StoreOutput) -> OutputStored:
 
 
 async def bring_packed(
-    command: StoreOutput | SaveState, verb: str, store: BlobStore, name: str
+    command: StoreOutput | SaveSnapshot, verb: str, store: BlobStore, name: str
 ) -> int:
     """Store what a verb packs of the run, whole or not at all; its bytes."""
     size = 0

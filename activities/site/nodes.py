@@ -22,24 +22,24 @@ from workflows.contracts.base import Done
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import Hardware, NodeAddress, Preparation, RunSeen
 from workflows.effects.nodes import (
-    EndStrays,
+    EndOrphanedRuns,
     InspectNode,
     ListRuns,
     NodeInspected,
     NodePrepared,
     NodeReached,
+    OrphanedRunsEnded,
     PrepareNode,
     ReachNode,
     RebootNode,
-    ReleaseNode,
+    RestoreLogins,
     RunsListed,
-    StraysEnded,
 )
 from workflows.effects.regions import CheckSite, SiteChecked
 
-STRAY_GRACE_S = 2
-STRAY_LOG_S = 20.0
-STRAY_KEPT = timedelta(hours=1)
+ORPHAN_GRACE_S = 2
+ORPHAN_LOG_S = 20.0
+ORPHAN_KEPT = timedelta(hours=1)
 CACHE_KEPT = timedelta(days=14)
 
 
@@ -126,7 +126,7 @@ async def list_runs(command: ListRuns) -> RunsListed:
 
 
 @activity.defn
-async def end_strays(command: EndStrays) -> StraysEnded:
+async def end_strays(command: EndOrphanedRuns) -> OrphanedRunsEnded:
     """End what was on the node when `live` was asked for and is not in it, and store its log.
 
     A folder is removed only when it was told an hour ago, and told once more: this answer may be
@@ -137,7 +137,7 @@ async def end_strays(command: EndStrays) -> StraysEnded:
         request = {
             "live": list(command.live),
             "among": list(command.among),
-            "grace_s": STRAY_GRACE_S,
+            "grace_s": ORPHAN_GRACE_S,
             "owner": platform_key_fingerprint(),
         }
         answer = await ask(command.node, "strays", request, limit_s=90)
@@ -148,14 +148,14 @@ async def end_strays(command: EndStrays) -> StraysEnded:
         for run in runs:
             # Whose log cannot be stored within the time is ended all the same.
             with contextlib.suppress(ApplicationError, TimeoutError, OSError):
-                async with asyncio.timeout(STRAY_LOG_S):
+                async with asyncio.timeout(ORPHAN_LOG_S):
                     await bring_log(command.node, run.run_id)
         old = [run_id for run_id, state in ended.items() if _is_old(state)]
         if old:
             # What is left is told again the next time; what was told now is to be billed.
             with contextlib.suppress(ApplicationError):
                 await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
-    return StraysEnded(runs=runs)
+    return OrphanedRunsEnded(runs=runs)
 
 
 async def _prune(node: NodeAddress) -> None:
@@ -166,7 +166,7 @@ async def _prune(node: NodeAddress) -> None:
 
 
 def _is_old(state: dict[str, Any]) -> bool:
-    return float(state["told_before_s"]) >= STRAY_KEPT.total_seconds()
+    return float(state["told_before_s"]) >= ORPHAN_KEPT.total_seconds()
 
 
 def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
@@ -186,7 +186,7 @@ def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
 
 
 @activity.defn
-async def release_node(command: ReleaseNode) -> Done:
+async def release_node(command: RestoreLogins) -> Done:
     """Let others log in as before it was prepared; a second time changes nothing."""
     await ask(command.node, "release", {}, limit_s=25)
     return Done()

@@ -11,7 +11,7 @@ from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.jobs import Exit, RunReport
 from workflows.contracts.statuses import RunState
-from workflows.effects.jobs import CleanWorker, EndWorker, LookAtRun, StartWorker
+from workflows.effects.jobs import CleanWorker, EndWorker, GetRunStatus, StartWorker
 
 START_S = 16.0
 LOOK_S = 10.0
@@ -29,7 +29,7 @@ async def start_worker(command: StartWorker) -> RunReport:
     except ApplicationError as failure:
         if failure.type != errors.OUTCOME_UNKNOWN:
             raise
-        report = await _look(LookAtRun(node=command.node, run_id=command.run_id))
+        report = await _look(GetRunStatus(node=command.node, run_id=command.run_id))
         if report.state not in STARTED:
             raise
         return report
@@ -37,7 +37,7 @@ async def start_worker(command: StartWorker) -> RunReport:
 
 
 @activity.defn
-async def look_at_run(command: LookAtRun) -> RunReport:
+async def look_at_run(command: GetRunStatus) -> RunReport:
     """What the node says of the run."""
     return await _look(command)
 
@@ -67,7 +67,7 @@ async def clean_worker(command: CleanWorker) -> Done:
     return Done()
 
 
-async def _look(command: LookAtRun) -> RunReport:
+async def _look(command: GetRunStatus) -> RunReport:
     answer = await ask(command.node, "look", {"run_ids": [command.run_id]}, limit_s=LOOK_S)
     return _report(command.run_id, answer["runs"][command.run_id])
 

@@ -16,7 +16,7 @@ from activities.site.region_cache import bring_out_of_cache
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
-from activities.storage.work_orders import RegionCache, WorkOrder, open_order
+from activities.storage.work_orders import RegionCache, RunSpec, open_order
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment
@@ -54,7 +54,7 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
     return restored
 
 
-async def _open(command: StageWorker) -> WorkOrder:
+async def _open(command: StageWorker) -> RunSpec:
     region_id = command.node.region_id
     try:
         order = await asyncio.to_thread(open_order, command.work_order, region_id)
@@ -77,7 +77,7 @@ async def _open(command: StageWorker) -> WorkOrder:
     return order
 
 
-def _runtime(assignment: WorkerAssignment, order: WorkOrder) -> str:
+def _runtime(assignment: WorkerAssignment, order: RunSpec) -> str:
     try:
         return choose_runtime(assignment.runtimes, order.image)
     except NoRuntimeError as error:
@@ -144,7 +144,7 @@ async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
         ) from error
 
 
-def _request(command: StageWorker, order: WorkOrder, runtime: str) -> dict[str, Any]:
+def _request(command: StageWorker, order: RunSpec, runtime: str) -> dict[str, Any]:
     assignment = command.assignment
     spec = {
         "owner": platform_key_fingerprint(),
@@ -173,7 +173,7 @@ def _request(command: StageWorker, order: WorkOrder, runtime: str) -> dict[str, 
     }
 
 
-def _idle_timeout_s(assignment: WorkerAssignment, order: WorkOrder) -> int | None:
+def _idle_timeout_s(assignment: WorkerAssignment, order: RunSpec) -> int | None:
     """None: it may do nothing for as long as it likes, as on any machine that nobody rents.
 
     So may one of whose GPUs some have no name: nobody could tell whether they work.

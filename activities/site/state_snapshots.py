@@ -12,12 +12,12 @@ from activities.settings import settings
 from activities.site.collection import bring_packed
 from activities.site.node_client import ask, connections, endpoint, translated_errors
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
-from activities.storage.state_snapshots import StateCopy, copies_of, remove_older
+from activities.storage.state_snapshots import StateSnapshot, copies_of, remove_older
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
-from workflows.effects.jobs import SaveState, StateOutcome, StateSaved, WorkerStaged
+from workflows.effects.jobs import SaveSnapshot, SnapshotOutcome, SnapshotSaved, WorkerStaged
 
 LOOK_S = 60.0
 TRANSFER_S = 3000.0
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @activity.defn
-async def save_state(command: SaveState) -> StateSaved:
+async def save_state(command: SaveSnapshot) -> SnapshotSaved:
     """Copy the run's state into the store, unless its last copy is of the same.
 
     The last good copy is there until the next one is, whole.
@@ -41,20 +41,20 @@ async def save_state(command: SaveState) -> StateSaved:
         request = {"run_id": command.run_id}
         seen = await ask(command.node, "mark_state", request, limit_s=LOOK_S)
         most_bytes = settings().state_max_bytes
-        saved = StateSaved(
-            outcome=StateOutcome.SAVED, state_bytes=seen["bytes"], file_count=seen["files"]
+        saved = SnapshotSaved(
+            outcome=SnapshotOutcome.SAVED, state_bytes=seen["bytes"], file_count=seen["files"]
         )
         if seen["files"] == 0:
-            return saved.model_copy(update={"outcome": StateOutcome.NOTHING})
+            return saved.model_copy(update={"outcome": SnapshotOutcome.NOTHING})
         if seen["bytes"] > most_bytes or seen["files"] > MOST_FILES:
             limit = f"{most_bytes / 1e9:.1f} GB in {MOST_FILES} files"
-            return saved.model_copy(update={"outcome": StateOutcome.TOO_LARGE, "limit": limit})
+            return saved.model_copy(update={"outcome": SnapshotOutcome.TOO_LARGE, "limit": limit})
         if not await _copy(command, seen["mark"]):
-            return saved.model_copy(update={"outcome": StateOutcome.UNCHANGED})
+            return saved.model_copy(update={"outcome": SnapshotOutcome.UNCHANGED})
     return saved
 
 
-async def _copy(command: SaveState, mark: str) -> bool:
+async def _copy(command: SaveSnapshot, mark: str) -> bool:
     """Whether a copy was needed, and is there now. What a later attempt has saved stays."""
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(command.run_id)
@@ -63,13 +63,13 @@ async def _copy(command: SaveState, mark: str) -> bool:
         return False
     if copies and (copies[-1].attempt, copies[-1].mark) == (attempt, mark):
         return False
-    new = StateCopy(attempt, command.at, mark)
+    new = StateSnapshot(attempt, command.at, mark)
     await _pack(command, store, new.name(job_id, worker))
     await asyncio.to_thread(remove_older, store, job_id, worker, new)
     return True
 
 
-async def _pack(command: SaveState, store: BlobStore, name: str) -> None:
+async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> None:
     for left in reversed(range(TRIES)):
         try:
             await bring_packed(command, "pack_state", store, name)

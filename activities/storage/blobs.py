@@ -46,8 +46,8 @@ class BlobStore:
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[IO[bytes]]:
         """A file to write to; the object appears when the block ends, and not when it raises."""
-        place = self._place(name)
-        folder = Path(place).parent if self.folder else None
+        path = self._path(name)
+        folder = Path(path).parent if self.folder else None
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
         number, part = tempfile.mkstemp(dir=folder, prefix=".part-")
@@ -56,7 +56,7 @@ class BlobStore:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            self._publish(Path(part), place)
+            self._publish(Path(part), path)
         finally:
             Path(part).unlink(missing_ok=True)
 
@@ -75,7 +75,7 @@ class BlobStore:
         Raises: BlobMissingError.
         """
         try:
-            file = cast("IO[bytes]", self._files.open(self._place(name), "rb"))
+            file = cast("IO[bytes]", self._files.open(self._path(name), "rb"))
         except FileNotFoundError as error:
             raise BlobMissingError(f"object {name}: not in the store at {self.url}") from error
         with file:
@@ -93,7 +93,7 @@ class BlobStore:
     def size(self, name: str) -> int | None:
         """Bytes of the object; None when there is none."""
         try:
-            return int(self._files.info(self._place(name))["size"])
+            return int(self._files.info(self._path(name))["size"])
         except FileNotFoundError:
             return None
 
@@ -102,33 +102,33 @@ class BlobStore:
 
     def names(self, folder: str) -> list[str]:
         """The names of all objects below a folder, sorted; none where there is no folder."""
-        found = self._files.find(self._place(folder))
+        found = self._files.find(self._path(folder))
         inside = [str(path)[len(self._root) :].lstrip("/") for path in found]
         return sorted(name for name in inside if not PurePosixPath(name).name.startswith(".part-"))
 
     def delete(self, name: str) -> None:
         """Remove one object; silent when there is none."""
         with contextlib.suppress(FileNotFoundError):
-            self._files.rm_file(self._place(name))
+            self._files.rm_file(self._path(name))
 
     def delete_folder(self, folder: str) -> None:
         """Remove all objects below a folder; silent when there are none."""
         with contextlib.suppress(FileNotFoundError):
-            self._files.rm(self._place(folder), recursive=True)
+            self._files.rm(self._path(folder), recursive=True)
 
-    def _publish(self, part: Path, place: str) -> None:
+    def _publish(self, part: Path, path: str) -> None:
         if self.folder is None:
-            self._files.put_file(str(part), place)
+            self._files.put_file(str(part), path)
             return
-        part.replace(place)
+        part.replace(path)
         # The rename itself has to outlive a power cut too.
-        folder = os.open(Path(place).parent, os.O_RDONLY)
+        folder = os.open(Path(path).parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
 
-    def _place(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         parts = name.split("/")
         if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
             raise ValueError(f"object name {name!r}: each part must be a plain file name")

@@ -15,7 +15,7 @@ _ENDING = ".tar.gz"
 
 
 @dataclass(frozen=True, order=True)
-class StateCopy:
+class StateSnapshot:
     """One copy of one worker's state; a larger one is newer."""
 
     attempt: int
@@ -28,13 +28,13 @@ class StateCopy:
         return f"{_folder(job_id, worker)}/{self.attempt:06d}_{instant}_{self.mark}{_ENDING}"
 
 
-def copies_of(store: BlobStore, job_id: str, worker: int) -> list[StateCopy]:
+def copies_of(store: BlobStore, job_id: str, worker: int) -> list[StateSnapshot]:
     """The copies that there are, oldest first."""
     names = store.names(_folder(job_id, worker))
     return sorted(_copy(name.rpartition("/")[2]) for name in names)
 
 
-def remove_older(store: BlobStore, job_id: str, worker: int, newest: StateCopy) -> None:
+def remove_older(store: BlobStore, job_id: str, worker: int, newest: StateSnapshot) -> None:
     """Remove what `newest` has taken the place of; a copy that is newer still stays."""
     for copy in copies_of(store, job_id, worker):
         if copy < newest:
@@ -45,7 +45,7 @@ def _folder(job_id: str, worker: int) -> str:
     return f"{states_of(job_id)}/{worker}"
 
 
-def _copy(name: str) -> StateCopy:
+def _copy(name: str) -> StateSnapshot:
     attempt, instant, mark = name.removesuffix(_ENDING).split("_")
     saved_at = datetime.strptime(instant, _INSTANT).replace(tzinfo=UTC)
-    return StateCopy(int(attempt), saved_at, mark)
+    return StateSnapshot(int(attempt), saved_at, mark)

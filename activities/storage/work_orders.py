@@ -23,7 +23,7 @@ class RegionCache(Contract):
     """host:port, by which machines of the region fetch from it."""
 
 
-class WorkOrder(Contract):
+class RunSpec(Contract):
     """Everything that a node must know of one worker and a workflow must not."""
 
     run_id: str
@@ -45,19 +45,19 @@ class WorkOrder(Contract):
     """Of the region that the node was leased in; None: everything is brought to the node itself."""
 
 
-def seal_order(job_id: str, attempt: int, worker: int, region_id: str, order: WorkOrder) -> str:
+def seal_order(job_id: str, attempt: int, worker: int, region_id: str, order: RunSpec) -> str:
     """Store an order; its place. Doing it again replaces it. Blocking."""
-    place = order_name(job_id, attempt, worker)
+    reference = order_name(job_id, attempt, worker)
     content = order.model_dump_json().encode()
-    sealed = site_box(region_id).seal(content, place.encode())
-    blob_store(settings().storage).put(place, sealed)
-    return place
+    sealed = site_box(region_id).seal(content, reference.encode())
+    blob_store(settings().storage).put(reference, sealed)
+    return reference
 
 
-def open_order(place: str, region_id: str) -> WorkOrder:
+def open_order(reference: str, region_id: str) -> RunSpec:
     """The order at a place. Blocking.
 
     Raises: BlobMissingError; SealBrokenError where it was sealed for another site.
     """
-    sealed = blob_store(settings().storage).get(place)
-    return WorkOrder.model_validate_json(site_box(region_id).open(sealed, place.encode()))
+    sealed = blob_store(settings().storage).get(reference)
+    return RunSpec.model_validate_json(site_box(region_id).open(sealed, reference.encode()))

@@ -27,7 +27,7 @@ from workflows.contracts.machines import Shortage
 from workflows.contracts.placement import CloudOffer
 from workflows.rules.placement.cloud_market import CloudOffers, Market
 from workflows.rules.placement.inventory import Demand, Inventory
-from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
 NODES = 10_000
@@ -74,7 +74,7 @@ def cloud_row() -> Row:
         for zone in offer.zones
         if number % 10 == 0
     }
-    situation = Situation(now=NOW, market=Market(CloudOffers(sold), short))
+    situation = PlanningContext(now=NOW, market=Market(CloudOffers(sold), short))
     asked = [job(gpus=4, gpu_types=("A100", "H100"))]
     if len(plan(asked, [], situation).bursts) != 1:
         raise RuntimeError("what is timed does not plan anything")

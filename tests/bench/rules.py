@@ -7,7 +7,7 @@ from tests.bench.measure import Row, best_s, compared
 from tests.rules.placement.offers import GIB, NOW, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob
 from workflows.rules.placement.inventory import Demand, Inventory
-from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
 _TYPES = ("A100", "H100", "T4", "RTX4090", "L4")
@@ -21,7 +21,7 @@ def rows() -> list[Row]:
     full = [node.model_copy(update={"free_cpu_count": 0}) for node in nodes]
     many = Inventory(offer_of(chance, number) for number in range(10_000))
     asked = Demand.of(job(gpus=4, cpu_count=8))
-    situation = Situation(now=NOW)
+    situation = PlanningContext(now=NOW)
     pairs_s = best_s(lambda: _bare_loop(jobs, nodes))
     return [
         compared(

@@ -19,7 +19,7 @@ from tests.workflows.fake_world import REGION, Run, World
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.billing import BillingRequest, UsagePosted
+from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.jobs import Placement, RunReport, parse_run_id
 from workflows.contracts.nodes import RunSeen, WatchEnded
 from workflows.contracts.placement import PlanningRound
@@ -118,11 +118,11 @@ class FaultedWorld(NodeLeases, World):
             machine.hardware = machine.hardware.model_copy(update={"reboot_required": False})
         return Done()
 
-    def end_strays(self, asked: nodes.EndStrays) -> nodes.StraysEnded:
+    def end_strays(self, asked: nodes.EndOrphanedRuns) -> nodes.OrphanedRunsEnded:
         machine = self.machine(asked.node)
         super().end_strays(asked)
         strays = [run_id for run_id in machine.runs if run_id not in asked.live]
-        return nodes.StraysEnded(runs=tuple(self._seen(run_id) for run_id in sorted(strays)))
+        return nodes.OrphanedRunsEnded(runs=tuple(self._seen(run_id) for run_id in sorted(strays)))
 
     def _seen(self, run_id: str) -> RunSeen:
         job_id, worker, attempt = parse_run_id(run_id)
@@ -131,13 +131,13 @@ class FaultedWorld(NodeLeases, World):
             run_id=run_id, job_id=job_id, worker=worker, attempt=attempt, elapsed_s=elapsed_s
         )
 
-    def bill_strays(self, asked: nodes.BillStrays) -> Done:
+    def bill_strays(self, asked: nodes.BillOrphanedRuns) -> Done:
         for run in asked.runs:
             key = (run.job_id, run.worker, run.attempt)
             self.posted_s[key] = max(self.posted_s.get(key, 0), int(run.elapsed_s))
         return Done()
 
-    async def tell_jobs(self, asked: nodes.TellJobs) -> nodes.JobsTold:
+    async def tell_jobs(self, asked: nodes.NotifyJobs) -> nodes.JobsNotified:
         """Jobs of a node's story have no workflow; told to end, they have ended."""
         jobs = self.find_node_runs(nodes.FindNodeRuns(node_id=asked.node_id)).job_ids
         for job_id in jobs:
@@ -149,7 +149,7 @@ class FaultedWorld(NodeLeases, World):
                         self.machines["nod-1"].runs.pop(run_id, None)
             if asked.what in ("removed", "gone"):  # where it cannot be ended it leaves
                 self.held.pop(job_id)
-        return nodes.JobsTold(job_ids=jobs)
+        return nodes.JobsNotified(job_ids=jobs)
 
     def sweep_node(self) -> None:
         """What its lifecycle does each time that it sees a node again."""
@@ -157,7 +157,7 @@ class FaultedWorld(NodeLeases, World):
         for run_id, run in list(self.machines["nod-1"].runs.items()):
             if run_id not in live:
                 run.state = RunState.EXITED
-                self.bill_strays(nodes.BillStrays(runs=(self._seen(run_id),)))
+                self.bill_strays(nodes.BillOrphanedRuns(runs=(self._seen(run_id),)))
                 del self.machines["nod-1"].runs[run_id]
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
@@ -199,11 +199,11 @@ class FaultedWorld(NodeLeases, World):
         return PlanningRound(placed=len(waiting))
 
     async def announce_placements(
-        self, _: placement.AnnouncePlacements
-    ) -> placement.PlacementsAnnounced:
+        self, _: placement.NotifyPlacedJobs
+    ) -> placement.PlacedJobsNotified:
         new = {j: placed for j, placed in self.held.items() if j not in self.announced}
         self.announced |= new
-        return placement.PlacementsAnnounced(announced=len(new))
+        return placement.PlacedJobsNotified(announced=len(new))
 
     async def begin_billing(self, asked: BillingRequest) -> Done:  # type: ignore[override]
         if self.client is None:
@@ -217,7 +217,7 @@ class FaultedWorld(NodeLeases, World):
         )
         return Done()
 
-    def post_usage(self, asked: billing.PostUsage) -> UsagePosted:
+    def post_usage(self, asked: billing.PostUsage) -> BalanceForecast:
         posted = super().post_usage(asked)
         usage = asked.usages[0]
         row = self.rows.get(usage.job_id)

@@ -20,7 +20,7 @@ from tests.workflows.fake_leases import LeasedNodes
 from workflows import effects
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.billing import BillingRequest, UsagePosted
+from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.jobs import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
 from workflows.contracts.nodes import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
 from workflows.contracts.placement import PlanningRound
@@ -64,7 +64,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class StateCopy:
+class StateSnapshot:
     """What is stored of one worker's state."""
 
     attempt: int
@@ -104,7 +104,7 @@ class World(LeasedNodes, CloudProjects):
     orders: set[tuple[str, int]] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
-    states: dict[tuple[str, int], StateCopy] = field(default_factory=dict)
+    states: dict[tuple[str, int], StateSnapshot] = field(default_factory=dict)
     """The newest copy of each worker's state, by job and worker."""
     state_limit: int = 1000
     """The most that a command may have kept to be copied."""
@@ -236,14 +236,14 @@ class World(LeasedNodes, CloudProjects):
             run_ids=tuple(run for _, run in held), job_ids=tuple({j: None for j, _ in held})
         )
 
-    def bill_strays(self, _: node.BillStrays) -> Done:
+    def bill_strays(self, _: node.BillOrphanedRuns) -> Done:
         return Done()
 
-    async def tell_jobs(self, asked: node.TellJobs) -> node.JobsTold:
+    async def tell_jobs(self, asked: node.NotifyJobs) -> node.JobsNotified:
         from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost
 
         if self.client is None:
-            return node.JobsTold()
+            return node.JobsNotified()
         jobs = self.find_node_runs(node.FindNodeRuns(node_id=asked.node_id)).job_ids
         for job_id in jobs:
             handle = self.client.get_workflow_handle(f"job/{job_id}")
@@ -270,7 +270,7 @@ class World(LeasedNodes, CloudProjects):
                     is_gone=asked.what == "gone",
                 )
                 await handle.signal("stop", ending)
-        return node.JobsTold(job_ids=jobs)
+        return node.JobsNotified(job_ids=jobs)
 
     def reach_node(self, asked: node.ReachNode) -> node.NodeReached:
         return node.NodeReached(boot_mark=str(self.machine(asked.node).boot))
@@ -292,20 +292,20 @@ class World(LeasedNodes, CloudProjects):
         self.machine(asked.node).boot += 1
         return Done()
 
-    def release_node(self, asked: node.ReleaseNode) -> Done:
+    def release_node(self, asked: node.RestoreLogins) -> Done:
         self.machine(asked.node).is_released = True
         return Done()
 
     def list_runs(self, asked: node.ListRuns) -> node.RunsListed:
         return node.RunsListed(run_ids=tuple(self.machine(asked.node).runs))
 
-    def end_strays(self, asked: node.EndStrays) -> node.StraysEnded:
+    def end_strays(self, asked: node.EndOrphanedRuns) -> node.OrphanedRunsEnded:
         machine = self.machine(asked.node)
         for run_id, run in machine.runs.items():
             stray = run_id in asked.among and run_id not in asked.live
             if stray and run.state is RunState.RUNNING:
                 run.state = RunState.EXITED
-        return node.StraysEnded()
+        return node.OrphanedRunsEnded()
 
     async def watch_node(self, asked: node.WatchNode) -> WatchEnded:
         machine = self.machine(asked.node)
@@ -323,34 +323,34 @@ class World(LeasedNodes, CloudProjects):
     def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
         return job.PlacementFound(placement=self.held.get(asked.job_id))
 
-    def seal_work_orders(self, asked: job.SealWorkOrders) -> job.WorkOrdersSealed:
+    def seal_work_orders(self, asked: job.SealRunSpecs) -> job.RunSpecsSealed:
         self.orders.add((asked.job_id, asked.attempt))
-        return job.WorkOrdersSealed(references=tuple("order" for _ in asked.assignments))
+        return job.RunSpecsSealed(references=tuple("order" for _ in asked.assignments))
 
-    def discard_work_orders(self, asked: job.DiscardWorkOrders) -> Done:
+    def discard_work_orders(self, asked: job.DiscardRunSpecs) -> Done:
         self.orders.discard((asked.job_id, asked.attempt))
         return Done()
 
     def remove_stored(self, asked: job.RemoveStored) -> Done:
         self.logs = {run for run in self.logs if not run.startswith(asked.job_id)}
         self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
-        return self.discard_state(job.DiscardState(job_id=asked.job_id))
+        return self.discard_state(job.DiscardSnapshots(job_id=asked.job_id))
 
-    def save_state(self, asked: job.SaveState) -> job.StateSaved:
+    def save_state(self, asked: job.SaveSnapshot) -> job.SnapshotSaved:
         run = self.machine(asked.node).runs[asked.run_id]
         job_id, worker, attempt = parse_run_id(asked.run_id)
         before = self.states.get((job_id, worker))
         if run.kept > self.state_limit:
-            return job.StateSaved(outcome=job.StateOutcome.TOO_LARGE, state_bytes=run.kept)
+            return job.SnapshotSaved(outcome=job.SnapshotOutcome.TOO_LARGE, state_bytes=run.kept)
         if not run.kept:
-            return job.StateSaved(outcome=job.StateOutcome.NOTHING)
+            return job.SnapshotSaved(outcome=job.SnapshotOutcome.NOTHING)
         if before is not None and (before.attempt, before.kept) == (attempt, run.kept):
-            return job.StateSaved(outcome=job.StateOutcome.UNCHANGED)
+            return job.SnapshotSaved(outcome=job.SnapshotOutcome.UNCHANGED)
         if before is None or before.attempt <= attempt:
-            self.states[job_id, worker] = StateCopy(attempt, asked.at, run.kept)
-        return job.StateSaved(outcome=job.StateOutcome.SAVED)
+            self.states[job_id, worker] = StateSnapshot(attempt, asked.at, run.kept)
+        return job.SnapshotSaved(outcome=job.SnapshotOutcome.SAVED)
 
-    def discard_state(self, asked: job.DiscardState) -> Done:
+    def discard_state(self, asked: job.DiscardSnapshots) -> Done:
         self.states = {key: copy for key, copy in self.states.items() if key[0] != asked.job_id}
         return Done()
 
@@ -366,7 +366,7 @@ class World(LeasedNodes, CloudProjects):
             run.state, run.starts = RunState.RUNNING, run.starts + 1
         return run.report(asked.run_id)
 
-    def look_at_run(self, asked: job.LookAtRun) -> RunReport:
+    def look_at_run(self, asked: job.GetRunStatus) -> RunReport:
         run = self.machine(asked.node).runs.get(asked.run_id)
         if run is None:
             return RunReport(run_id=asked.run_id, state=RunState.UNKNOWN)
@@ -408,13 +408,13 @@ class World(LeasedNodes, CloudProjects):
         return PlanningRound(placed=len(waiting))
 
     async def announce_placements(
-        self, _: placement.AnnouncePlacements
-    ) -> placement.PlacementsAnnounced:
+        self, _: placement.NotifyPlacedJobs
+    ) -> placement.PlacedJobsNotified:
         for job_id, placed in list(self.held.items()):
             if self.client is not None:
                 handle = self.client.get_workflow_handle(f"job/{job_id}")
                 await handle.signal("placed", placed)
-        return placement.PlacementsAnnounced(announced=len(self.held))
+        return placement.PlacedJobsNotified(announced=len(self.held))
 
     def begin_billing(self, asked: BillingRequest) -> Done:
         if asked.job_id not in self.billed_jobs:
@@ -422,7 +422,7 @@ class World(LeasedNodes, CloudProjects):
         self.bills[asked.job_id] = asked
         return Done()
 
-    def post_usage(self, asked: billing.PostUsage) -> UsagePosted:
+    def post_usage(self, asked: billing.PostUsage) -> BalanceForecast:
         posted = 0
         for usage in asked.usages:
             key = (usage.job_id, usage.worker, usage.attempt)
@@ -430,7 +430,7 @@ class World(LeasedNodes, CloudProjects):
             self.posted_s[key] = max(before, usage.through_s)
             posted += self.posted_s[key] - before
         self.balance_microcredits -= posted
-        return UsagePosted(
+        return BalanceForecast(
             posted_microcredits=posted,
             balance_microcredits=self.balance_microcredits,
             burn_microcredits_per_hour=self.burn_microcredits_per_hour,

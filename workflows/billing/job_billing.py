@@ -6,10 +6,10 @@ from temporalio import workflow
 
 from workflows.contracts.billing import (
     MICROCREDITS,
+    BalanceForecast,
     BilledWorker,
     BillingReport,
     BillingRequest,
-    UsagePosted,
     WorkerUsage,
 )
 from workflows.contracts.jobs import EndRequest
@@ -20,10 +20,10 @@ from workflows.effects.billing import (
     post_usage,
     tell_job_to_end,
 )
-from workflows.effects.jobs import LookAtRun, look_at_run
+from workflows.effects.jobs import GetRunStatus, look_at_run
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import wait_until
-from workflows.rules.billing.wakeups import next_tick_s
+from workflows.rules.billing.wakeups import next_wakeup_s
 
 SHORTEST_WAIT = timedelta(seconds=2)
 UNSURE_WAIT = timedelta(seconds=30)
@@ -51,28 +51,28 @@ class JobBilling:
 
     @workflow.run
     async def run(self, request: BillingRequest) -> BillingReport:
-        standing = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
-        while not (self._done or standing.over):
-            await wait_until(self._has_news, self._until_next(standing), "next period")
+        forecast = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
+        while not (self._done or forecast.over):
+            await wait_until(self._has_news, self._until_next(forecast), "next period")
             if self._done:
                 break
-            standing = await (self._stand() if self._look_again else self._meter())
-            self._told = standing.is_used_up
+            forecast = await (self._check_balance() if self._look_again else self._meter())
+            self._told = forecast.is_used_up
             if self._told:
-                await self._out_of_credits(standing)
+                await self._out_of_credits(forecast)
             # A `settled` that has come meanwhile would not come again to the next run.
             if workflow.info().is_continue_as_new_suggested() and not self._done:
                 carried = {"carried_microcredits": self._posted_microcredits}
                 workflow.continue_as_new(self._request.model_copy(update=carried))
         return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
 
-    async def _stand(self) -> UsagePosted:
+    async def _check_balance(self) -> BalanceForecast:
         """Where the payer stands now: the next look may have to be sooner, or at once."""
         self._look_again = False
-        standing = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
-        return await self._meter() if standing.may_be_used_up else standing
+        forecast = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
+        return await self._meter() if forecast.may_be_used_up else forecast
 
-    async def _meter(self) -> UsagePosted:
+    async def _meter(self) -> BalanceForecast:
         """Post what each reachable node has measured by now."""
         seen = [await self._seconds_of(worker) for worker in self._request.workers]
         usages = tuple(usage for usage in seen if usage is not None)
@@ -81,7 +81,7 @@ class JobBilling:
         return posted
 
     async def _seconds_of(self, worker: BilledWorker) -> WorkerUsage | None:
-        question = LookAtRun(node=worker.node, run_id=worker.run_id)
+        question = GetRunStatus(node=worker.node, run_id=worker.run_id)
         try:
             report = await look_at_run(question, summary=f"meter worker {worker.worker}")
         except EFFECT_FAILED as failure:
@@ -91,26 +91,26 @@ class JobBilling:
             return None
         return self._usage(worker, int(report.elapsed_s))
 
-    async def _out_of_credits(self, standing: UsagePosted) -> None:
-        left = standing.balance_microcredits / MICROCREDITS
+    async def _out_of_credits(self, forecast: BalanceForecast) -> None:
+        left = forecast.balance_microcredits / MICROCREDITS
         reason = f"the credits are used up (balance {left:g}): add some, then start or submit again"
         request = EndRequest(reason=reason, code="insufficient-credits")
         await tell_job_to_end(TellJobToEnd(job_id=self._request.job_id, request=request))
 
-    def _until_next(self, standing: UsagePosted) -> timedelta:
+    def _until_next(self, forecast: BalanceForecast) -> timedelta:
         elapsed_s = (workflow.now() - self._request.started_at).total_seconds()
-        wait_s = next_tick_s(
+        wait_s = next_wakeup_s(
             elapsed_s,
             period_s=self._request.period_s,
-            balance_microcredits=standing.estimated_microcredits,
-            burn_microcredits_per_hour=standing.burn_microcredits_per_hour * standing.costs,
+            balance_microcredits=forecast.estimated_microcredits,
+            burn_microcredits_per_hour=forecast.burn_microcredits_per_hour * forecast.costs,
         )
-        return max(timedelta(seconds=wait_s), self._pause(standing))
+        return max(timedelta(seconds=wait_s), self._pause(forecast))
 
-    def _pause(self, standing: UsagePosted) -> timedelta:
+    def _pause(self, forecast: BalanceForecast) -> timedelta:
         if self._told:
             return TOLD_WAIT
-        unsure = standing.may_be_used_up and not standing.is_used_up
+        unsure = forecast.may_be_used_up and not forecast.is_used_up
         return UNSURE_WAIT if unsure else SHORTEST_WAIT
 
     def _has_news(self) -> bool:

@@ -68,7 +68,7 @@ class BillingReport(Contract):
     posted_microcredits: int
 
 
-class UsagePosted(Contract):
+class BalanceForecast(Contract):
     """Where the payer stands after a posting."""
 
     posted_microcredits: int

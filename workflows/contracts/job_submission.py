@@ -58,7 +58,7 @@ class SubmittedCode(Submitted):
     upload_id: str
 
 
-class DataPlace(Submitted):
+class DataSource(Submitted):
     """Where input comes from or output goes to."""
 
     type: str
@@ -76,8 +76,8 @@ class SubmittedData(Submitted):
     model: ModelReference | None = None
     checkpoints: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
-    input: DataPlace | None = None
-    output: DataPlace | None = None
+    input: DataSource | None = None
+    output: DataSource | None = None
     """None: nothing is kept. Left out, training and inference keep theirs (`local`)."""
 
 

@@ -1,7 +1,7 @@
 """Effects of metering and billing."""
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.billing import BillingRequest, UsagePosted, WorkerUsage
+from workflows.contracts.billing import BalanceForecast, BillingRequest, WorkerUsage
 from workflows.contracts.jobs import EndRequest
 from workflows.effects.effect import Effect
 
@@ -29,7 +29,7 @@ class BillingDone(Contract):
 begin_billing = Effect("begin_billing", BillingRequest, Done)
 """Start `job/{id}/billing`; a second call finds the first, and tells it where the nodes are."""
 
-post_usage = Effect("post_usage", PostUsage, UsagePosted)
+post_usage = Effect("post_usage", PostUsage, BalanceForecast)
 """Balanced postings with unique keys; a second call posts nothing."""
 
 end_billing = Effect("end_billing", BillingDone, Done)

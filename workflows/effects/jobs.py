@@ -17,7 +17,7 @@ class PlacementFound(Contract):
     placement: Placement | None = None
 
 
-class SealWorkOrders(Contract):
+class SealRunSpecs(Contract):
     """Write what the nodes need of the job (command, packages, variables, secrets, code's hash)
     into the object store, sealed for the region's site; the workflow carries the place alone."""
 
@@ -26,7 +26,7 @@ class SealWorkOrders(Contract):
     assignments: tuple[WorkerAssignment, ...]
 
 
-class WorkOrdersSealed(Contract):
+class RunSpecsSealed(Contract):
     references: tuple[str, ...]
     """One place in the object store for each worker, in order of the assignments."""
 
@@ -52,7 +52,7 @@ class StartWorker(SiteCommand):
     run_id: str
 
 
-class LookAtRun(SiteCommand):
+class GetRunStatus(SiteCommand):
     run_id: str
 
 
@@ -81,7 +81,7 @@ class OutputStored(Contract):
     stored_bytes: int
 
 
-class SaveState(SiteCommand):
+class SaveSnapshot(SiteCommand):
     """Copy the run's resume state into the store, whole or not at all, unless it is there already.
 
     at: when the workflow asked; of several copies the one that was asked for last is the newest.
@@ -91,7 +91,7 @@ class SaveState(SiteCommand):
     at: datetime
 
 
-class StateOutcome(StrEnum):
+class SnapshotOutcome(StrEnum):
     SAVED = "saved"
     UNCHANGED = "unchanged"
     """Its last copy is as it is now."""
@@ -100,8 +100,8 @@ class StateOutcome(StrEnum):
     TOO_LARGE = "too_large"
 
 
-class StateSaved(Contract):
-    outcome: StateOutcome
+class SnapshotSaved(Contract):
+    outcome: SnapshotOutcome
     state_bytes: int = 0
     """What lies in its folder, not what the copy takes."""
     file_count: int = 0
@@ -109,7 +109,7 @@ class StateSaved(Contract):
     """What is allowed, in words; where it is too large."""
 
 
-class DiscardState(Contract):
+class DiscardSnapshots(Contract):
     """Remove all copies of a job's resume state."""
 
     job_id: str
@@ -119,7 +119,7 @@ class CleanWorker(SiteCommand):
     run_id: str
 
 
-class DiscardWorkOrders(Contract):
+class DiscardRunSpecs(Contract):
     job_id: str
     attempt: int
 
@@ -132,11 +132,11 @@ class RemoveStored(Contract):
 
 find_placement = Effect("find_placement", FindPlacement, PlacementFound)
 seal_work_orders = Effect(
-    "seal_work_orders", SealWorkOrders, WorkOrdersSealed, waits_for_cancellation=True
+    "seal_work_orders", SealRunSpecs, RunSpecsSealed, waits_for_cancellation=True
 )
 """Secrets lie in what it writes: it is never still writing when they are discarded."""
-discard_work_orders = Effect("discard_work_orders", DiscardWorkOrders, Done)
-discard_state = Effect("discard_state", DiscardState, Done, start_to_close_s=120)
+discard_work_orders = Effect("discard_work_orders", DiscardRunSpecs, Done)
+discard_state = Effect("discard_state", DiscardSnapshots, Done, start_to_close_s=120)
 remove_stored = Effect("remove_stored", RemoveStored, Done, start_to_close_s=120)
 
 stage_worker = Effect(
@@ -160,7 +160,7 @@ start_worker = Effect(
 )
 look_at_run = Effect(
     "look_at_run",
-    LookAtRun,
+    GetRunStatus,
     RunReport,
     queue=None,
     start_to_close_s=20,
@@ -199,8 +199,8 @@ store_output = Effect(
 )
 save_state = Effect(
     "save_state",
-    SaveState,
-    StateSaved,
+    SaveSnapshot,
+    SnapshotSaved,
     queue=None,
     start_to_close_s=3600,
     schedule_to_close_s=3600,

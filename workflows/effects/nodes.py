@@ -66,7 +66,7 @@ class RebootNode(SiteCommand):
     """The boot that is to end: a machine that has restarted since is left alone."""
 
 
-class ReleaseNode(SiteCommand):
+class RestoreLogins(SiteCommand):
     """Open what preparing has closed: it is its owner's alone again."""
 
 
@@ -89,7 +89,7 @@ class RunsListed(Contract):
     run_ids: tuple[str, ...] = ()
 
 
-class EndStrays(SiteCommand):
+class EndOrphanedRuns(SiteCommand):
     """End every supervised command on the node that is in `among` and not in `live`.
 
     `among` is listed before `live` is asked for: a job that is placed meanwhile, or while this is
@@ -100,11 +100,11 @@ class EndStrays(SiteCommand):
     live: tuple[str, ...]
 
 
-class StraysEnded(Contract):
+class OrphanedRunsEnded(Contract):
     runs: tuple[RunSeen, ...] = ()
 
 
-class BillStrays(Contract):
+class BillOrphanedRuns(Contract):
     """Post what strays had run before they were ended, as far as their jobs are known."""
 
     runs: tuple[RunSeen, ...]
@@ -117,7 +117,7 @@ class WatchNode(SiteCommand):
     """Of the boot that is known: after another one the node is looked at first. Empty: any."""
 
 
-class TellJobs(Contract):
+class NotifyJobs(Contract):
     """Signal every job with a live allocation on the node that it is lost or back, that its machine
     is no more, or that it must end because the node is being removed, or is removed unreached."""
 
@@ -129,15 +129,15 @@ class TellJobs(Contract):
     """Of a machine that is no more, by its provider's clock."""
 
 
-class JobsTold(Contract):
+class JobsNotified(Contract):
     job_ids: tuple[str, ...] = ()
 
 
 find_announcement = Effect("find_announcement", FindAnnouncement, AnnouncementFound)
 find_peers = Effect("find_peers", FindPeers, PeersFound)
 find_node_runs = Effect("find_node_runs", FindNodeRuns, NodeRunsFound)
-bill_strays = Effect("bill_strays", BillStrays, Done)
-tell_jobs = Effect("tell_jobs", TellJobs, JobsTold, schedule_to_close_s=120)
+bill_strays = Effect("bill_strays", BillOrphanedRuns, Done)
+tell_jobs = Effect("tell_jobs", NotifyJobs, JobsNotified, schedule_to_close_s=120)
 """Within two minutes: a job that cannot be told must not keep its node from being watched."""
 
 try_node = Effect(
@@ -229,7 +229,7 @@ reboot_node = Effect(
 )
 release_node = Effect(
     "release_node",
-    ReleaseNode,
+    RestoreLogins,
     Done,
     queue=None,
     start_to_close_s=30,
@@ -250,8 +250,8 @@ list_runs = Effect(
 )
 end_strays = Effect(
     "end_strays",
-    EndStrays,
-    StraysEnded,
+    EndOrphanedRuns,
+    OrphanedRunsEnded,
     queue=None,
     start_to_close_s=120,
     schedule_to_close_s=600,

@@ -14,13 +14,13 @@ class PlanPlacements(Contract):
     limit: int = 500
 
 
-class AnnouncePlacements(Contract):
+class NotifyPlacedJobs(Contract):
     """Signal every job that has been placed and not been told."""
 
     limit: int = 500
 
 
-class PlacementsAnnounced(Contract):
+class PlacedJobsNotified(Contract):
     announced: int
     more: bool = False
     untold: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ plan_placements = Effect(
 """A round of 500 jobs takes seconds; until a killed one is begun anew, no job is placed."""
 
 announce_placements = Effect(
-    "announce_placements", AnnouncePlacements, PlacementsAnnounced, start_to_close_s=20
+    "announce_placements", NotifyPlacedJobs, PlacedJobsNotified, start_to_close_s=20
 )
 """Some hundred signals; a worker that is killed meanwhile holds up every job so long."""
 

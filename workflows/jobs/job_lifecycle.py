@@ -26,19 +26,19 @@ from workflows.contracts.record import JobChanges
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import begin_billing
 from workflows.effects.jobs import (
-    DiscardWorkOrders,
+    DiscardRunSpecs,
     FindPlacement,
     RemoveStored,
-    SealWorkOrders,
+    SealRunSpecs,
     discard_work_orders,
     find_placement,
     remove_stored,
     seal_work_orders,
 )
-from workflows.jobs.node_outages import LostNodes
-from workflows.jobs.state_snapshots import DYING_COPY_LIMIT, KeptState
-from workflows.jobs.teardown import Leaving, staying, told_to_stay
-from workflows.jobs.termination import CANCELED_OUTSIDE, Ending, end_of_idle
+from workflows.jobs.node_outages import NodeOutages
+from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
+from workflows.jobs.teardown import Teardown, retained_nodes, retention_events
+from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
 from workflows.jobs.worker import Worker, billing_of, failures_of, progress_of
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
@@ -90,14 +90,16 @@ class JobLifecycle:
         self._inbox = Inbox()
         self._placement: Placement | None = None
         restarts = progress.restarts if progress else 0
-        self._ending = Ending(request.ending, request.max_restarts, restarts)
+        self._termination = Termination(request.ending, request.max_restarts, restarts)
         self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
         lost_since = progress.lost if progress else {}
-        self._lost = LostNodes(request.unreachable_limit_s, lost_since, self.node_lost)
-        self._kept = KeptState(request, self._lost, self._write)
-        self._leaving = Leaving(request, self._ending, self._lost, self._kept, self._note_leaving)
+        self._outages = NodeOutages(request.unreachable_limit_s, lost_since, self.node_lost)
+        self._snapshots = StateSnapshots(request, self._outages, self._write)
+        self._teardown = Teardown(
+            request, self._termination, self._outages, self._snapshots, self._note_teardown
+        )
 
     @workflow.run
     async def run(self, request: JobRequest) -> JobReport:
@@ -110,7 +112,7 @@ class JobLifecycle:
                 await self._rest()
             if self._remove_asked:
                 return await self._remove()
-            if not self._start_again and not self._ending.begins_again:
+            if not self._start_again and not self._termination.begins_again:
                 return self._report()
             self._begin_again()
 
@@ -124,9 +126,9 @@ class JobLifecycle:
                 await self._start()
             await self._serve()
             await self._suspect(self._workers)
-            self._ending.conclude(self._workers, is_service=self._request.type.is_service)
+            self._termination.conclude(self._workers, is_service=self._request.type.is_service)
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
-            self._ending.note(cause)
+            self._termination.note(cause)
         self._concluded = True
         await shielded(self._wind_down(), self._canceled_outside)
 
@@ -137,7 +139,7 @@ class JobLifecycle:
         self._status = JobStatus.WAITING_FOR_RESOURCES
         self._workers = []
         waits = Event(type="job.waiting", message="waits for resources")
-        await self._write(waits, reason=self._ending.before)
+        await self._write(waits, reason=self._termination.before)
         while self._placement is None:
             placed = wait_until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
             await self._unless_ended(placed)
@@ -163,7 +165,7 @@ class JobLifecycle:
         )
         places = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
         await self._write(Event(type="job.placed", message=f"placed on {places}"))
-        orders = SealWorkOrders(
+        orders = SealRunSpecs(
             job_id=self._request.job_id,
             attempt=self._attempt,
             assignments=placement.assignments,
@@ -179,21 +181,25 @@ class JobLifecycle:
             Event(type="job.staging", message="code, packages, input go to the nodes")
         )
         staging = zip(self._workers, self._orders, strict=True)
-        restores = self._kept.has_copies
+        restores = self._snapshots.has_copies
         await self._on_nodes(
             gather_or_cancel(
-                self._lost.bear(worker, partial(worker.stage, order, restores_state=restores))
+                self._outages.run_through(
+                    worker, partial(worker.stage, order, restores_state=restores)
+                )
                 for worker, order in staging
             )
         )
-        self._lost.clear()
-        if events := self._kept.found(self._workers):
+        self._outages.clear()
+        if events := self._snapshots.found(self._workers):
             await self._write(*events)
 
     async def _start(self) -> None:
         """Every command is started, or found started; billing begins."""
-        await self._on_nodes(gather_or_cancel(self._lost.bear(w, w.start) for w in self._workers))
-        self._lost.clear()
+        await self._on_nodes(
+            gather_or_cancel(self._outages.run_through(w, w.start) for w in self._workers)
+        )
+        self._outages.clear()
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.running", message="all commands run"))
         # Not given up half way: what has begun is what `_settle` can end.
@@ -202,19 +208,19 @@ class JobLifecycle:
     async def _serve(self) -> None:
         """Until every command has ended. A lost node is waited for to its limit."""
         if self._resumed and self._workers and all(w.has_ended for w in self._workers):
-            self._ending.forget()  # who ended its workflow came too late to change how it ends
+            self._termination.forget()  # who ended its workflow came too late to change how it ends
         self._resumed = False
-        if self._ending.is_asked:
+        if self._termination.is_asked:
             raise Interrupted
         while any(not worker.has_ended for worker in self._workers):
-            self._kept.begin(self._workers)
+            self._snapshots.begin(self._workers)
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
             if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
                 await self._suspect(self._workers)
                 raise ApplicationError(failures[0], type=JOB_ENDED)
             news = wait_until(
-                lambda: len(self._inbox) > 0, self._lost.patience(self._workers), "look"
+                lambda: len(self._inbox) > 0, self._outages.poll_interval(self._workers), "look"
             )
             await self._unless_ended(news)
             message = self._inbox.take()
@@ -230,46 +236,46 @@ class JobLifecycle:
 
     async def _wind_down(self) -> None:
         """The straight line to the end: it is gone through whatever happened before."""
-        self._kept.leave()
-        while self._lost.machine_lost and (told := self._inbox.pick(WorkerExit)) is not None:
+        self._snapshots.stop()
+        while self._outages.machine_lost and (told := self._inbox.pick(WorkerExit)) is not None:
             self._take_exit(told)  # the last that its machine has measured
-        leaves = self._leaving.go(self._attempt, self._workers)
+        leaves = self._teardown.run(self._attempt, self._workers)
         await while_handling(leaves, self._has_node_news, self._attend)
         await self._release()
 
     async def _release(self) -> None:
         """Its places are free; its state is final."""
-        await self._kept.left()
-        orders = DiscardWorkOrders(job_id=self._request.job_id, attempt=self._attempt)
+        await self._snapshots.stopped()
+        orders = DiscardRunSpecs(job_id=self._request.job_id, attempt=self._attempt)
         try:
             await discard_work_orders.run_locally(orders)
         except EFFECT_FAILED as failure:
             workflow.logger.warning("its sealed orders are left: %s", failure)
-        self._ending.reconsider()
-        self._status = outcome = self._ending.outcome
-        kind = "restarting" if self._ending.begins_again else outcome
-        ended = Event(type=f"job.{kind}", message=self._ending.reason or f"{outcome}")
-        stay = staying(self._request, self._ending, self._workers)
-        await self._write(ended, *told_to_stay(stay), release=True)
+        self._termination.reconsider()
+        self._status = outcome = self._termination.outcome
+        kind = "restarting" if self._termination.begins_again else outcome
+        ended = Event(type=f"job.{kind}", message=self._termination.reason or f"{outcome}")
+        stay = retained_nodes(self._request, self._termination, self._workers)
+        await self._write(ended, *retention_events(stay), release=True)
         if outcome.is_final:  # last: its machines do not wait, and cost, while a store is away
-            await self._kept.discard()
+            await self._snapshots.discard()
 
     async def _rest(self) -> None:
         """Stopped: until someone starts it again, cancels or removes it."""
-        if not self._ending.is_canceled:
-            self._ending.forget()
+        if not self._termination.is_canceled:
+            self._termination.forget()
         wanted = False
         while not wanted:  # a stopped service may rest for as long as its owner likes
             try:
                 wanted = await wait_until(self._is_wanted, REST_INTERVAL)
             except asyncio.CancelledError:
                 self._canceled_outside()
-        if self._ending.is_asked and not self._remove_asked:
+        if self._termination.is_asked and not self._remove_asked:
             self._start_again = False
-            self._ending.note()
-            self._status = self._ending.outcome
+            self._termination.note()
+            self._status = self._termination.outcome
             await self._write(Event(type=f"job.{self._status}", message="ended while stopped"))
-            await shielded(self._kept.discard(), self._canceled_outside)
+            await shielded(self._snapshots.discard(), self._canceled_outside)
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
@@ -298,9 +304,9 @@ class JobLifecycle:
         if not lost.for_good:
             self._inbox.put(lost)
         elif lost.node_id in self._places():
-            reason = self._lost.lose_machine(lost)
+            reason = self._outages.lose_machine(lost)
             if not self._concluded:
-                self._ending.lose(reason)
+                self._termination.lose(reason)
 
     @workflow.signal(description="A node can be reached again.")
     def node_back(self, back: NodeBack) -> None:
@@ -308,7 +314,7 @@ class JobLifecycle:
 
     @workflow.signal(description="End the job; it will not run again.")
     def cancel(self, request: EndRequest) -> None:
-        self._ending.cancel(request)
+        self._termination.cancel(request)
 
     @workflow.signal(description="End the command; notebooks and endpoints can start again.")
     def stop(self, request: EndRequest) -> None:
@@ -316,9 +322,9 @@ class JobLifecycle:
             if request.node_id not in self._places():
                 return  # told late; who is yet to be told of its place is told this again as well
             if request.is_gone:
-                self._lost.give_up(request.node_id)
+                self._outages.abandon(request.node_id)
         if not self._concluded:
-            self._ending.stop(request, is_service=self._request.type.is_service)
+            self._termination.stop(request, is_service=self._request.type.is_service)
 
     @workflow.signal(description="Start a stopped notebook or endpoint again.")
     def start_again(self) -> None:
@@ -328,7 +334,7 @@ class JobLifecycle:
     def remove(self) -> None:
         self._remove_asked = True
         if self._status not in (JobStatus.STOPPED, JobStatus.CANCELED):
-            self._ending.cancel(EndRequest(reason="is removed"))
+            self._termination.cancel(EndRequest(reason="is removed"))
 
     @workflow.query(description="Status, reason and workers.")
     def status(self) -> JobReport:
@@ -339,7 +345,7 @@ class JobLifecycle:
     async def _suspect(self, workers: list[Worker]) -> None:
         """A command that was killed may be the first sign that its machine is taken back."""
         if taken := [worker for worker in workers if worker.may_be_taken]:
-            await self._unless_ended(self._kept.copy_last(taken, DYING_COPY_LIMIT))
+            await self._unless_ended(self._snapshots.save_last(taken, PREEMPTION_SNAPSHOT_LIMIT))
             await self._unless_ended(
                 wait_until(lambda: False, SUSPICION_LIMIT, "is its machine taken?")
             )
@@ -353,7 +359,7 @@ class JobLifecycle:
 
     def _end_when_idle(self) -> None:
         if request := end_of_idle(self._workers, self._request.idle_timeout_s):
-            self._ending.stop(request, is_service=False)
+            self._termination.stop(request, is_service=False)
 
     async def _look_at(self, worker: Worker) -> None:
         try:
@@ -384,8 +390,8 @@ class JobLifecycle:
     async def _note_lost(self, node_id: str, reason: str) -> None:
         if not any(w.node.node_id == node_id and not w.has_ended for w in self._workers):
             return
-        newly = self._lost.add(node_id)
-        if self._lost.is_beyond(node_id):
+        newly = self._outages.add(node_id)
+        if self._outages.expired(node_id):
             raise ApplicationError(
                 f"node {node_id}: not reachable for {self._request.unreachable_limit_s} s "
                 f"({reason})",
@@ -410,7 +416,7 @@ class JobLifecycle:
         await begin_billing.run_locally(billing_of(self._request, self._attempt, self._workers))
 
     async def _note_reached(self, node_id: str) -> None:
-        if not self._lost.remove(node_id) or self._lost:
+        if not self._outages.remove(node_id) or self._outages:
             return
         self._status = JobStatus.RUNNING
         await self._write(Event(type="job.reachable", message=f"node {node_id} is back"))
@@ -419,7 +425,7 @@ class JobLifecycle:
 
     async def _unless_ended(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Do `work`; as soon as the job is asked to end, it is given up and Interrupted raised."""
-        return await interruptible(work, when=lambda: self._ending.is_asked)
+        return await interruptible(work, when=lambda: self._termination.is_asked)
 
     async def _on_nodes(self, work: Coroutine[Any, Any, None]) -> None:
         """As `_unless_ended`; that a node is lost meanwhile is shown, and waited for."""
@@ -427,7 +433,7 @@ class JobLifecycle:
 
     async def _attend(self) -> None:
         while (news := self._inbox.pick(NodeLost, NodeBack)) is not None:
-            if isinstance(news, NodeLost) and self._lost.add(news.node_id):
+            if isinstance(news, NodeLost) and self._outages.add(news.node_id):
                 await self._show_lost(news)
             elif isinstance(news, NodeBack):
                 await self._follow(news)
@@ -435,7 +441,7 @@ class JobLifecycle:
     async def _follow(self, back: NodeBack) -> None:
         for worker in self._workers:
             worker.moves(back.node)
-        if self._lost.remove(back.node_id):
+        if self._outages.remove(back.node_id):
             await self._write(Event(type="job.reachable", message=f"node {back.node_id} is back"))
 
     def _has_node_news(self) -> bool:
@@ -448,10 +454,10 @@ class JobLifecycle:
         return {place.node.node_id for place in (*told, *held) if place is not None}
 
     def _is_wanted(self) -> bool:
-        return self._start_again or self._remove_asked or self._ending.is_canceled
+        return self._start_again or self._remove_asked or self._termination.is_canceled
 
     def _canceled_outside(self) -> None:
-        self._ending.cancel(CANCELED_OUTSIDE)
+        self._termination.cancel(CANCELED_OUTSIDE)
 
     def _take_placement(self, placement: Placement | None) -> None:
         if placement is not None and placement.attempt == self._attempt:
@@ -463,40 +469,40 @@ class JobLifecycle:
         self._placement = None
         self._inbox = Inbox()  # what is left in it is about the attempt before
         self._resumed = self._concluded = self._start_again = False
-        self._lost.forget()
-        self._ending.begin_again()
+        self._outages.forget()
+        self._termination.begin_again()
 
     async def _continue(self) -> None:
-        await self._kept.left()
+        await self._snapshots.stopped()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        if len(self._inbox) or self._ending.is_asked:
+        if len(self._inbox) or self._termination.is_asked:
             return
         carry = JobProgress(
             sequence=self._journal.sequence,
             attempt=self._attempt,
             status=self._status,
             workers=progress_of(self._workers),
-            lost=self._lost.progress(),
-            restarts=self._ending.restarts,
-            has_copies=self._kept.has_copies,
+            lost=self._outages.progress(),
+            restarts=self._termination.restarts,
+            has_copies=self._snapshots.has_copies,
         )
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 
     async def _write(
         self, *events: Event, reason: str | None = None, release: bool = False
     ) -> None:
-        ending = self._ending
+        ending = self._termination
         changes = JobChanges(
             attempt=self._attempt,
             workers=progress_of(self._workers),
-            output_bytes=self._leaving.output_bytes,
+            output_bytes=self._teardown.output_bytes,
             release=release,
-            staying_nodes=staying(self._request, ending, self._workers) if release else (),
+            staying_nodes=retained_nodes(self._request, ending, self._workers) if release else (),
         )
         shown = reason or (ending.reason if self._status is ending.outcome else None)
         await self._journal.write(self._status, changes, *events, reason=shown)
 
-    async def _note_leaving(self, event: Event, status: JobStatus | None) -> None:
+    async def _note_teardown(self, event: Event, status: JobStatus | None) -> None:
         self._status = status or self._status
         await self._write(event)
 

@@ -16,17 +16,17 @@ from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import cancel_and_wait, wait_until
 
-LOOK_INTERVAL = timedelta(hours=1)
-EPHEMERAL_LOOK_INTERVAL = timedelta(minutes=10)
+POLL_INTERVAL = timedelta(hours=1)
+EPHEMERAL_POLL_INTERVAL = timedelta(minutes=10)
 """What was last seen is what is billed of a machine that is taken back by a cloud which does not
 say when it was."""
-LOST_LOOK_INTERVAL = timedelta(minutes=5)
+OUTAGE_POLL_INTERVAL = timedelta(minutes=5)
 DISOWNED_INTERVAL = timedelta(seconds=30)
 
 Answer = TypeVar("Answer")
 
 
-class LostNodes:
+class NodeOutages:
     """Unreachable is not dead: a node is waited for to the limit, and only then given up.
 
     tell: what the job hears of a loss that is first seen here.
@@ -65,7 +65,7 @@ class LostNodes:
         """Another attempt: on other machines, or on those that are there again."""
         self._since, self._gone, self._ended_at, self.machine_lost = {}, {}, {}, None
 
-    def give_up(self, node_id: str) -> None:
+    def abandon(self, node_id: str) -> None:
         """It is removed although it cannot be reached: nothing is asked of it any more."""
         self._gone[node_id] = "was removed while it could not be reached"
 
@@ -79,47 +79,49 @@ class LostNodes:
 
     def is_away(self, worker: Worker) -> bool:
         """Its node cannot be reached, for now or for good."""
-        return worker.node.node_id in self._since or self.is_gone(worker)
+        return worker.node.node_id in self._since or self.gone(worker)
 
     def ended_at(self, worker: Worker) -> datetime | None:
         """When its machine has ended, and what ran there with it; None: nobody knows."""
         return self._ended_at.get(worker.node.node_id)
 
-    def is_gone(self, worker: Worker) -> bool:
+    def gone(self, worker: Worker) -> bool:
         """Its node does not come back."""
         return worker.node.node_id in self._gone
 
-    def gives_up(self, worker: Worker) -> bool:
+    def abandoned(self, worker: Worker) -> bool:
         """What is left of it is ended by its node's own sweep, once the node is back."""
         lost = worker.status is WorkerStatus.LOST
-        return self.is_beyond(worker.node.node_id) or (lost and worker.node.node_id in self._since)
+        return self.expired(worker.node.node_id) or (lost and worker.node.node_id in self._since)
 
-    def has_left(self, worker: Worker) -> bool:
+    def finished(self, worker: Worker) -> bool:
         """Its command has ended, or it was given up before."""
         if worker.status is WorkerStatus.LOST:
-            return self.gives_up(worker)
+            return self.abandoned(worker)
         return worker.status is WorkerStatus.EXITED
 
-    def is_beyond(self, node_id: str) -> bool:
+    def expired(self, node_id: str) -> bool:
         """Lost for longer than the limit, or for good."""
         left = self._left(node_id)
         return node_id in self._gone or (left is not None and left <= timedelta(0))
 
-    def patience(self, workers: Iterable[Worker]) -> timedelta:
+    def poll_interval(self, workers: Iterable[Worker]) -> timedelta:
         """How long to wait for news before looking: never beyond the limit of a lost node."""
         if not self._since:
-            taken = any(worker.place.ephemeral for worker in workers)
-            return EPHEMERAL_LOOK_INTERVAL if taken else LOOK_INTERVAL
+            taken = any(worker.assigned.ephemeral for worker in workers)
+            return EPHEMERAL_POLL_INTERVAL if taken else POLL_INTERVAL
         left = min(self._since.values()) + self._limit - workflow.now()
-        return max(min(left, LOST_LOOK_INTERVAL), timedelta(seconds=1))
+        return max(min(left, OUTAGE_POLL_INTERVAL), timedelta(seconds=1))
 
-    async def bear(self, worker: Worker, act: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    async def run_through(
+        self, worker: Worker, act: Callable[[], Coroutine[Any, Any, Answer]]
+    ) -> Answer:
         """Do `act` on the worker's node, and again where the node has moved to meanwhile.
 
         A machine with another key is not the node, which may be healthy: that is a loss like any.
         Raises: ApplicationError `NodeUnreachable`, when the node is given up before it is done.
         """
-        while not self.is_beyond(worker.node.node_id):
+        while not self.expired(worker.node.node_id):
             task = asyncio.create_task(act())
             try:
                 await self._while_there(worker, worker.node, task)
@@ -141,7 +143,7 @@ class LostNodes:
         node_id = where.node_id
 
         def decided() -> bool:
-            return task.done() or worker.node != where or self.is_beyond(node_id)
+            return task.done() or worker.node != where or self.expired(node_id)
 
         while not decided():
             left = self._left(node_id)
@@ -162,7 +164,7 @@ class LostNodes:
             await wait_until(lambda: node_id in self._since, DISOWNED_INTERVAL, "until it is heard")
         left = self._left(node_id)
         await wait_until(
-            lambda: worker.node != where or node_id not in self._since or self.is_beyond(node_id),
+            lambda: worker.node != where or node_id not in self._since or self.expired(node_id),
             DISOWNED_INTERVAL if left is None else min(left, DISOWNED_INTERVAL),
             f"until {node_id} shows its own key",
         )

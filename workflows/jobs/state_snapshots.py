@@ -6,18 +6,18 @@ from datetime import timedelta
 
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import JobRequest
-from workflows.effects.jobs import DiscardState, StateOutcome, StateSaved, discard_state
-from workflows.jobs.node_outages import LostNodes
+from workflows.effects.jobs import DiscardSnapshots, SnapshotOutcome, SnapshotSaved, discard_state
+from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import cancel_and_wait, gather_all, wait_until
 
-LAST_COPY_LIMIT = timedelta(minutes=10)
-DYING_COPY_LIMIT = timedelta(seconds=20)
+LAST_SNAPSHOT_LIMIT = timedelta(minutes=10)
+PREEMPTION_SNAPSHOT_LIMIT = timedelta(seconds=20)
 """Google gives a machine that it takes back 30 s."""
 
 
-class KeptState:
+class StateSnapshots:
     """No failure of a copy does anything to the job: it is told once, and tried again.
 
     has_copies: some may be in the store. tell: records an event.
@@ -26,12 +26,12 @@ class KeptState:
     def __init__(
         self,
         request: JobRequest,
-        lost: LostNodes,
+        lost: NodeOutages,
         tell: Callable[[Event], Awaitable[None]],
     ) -> None:
         self._job_id = request.job_id
         self._interval = timedelta(seconds=request.state_interval_s)
-        self._lost = lost
+        self._outages = lost
         self._tell = tell
         self.has_copies = request.carried is not None and request.carried.has_copies
         self._copying: asyncio.Task[None] | None = None
@@ -40,24 +40,26 @@ class KeptState:
         self._amiss: set[int] = set()
         """Workers without their last copy, for a reason that was told."""
 
-    def is_kept(self, workers: Sequence[Worker]) -> bool:
+    def applies_to(self, workers: Sequence[Worker]) -> bool:
         """Some machine of this attempt can be lost, and then all of its workers begin again."""
-        return self._interval > timedelta(0) and any(worker.place.can_be_lost for worker in workers)
+        return self._interval > timedelta(0) and any(
+            worker.assigned.can_be_lost for worker in workers
+        )
 
     # ── while it runs ───────────────────────────────────────────────────────────────────────
 
     def begin(self, workers: Sequence[Worker]) -> None:
         """Copy at the interval from now on, beside whatever else is done; once is enough."""
-        if self._copying is None and self.is_kept(workers):
-            leased = [worker for worker in workers if worker.place.can_be_lost]
+        if self._copying is None and self.applies_to(workers):
+            leased = [worker for worker in workers if worker.assigned.can_be_lost]
             self._copying = asyncio.create_task(gather_all(self._keep(worker) for worker in leased))
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Copy no more; a copy that is under way is given up."""
         if self._copying is not None:
             self._copying.cancel()
 
-    async def left(self) -> None:
+    async def stopped(self) -> None:
         """As `leave`, and none is under way any more."""
         if self._copying is not None:
             await cancel_and_wait([self._copying])
@@ -67,7 +69,7 @@ class KeptState:
     async def _keep(self, worker: Worker) -> None:
         while not worker.has_ended:
             await wait_until(lambda: worker.has_ended, self._interval, "until its state is copied")
-            if not worker.has_ended and not self._lost.is_away(worker):
+            if not worker.has_ended and not self._outages.is_away(worker):
                 await self._copy(worker)
 
     async def _copy(self, worker: Worker) -> None:
@@ -77,11 +79,11 @@ class KeptState:
         except EFFECT_FAILED as failure:
             await self._tell_amiss(worker, cause_of(failure)[1])
             return
-        if saved.outcome is StateOutcome.TOO_LARGE:
+        if saved.outcome is SnapshotOutcome.TOO_LARGE:
             await self._tell_amiss(worker, _too_large(saved))
             return
         self._amiss.discard(worker.index)
-        if saved.outcome is StateOutcome.SAVED and not self._is_told:
+        if saved.outcome is SnapshotOutcome.SAVED and not self._is_told:
             self._is_told = True
             every = f"every {self._interval.total_seconds():g} s"
             message = f"its state is copied off its machines, {every} where it has changed"
@@ -95,9 +97,9 @@ class KeptState:
 
     # ── when its machines are left ──────────────────────────────────────────────────────────
 
-    async def copy_last(self, workers: Sequence[Worker], limit: timedelta) -> None:
+    async def save_last(self, workers: Sequence[Worker], limit: timedelta) -> None:
         """What it has kept since the last copy, of workers whose nodes still answer."""
-        there = [w for w in workers if w.has_run and not self._lost.gives_up(w)]
+        there = [w for w in workers if w.has_run and not self._outages.abandoned(w)]
         if not self._interval or not there:
             return
         copies = gather_all(self._copy(worker) for worker in there)
@@ -117,8 +119,8 @@ class KeptState:
     async def discard(self) -> None:
         """The job has ended: nothing of its state stays in the store."""
         if self.has_copies:
-            await self.left()
-            await discard_state(DiscardState(job_id=self._job_id))
+            await self.stopped()
+            await discard_state(DiscardSnapshots(job_id=self._job_id))
 
 
 def _found(worker: Worker) -> Event:
@@ -137,6 +139,6 @@ def _found(worker: Worker) -> Event:
     )
 
 
-def _too_large(saved: StateSaved) -> str:
+def _too_large(saved: SnapshotSaved) -> str:
     size = f"{saved.state_bytes / 1e9:.1f} GB in {saved.file_count} files"
     return f"it has {size}, at most {saved.limit} are copied"

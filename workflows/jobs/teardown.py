@@ -12,9 +12,9 @@ from workflows.contracts.events import Event
 from workflows.contracts.jobs import JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import BillingDone, PostUsage, end_billing, post_usage
-from workflows.jobs.node_outages import LostNodes
-from workflows.jobs.state_snapshots import LAST_COPY_LIMIT, KeptState
-from workflows.jobs.termination import Ending
+from workflows.jobs.node_outages import NodeOutages
+from workflows.jobs.state_snapshots import LAST_SNAPSHOT_LIMIT, StateSnapshots
+from workflows.jobs.termination import Termination
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import Interrupted, gather_all, gather_or_cancel, interruptible
@@ -23,7 +23,9 @@ STORE_LIMIT = timedelta(minutes=2)
 _BY_ITSELF = (JobStatus.FINISHED, JobStatus.FAILED)
 
 
-def staying(request: JobRequest, ending: Ending, workers: Sequence[Worker]) -> tuple[str, ...]:
+def retained_nodes(
+    request: JobRequest, ending: Termination, workers: Sequence[Worker]
+) -> tuple[str, ...]:
     """Nodes whose machines stay until a person ends them, or the deadline of their lease does.
 
     None where anybody or anything has asked for the job's end, idleness and used-up credits too,
@@ -37,7 +39,7 @@ def staying(request: JobRequest, ending: Ending, workers: Sequence[Worker]) -> t
     return tuple(place.node.node_id for place in placed if place and place.ephemeral)
 
 
-def told_to_stay(nodes: Sequence[str]) -> tuple[Event, ...]:
+def retention_events(nodes: Sequence[str]) -> tuple[Event, ...]:
     """What people are told of them, who pay for them; nothing where there are none."""
     if not nodes:
         return ()
@@ -48,25 +50,25 @@ def told_to_stay(nodes: Sequence[str]) -> tuple[Event, ...]:
     return (Event(type="job.machine-stays", message=message, details={"nodes": list(nodes)}),)
 
 
-class Leaving:
+class Teardown:
     """write: records a step with an event; a status goes with it where the job takes one."""
 
     def __init__(
         self,
         request: JobRequest,
-        ending: Ending,
-        lost: LostNodes,
-        kept: KeptState,
+        ending: Termination,
+        lost: NodeOutages,
+        kept: StateSnapshots,
         write: Callable[[Event, JobStatus | None], Coroutine[Any, Any, None]],
     ) -> None:
         self._request = request
-        self._ending = ending
-        self._lost = lost
-        self._kept = kept
+        self._termination = ending
+        self._outages = lost
+        self._snapshots = kept
         self._write = write
         self.output_bytes: int | None = None
 
-    async def go(self, attempt: int, workers: Sequence[Worker]) -> None:
+    async def run(self, attempt: int, workers: Sequence[Worker]) -> None:
         """All that is still to be asked of the nodes, and the bill of what they have said."""
         await self._end(workers)
         await self._settle(attempt, workers)
@@ -76,24 +78,26 @@ class Leaving:
 
     async def _end(self, workers: Sequence[Worker]) -> None:
         """Every process tree of the job is gone, and the nodes have said so."""
-        to_end = [w for w in workers if w.may_be_there and not self._lost.has_left(w)]
+        to_end = [w for w in workers if w.may_be_there and not self._outages.finished(w)]
         if to_end:
-            await self._write(Event(type="job.ending", message=self._ending.reason or "ends"), None)
+            await self._write(
+                Event(type="job.ending", message=self._termination.reason or "ends"), None
+            )
             await gather_or_cancel(self._end_one(worker) for worker in to_end)
 
     async def _end_one(self, worker: Worker) -> None:
         try:
-            await self._lost.bear(worker, partial(worker.end, self._request.grace_s))
+            await self._outages.run_through(worker, partial(worker.end, self._request.grace_s))
         except EFFECT_FAILED as failure:
-            self._lost.add(worker.node.node_id)
+            self._outages.add(worker.node.node_id)
             worker.status = WorkerStatus.LOST
-            for_good = self._lost.is_gone(worker)
+            for_good = self._outages.gone(worker)
             await self._write(worker.left_event(cause_of(failure)[1], for_good=for_good), None)
 
     async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
         """Post what has been measured and is not posted yet, then end the billing workflow."""
         for worker in workers:
-            if (ended_at := self._lost.ended_at(worker)) is not None:
+            if (ended_at := self._outages.ended_at(worker)) is not None:
                 worker.ran_until(ended_at, workflow.now())
         for refusal in await settle(self._request.job_id, attempt, workers):
             message = f"its bill could not be settled: {refusal}"
@@ -101,47 +105,50 @@ class Leaving:
 
     async def _upload(self, workers: Sequence[Worker]) -> None:
         """Logs to their last byte, then the output; a finished job has both stored."""
-        if self._lost.machine_lost is not None:
+        if self._outages.machine_lost is not None:
             self._fall_short()
-        reachable = [w for w in workers if w.has_run and not self._lost.gives_up(w)]
+        reachable = [w for w in workers if w.has_run and not self._outages.abandoned(w)]
         if not reachable:
             return
         stores = Event(type="job.uploading", message="log and output are stored")
         await self._write(stores, JobStatus.UPLOADING)
         storing = gather_all(self._store_one(worker) for worker in reachable)
         try:
-            if self._ending.is_asked:
+            if self._termination.is_asked:
                 await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
             else:
-                await interruptible(storing, when=lambda: self._ending.is_asked)
+                await interruptible(storing, when=lambda: self._termination.is_asked)
         except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
             self._fall_short(cause)
 
     def _fall_short(self, cause: BaseException | None = None) -> None:
         """What it made is not stored: it is made again elsewhere, or it has failed."""
-        if self._ending.outcome is JobStatus.FINISHED:
-            if self._lost.machine_lost is not None:
-                self._ending.lose(self._lost.machine_lost)
-            self._ending.note(cause)
+        if self._termination.outcome is JobStatus.FINISHED:
+            if self._outages.machine_lost is not None:
+                self._termination.lose(self._outages.machine_lost)
+            self._termination.note(cause)
 
     async def _store_one(self, worker: Worker) -> None:
-        wanted = self._ending.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
+        wanted = self._termination.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
         with_output = self._request.keeps_output and wanted
-        stored = await self._lost.bear(worker, partial(worker.store, with_output=with_output))
+        stored = await self._outages.run_through(
+            worker, partial(worker.store, with_output=with_output)
+        )
         if with_output:
             self.output_bytes = (self.output_bytes or 0) + stored
 
     async def _keep_state(self, workers: Sequence[Worker]) -> None:
         """Where it goes on later, it does so with what its workers have kept to their end."""
-        goes_on = self._ending.begins_again or self._ending.outcome is JobStatus.STOPPED
-        if goes_on and self._kept.is_kept(workers):
-            await self._kept.copy_last(workers, LAST_COPY_LIMIT)
+        goes_on = self._termination.begins_again or self._termination.outcome is JobStatus.STOPPED
+        if goes_on and self._snapshots.applies_to(workers):
+            await self._snapshots.save_last(workers, LAST_SNAPSHOT_LIMIT)
 
     async def _clean(self, workers: Sequence[Worker]) -> None:
         """Nothing of the job is left on a node that can be reached."""
-        staged = [w for w in workers if w.may_be_there and not self._lost.gives_up(w)]
+        staged = [w for w in workers if w.may_be_there and not self._outages.abandoned(w)]
         for left in await asyncio.gather(
-            *(self._lost.bear(worker, worker.clean) for worker in staged), return_exceptions=True
+            *(self._outages.run_through(worker, worker.clean) for worker in staged),
+            return_exceptions=True,
         ):
             if isinstance(left, BaseException):
                 workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)

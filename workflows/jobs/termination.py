@@ -14,7 +14,7 @@ MACHINE_LOST = "machine-lost"
 NODE_REMOVED = "node-removed"
 
 
-class Ending:
+class Termination:
     """The first who asks is heard; only a cancellation takes a mere stop's place, and a person that
     of a machine's loss, after which the job begins again elsewhere.
 
@@ -131,6 +131,6 @@ def end_of_idle(workers: Sequence[Worker], limit_s: int | None) -> EndRequest | 
     running = [worker for worker in workers if not worker.has_ended]
     if limit_s is None or not running or any(worker.idle_s < limit_s for worker in running):
         return None
-    and_gpus = " and idle GPUs" if any(worker.place.gpu_indices for worker in running) else ""
+    and_gpus = " and idle GPUs" if any(worker.assigned.gpu_indices for worker in running) else ""
     reason = f"no output{and_gpus} for {limit_s} s (safety.idle_timeout_s)"
     return EndRequest(reason=reason, code="idle")

@@ -21,11 +21,11 @@ from workflows.effects.jobs import (
     CleanWorker,
     CollectLog,
     EndWorker,
-    LookAtRun,
-    SaveState,
+    GetRunStatus,
+    SaveSnapshot,
+    SnapshotSaved,
     StageWorker,
     StartWorker,
-    StateSaved,
     StoreOutput,
     WorkerStaged,
     clean_worker,
@@ -81,7 +81,7 @@ class Worker:
             node=self.node,
             run_id=self.run,
             work_order=work_order,
-            assignment=self.place,
+            assignment=self.assigned,
             restores_state=restores_state,
         )
         summary = f"stage worker {self.index} on {self.node.node_id}"
@@ -99,7 +99,7 @@ class Worker:
     async def look(self) -> None:
         """Ask its node for its run."""
         self.idle_s = 0.0
-        self.sees(await look_at_run(LookAtRun(node=self.node, run_id=self.run)))
+        self.sees(await look_at_run(GetRunStatus(node=self.node, run_id=self.run)))
 
     async def end(self, grace_s: int) -> None:
         """End its whole process tree; the node says that it is gone."""
@@ -113,9 +113,9 @@ class Worker:
             return 0
         return (await store_output(StoreOutput(node=self.node, run_id=self.run))).stored_bytes
 
-    async def save_state(self) -> StateSaved:
+    async def save_state(self) -> SnapshotSaved:
         """Copy its resume state off its node."""
-        command = SaveState(node=self.node, run_id=self.run, at=workflow.now())
+        command = SaveSnapshot(node=self.node, run_id=self.run, at=workflow.now())
         return await save_state(command, summary=f"copy the state of worker {self.index}")
 
     async def clean(self) -> None:
@@ -126,17 +126,17 @@ class Worker:
         """Whether its node is somewhere else now."""
         if address is None or address.node_id != self.node.node_id or address == self.node:
             return False
-        self.assignment = self.place.model_copy(update={"node": address})
+        self.assignment = self.assigned.model_copy(update={"node": address})
         return True
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────
 
     @property
     def node(self) -> NodeAddress:
-        return self.place.node
+        return self.assigned.node
 
     @property
-    def place(self) -> WorkerAssignment:
+    def assigned(self) -> WorkerAssignment:
         if self.assignment is None:
             raise ValueError(f"worker {self.index} has no place yet")
         return self.assignment
@@ -210,7 +210,7 @@ class Worker:
     def may_be_taken(self) -> bool:
         """Its command was killed, on a machine that may be on its way back to its cloud."""
         ended = self.exit
-        if ended is None or not self.place.ephemeral:
+        if ended is None or not self.assigned.ephemeral:
             return False
         stops = ended.reason == "node-stopping"  # its supervisor was told so by the machine
         return stops or ended.signal is not None or ended.exit_code in _KILLED

@@ -51,8 +51,8 @@ from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, shielded
 from workflows.rules.billing.metering import cumulative_microcredits
 
-LOOK_INTERVAL = timedelta(minutes=10)
-NEWS_INTERVAL = timedelta(seconds=30)
+POLL_INTERVAL = timedelta(minutes=10)
+NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
 """A provider tells of an end before it shows it: then it is looked at once more."""
 RELEASE_INTERVAL = timedelta(minutes=1)
 CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
@@ -221,7 +221,7 @@ class LeaseLifecycle:
         while not self._given_back:
             if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
                 self._continue()
-            interval = NEWS_INTERVAL if self._news else LOOK_INTERVAL
+            interval = NOTIFIED_POLL_INTERVAL if self._news else POLL_INTERVAL
             told = await self._unless_over(self._inbox.wait(interval))
             await self._look()
             if told is None:

@@ -17,7 +17,7 @@ from workflows.effects.nodes import (
     NodeReached,
     ReachNode,
     RebootNode,
-    ReleaseNode,
+    RestoreLogins,
     find_announcement,
     find_node_again,
     probe_node,
@@ -25,7 +25,7 @@ from workflows.effects.nodes import (
     release_node,
     try_node,
 )
-from workflows.nodes.location import Whereabouts, refusal
+from workflows.nodes.location import NodeLocation, refusal
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter
@@ -39,21 +39,21 @@ REBOOT_LIMIT = timedelta(minutes=30)
 REBOOT_INTERVAL = timedelta(seconds=5)
 
 
-class Contact:
+class NodeConnection:
     """record_event: records an event that leaves the node's status as it is."""
 
-    def __init__(self, request: NodeRequest, at: Whereabouts, record_event: EventWriter) -> None:
+    def __init__(self, request: NodeRequest, at: NodeLocation, record_event: EventWriter) -> None:
         self._request = request
-        self._at = at
+        self._location = at
         self._record_event = record_event
         self._shown: NodeStatus | None = None
 
-    async def hear_of_it(self, inbox: Inbox) -> None:
+    async def await_announcement(self, inbox: Inbox) -> None:
         """Where it is, from whoever added it or from itself. Raises: ApplicationError `Refused`."""
-        if not self._at.are_known:
+        if not self._location.is_known:
             question = FindAnnouncement(minion_id=self._request.minion_id)
-            self._at.take((await find_announcement(question)).announcement)
-        while not self._at.are_known:
+            self._location.take((await find_announcement(question)).announcement)
+        while not self._location.is_known:
             message = await inbox.wait(ANNOUNCEMENT_LIMIT)
             if message is None:
                 asked = f"asked to be announced as {self._request.minion_id}"
@@ -61,7 +61,7 @@ class Contact:
                     self._request, f"{asked}, nothing within {ANNOUNCEMENT_LIMIT.days} days"
                 )
             if isinstance(message, Announcement):
-                self._at.take(message)
+                self._location.take(message)
 
     async def make(
         self, inbox: Inbox, show_cause: Callable[[str, str], Coroutine[Any, Any, None]]
@@ -75,9 +75,9 @@ class Contact:
         told: set[str] = set()
         while True:
             while (news := inbox.pick(Announcement)) is not None:
-                self._at.suppose(news)
+                self._location.try_announced(news)
             try:
-                reached = await try_node(ReachNode(node=self._at.address()))
+                reached = await try_node(ReachNode(node=self._location.address()))
             except EFFECT_FAILED as failure:
                 if is_cancelled_exception(failure) or workflow.now() >= deadline:
                     raise
@@ -89,47 +89,49 @@ class Contact:
                     await show_cause(kind, message)
                 await wait_until(partial(inbox.holds, Announcement), FIRST_INTERVAL, "to try again")
             else:
-                self._at.confirm(reached.boot_mark)
+                self._location.confirm(reached.boot_mark)
                 return
 
     def _turn(self, kind: str) -> bool:
         """To where it is tried next. False: the machine itself says no, or is not there at all."""
         if kind == HOST_KEY_MISMATCH:
-            return self._at.turn(is_another=True)
-        self._at.turn(is_another=False)
+            return self._location.try_other(is_another=True)
+        self._location.try_other(is_another=False)
         return kind not in NON_RETRYABLE
 
     async def look(self) -> None:
         """Two tries. Raises: the failure of the last one."""
-        await self._note_boot(await probe_node(ReachNode(node=self._at.address())))
+        await self._note_boot(await probe_node(ReachNode(node=self._location.address())))
 
-    async def find_again(self) -> None:
+    async def reconnect(self) -> None:
         """Within an hour. Raises: the failure of the last try; at once, when its key is another."""
-        asked = ReachNode(node=self._at.address())
+        asked = ReachNode(node=self._location.address())
         await self._note_boot(await find_node_again(asked, summary="until it is back"))
 
-    async def prove(self, there: NodeAddress) -> None:
+    async def verify(self, there: NodeAddress) -> None:
         """It answers at another address. Raises: the failure of the last of two tries."""
         await probe_node(ReachNode(node=there))
 
     async def reboot(self) -> None:
         """A boot that we have not seen is left alone. Raises: the failure of the last try."""
         await self.look()
-        await reboot_node(RebootNode(node=self._at.address(), boot_mark=self._at.boot_mark))
+        await reboot_node(
+            RebootNode(node=self._location.address(), boot_mark=self._location.boot_mark)
+        )
 
     async def restart(self) -> None:
         """Restart the machine, and wait until it is back."""
-        ended = self._at.boot_mark
+        ended = self._location.boot_mark
         await self._record_event(
             Event(type="node.restarting", message="the machine asks for a restart")
         )
-        await reboot_node(RebootNode(node=self._at.address(), boot_mark=ended))
+        await reboot_node(RebootNode(node=self._location.address(), boot_mark=ended))
         deadline = workflow.now() + REBOOT_LIMIT
-        while self._at.boot_mark == ended and workflow.now() < deadline:
+        while self._location.boot_mark == ended and workflow.now() < deadline:
             await workflow.sleep(REBOOT_INTERVAL, summary="restarts")
-            again = await find_node_again(ReachNode(node=self._at.address()))
-            self._at.boot_mark = again.boot_mark
-        if self._at.boot_mark == ended:
+            again = await find_node_again(ReachNode(node=self._location.address()))
+            self._location.boot_mark = again.boot_mark
+        if self._location.boot_mark == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
         await self._record_event(Event(type="node.restarted", message="is back"))
 
@@ -148,20 +150,20 @@ class Contact:
             self._shown = status
             await self.let_its_region_look()
 
-    async def let_its_owner_in(self, *, gone: bool) -> None:
+    async def restore_logins(self, *, gone: bool) -> None:
         """Its owner may log in as before; where we cannot see to that, is told how."""
         why = "it cannot be reached"
         try:
             if not gone:
-                await release_node(ReleaseNode(node=self._at.address()))
+                await release_node(RestoreLogins(node=self._location.address()))
                 return
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]
         await self._record_event(Event(type="node.logins-closed", message=closed_words(why)))
 
     async def _note_boot(self, reached: NodeReached) -> None:
-        if self._at.boot_mark and reached.boot_mark != self._at.boot_mark:
+        if self._location.boot_mark and reached.boot_mark != self._location.boot_mark:
             await self._record_event(
                 Event(type="node.restarted", message="the machine has restarted")
             )
-        self._at.boot_mark = reached.boot_mark
+        self._location.boot_mark = reached.boot_mark

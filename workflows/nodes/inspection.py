@@ -10,13 +10,13 @@ from workflows.contracts.events import Event
 from workflows.contracts.nodes import Hardware, NodeRequest
 from workflows.contracts.record import NodeChanges
 from workflows.effects.nodes import InspectNode, inspect_again, inspect_node
-from workflows.nodes.location import Whereabouts
+from workflows.nodes.location import NodeLocation
 from workflows.rules.nodes.onboarding import missed_of, summary_of
 from workflows.rules.nodes.requirements import evaluate
 
 DRIVERS_LIMIT = timedelta(minutes=30)
-FIRST_DRIVERS_LOOK = timedelta(seconds=10)
-LAST_DRIVERS_LOOK = timedelta(minutes=1)
+DRIVERS_POLL_MIN = timedelta(seconds=10)
+DRIVERS_POLL_MAX = timedelta(minutes=1)
 
 Note = Callable[[NodeChanges, tuple[Event, ...]], Coroutine[Any, Any, None]]
 
@@ -24,9 +24,9 @@ Note = Callable[[NodeChanges, tuple[Event, ...]], Coroutine[Any, Any, None]]
 class Inspection:
     """note: writes changes, with events that leave the node's status as it is."""
 
-    def __init__(self, request: NodeRequest, at: Whereabouts, note: Note) -> None:
+    def __init__(self, request: NodeRequest, at: NodeLocation, note: Note) -> None:
         self._request = request
-        self._at = at
+        self._location = at
         self._note = note
         self._last: Hardware | None = None
 
@@ -40,22 +40,22 @@ class Inspection:
         lacking: what it was made with and does not show. It is waited for: the drivers of GPUs are
         installed while a machine starts for the first time.
         """
-        deadline, pause = workflow.now() + DRIVERS_LIMIT, FIRST_DRIVERS_LOOK
+        deadline, pause = workflow.now() + DRIVERS_LIMIT, DRIVERS_POLL_MIN
         hardware = await self._seen()
         while (lacks := lacking(hardware)) and workflow.now() < deadline:
-            if pause == FIRST_DRIVERS_LOOK:
+            if pause == DRIVERS_POLL_MIN:
                 await self._note(NodeChanges(), (Event(type="node.incomplete", message=lacks),))
             await workflow.sleep(pause, summary=lacks)
-            pause = min(2 * pause, LAST_DRIVERS_LOOK)
+            pause = min(2 * pause, DRIVERS_POLL_MAX)
             hardware = await self._seen()
         return await self._judge(hardware) or lacks
 
     async def _seen(self) -> Hardware:
-        return (await inspect_node(InspectNode(node=self._at.address()))).hardware
+        return (await inspect_node(InspectNode(node=self._location.address()))).hardware
 
     async def again(self) -> str:
         """As `first`, with less patience: it is in use. Told when it is not what it was."""
-        asked = InspectNode(node=self._at.address())
+        asked = InspectNode(node=self._location.address())
         return await self._judge((await inspect_again(asked)).hardware)
 
     async def _judge(self, hardware: Hardware) -> str:
@@ -66,7 +66,7 @@ class Inspection:
             relaxed=self._request.relaxed,
         )
         before, self._last = self._last, hardware
-        self._at.inspected_boot = self._at.boot_mark
+        self._location.inspected_boot = self._location.boot_mark
         is_new = before is None or summary_of(before) != summary_of(hardware)
         told = (Event(type="node.inspected", message=summary_of(hardware)),) if is_new else ()
         await self._note(NodeChanges(hardware=hardware, requirements=requirements), told)

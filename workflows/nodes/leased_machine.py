@@ -17,7 +17,7 @@ from workflows.effects.leases import (
     return_machine,
 )
 from workflows.effects.placement import WithdrawAllocations, withdraw_places
-from workflows.nodes.location import Whereabouts, refusal
+from workflows.nodes.location import NodeLocation, refusal
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter, Journal
 from workflows.primitives.waiting import wait_until
@@ -26,8 +26,8 @@ from workflows.rules.nodes.onboarding import lacking_of
 
 READY_LIMIT = timedelta(hours=6)
 """Beyond what a lease takes to try all of its offers: it tells by itself how that has ended."""
-FIRST_LOOK = timedelta(seconds=30)
-LAST_LOOK = timedelta(minutes=10)
+POLL_INTERVAL_MIN = timedelta(seconds=30)
+POLL_INTERVAL_MAX = timedelta(minutes=10)
 """Between two looks at the row of a lease, of which signals tell: at first, and in the end."""
 FIRST_RETURN = timedelta(seconds=1)
 """A cloud that ends a machine in a moment is not waited for longer than that."""
@@ -41,7 +41,7 @@ none for it."""
 TRIES = 12
 
 
-class MachineGone(Exception):  # noqa: N818 - it is news, not an error
+class MachineGoneError(Exception):
     """Its machine is no more, and why."""
 
 
@@ -54,12 +54,12 @@ class LeasedMachine:
     def __init__(
         self,
         request: NodeRequest,
-        at: Whereabouts,
+        at: NodeLocation,
         journal: Journal,
         record_event: EventWriter,
     ) -> None:
         self._request = request
-        self._at = at
+        self._location = at
         self._journal = journal
         self._record_event = record_event
         self._claim: MachineClaim | None = request.machine
@@ -99,7 +99,7 @@ class LeasedMachine:
             return
         self._lost = self.ended_at = None
         self.lease_id = self.lease_id or timed_id("lea", workflow.now(), workflow.uuid4())
-        deadline, pause = workflow.now() + READY_LIMIT, FIRST_LOOK
+        deadline, pause = workflow.now() + READY_LIMIT, POLL_INTERVAL_MIN
         while (ready := await self._ready(self._claim)) is None:
             if workflow.now() >= deadline:
                 raise refusal(self._request, f"its machine is not there after {READY_LIMIT}")
@@ -107,9 +107,9 @@ class LeasedMachine:
                 ready = self._told(inbox)
             if ready is not None:
                 break
-            pause = min(2 * pause, LAST_LOOK)
+            pause = min(2 * pause, POLL_INTERVAL_MAX)
         self.offer = ready.offer
-        self._at.move_to(ready.seen)
+        self._location.replace_machine(ready.seen)
 
     async def _ready(self, claim: MachineClaim) -> MachineReady | None:
         """As the row of its lease says. Raises: ApplicationError, when that has ended."""
@@ -164,8 +164,8 @@ class LeasedMachine:
             self.concerns(lost)
         return self._lost is not None
 
-    def loss(self) -> MachineGone:
-        return MachineGone(self._lost or "its machine is no more")
+    def loss(self) -> MachineGoneError:
+        return MachineGoneError(self._lost or "its machine is no more")
 
     async def withdraw_places(self, reason: str) -> None:
         """Jobs that were never told of their places here are placed anew, and say why."""
@@ -198,7 +198,7 @@ class LeasedMachine:
                 message = f"the machine of {', '.join(left)} is not gone after {PATIENCE}"
                 await self._record_event(Event(type="node.machine-not-gone", message=message))
             await workflow.sleep(pause, summary="its machine ends")
-            pause = min(2 * pause, LAST_LOOK)
+            pause = min(2 * pause, POLL_INTERVAL_MAX)
         self.lease_id, self._lost = "", None
 
     async def _returned(self, reason: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from workflows.contracts.record import NodeChanges
 from workflows.contracts.statuses import NodeStatus
 
 
-class Whereabouts:
+class NodeLocation:
     """Told by the person who added it or by the machine itself; unknown until then."""
 
     def __init__(self, request: NodeRequest) -> None:
@@ -25,7 +25,7 @@ class Whereabouts:
         self._looks_where_told = False
 
     @property
-    def are_known(self) -> bool:
+    def is_known(self) -> bool:
         return self.host is not None
 
     @property
@@ -39,14 +39,14 @@ class Whereabouts:
             self.host, self.port = announcement.host, announcement.port
             self.user = announcement.user
 
-    def move_to(self, seen: MachineObservation) -> None:
+    def replace_machine(self, seen: MachineObservation) -> None:
         """It is another machine now."""
         self.host, self.port, self.user = seen.host, seen.port, seen.user
         self.minion_id = seen.minion_id or ""
         self.boot_mark = self.inspected_boot = ""
         self._told, self._looks_where_told = None, False
 
-    def suppose(self, announcement: Announcement) -> None:
+    def try_announced(self, announcement: Announcement) -> None:
         """It may be there: anybody may announce. Where it was is kept, to fall back on."""
         place = (announcement.host, announcement.port, announcement.user)
         self._looks_where_told = place != (self.host, self.port, self.user)
@@ -63,7 +63,7 @@ class Whereabouts:
             self.take(self._told)
         self._told, self._looks_where_told = None, False
 
-    def turn(self, *, is_another: bool) -> bool:
+    def try_other(self, *, is_another: bool) -> bool:
         """Look where else it may be next. False: there is nowhere else.
 
         is_another: another machine is where it was looked for, so it is not there.

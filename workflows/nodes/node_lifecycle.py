@@ -25,12 +25,12 @@ from workflows.contracts.nodes import (
 from workflows.contracts.record import NodeChanges
 from workflows.contracts.statuses import NodeStatus, NodeType
 from workflows.effects.nodes import WatchNode, watch_node
-from workflows.nodes.connection import Contact
+from workflows.nodes.connection import NodeConnection
 from workflows.nodes.inspection import Inspection
-from workflows.nodes.leased_machine import LeasedMachine, MachineGone
-from workflows.nodes.location import Whereabouts, refusal
+from workflows.nodes.leased_machine import LeasedMachine, MachineGoneError
+from workflows.nodes.location import NodeLocation, refusal
 from workflows.nodes.preparation import prepared
-from workflows.nodes.running_jobs import Guests
+from workflows.nodes.running_jobs import RunningJobs
 from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
@@ -38,7 +38,7 @@ from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 from workflows.rules.nodes.onboarding import first_status_of, prepared_words
 
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
-NEWS_INTERVAL = timedelta(hours=6)
+FAILED_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
 NEWS = (Removal, Announcement, MachineLost)
 """What does not wait until something else is done."""
@@ -67,11 +67,11 @@ class NodeLifecycle:
             if carried
             else first_status_of(request.services, is_leased=request.machine is not None)
         )
-        self._at = Whereabouts(request)
-        self._contact = Contact(request, self._at, self._record_event)
-        self._inspection = Inspection(request, self._at, self._note)
-        self._guests = Guests(request, self._at, self._record_event)
-        self._machine = LeasedMachine(request, self._at, self._journal, self._record_event)
+        self._location = NodeLocation(request)
+        self._connection = NodeConnection(request, self._location, self._record_event)
+        self._inspection = Inspection(request, self._location, self._note)
+        self._running_jobs = RunningJobs(request, self._location, self._record_event)
+        self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
         self._removal: Removal | None = None
         self._ended_by: str | None = None
@@ -86,7 +86,7 @@ class NodeLifecycle:
         while self._removal is None:
             try:
                 await self._serve()
-            except MachineGone as gone:
+            except MachineGoneError as gone:
                 self._stop_watch()
                 await self._lose(str(gone))
                 await self._onboard()
@@ -115,11 +115,11 @@ class NodeLifecycle:
         self._status = NodeStatus.CONNECTING
         await self._write(Event(type="node.connecting", message="waits for the machine"))
         await self._machine.have(self._inbox)
-        await self._contact.hear_of_it(self._inbox)
-        there = self._at.address()
+        await self._connection.await_announcement(self._inbox)
+        there = self._location.address()
         found = Event(type="node.found", message=f"at {there.host}:{there.port}")
-        await self._write(found, changes=self._at.changes())
-        await self._contact.make(self._inbox, self._show_cause)
+        await self._write(found, changes=self._location.changes())
+        await self._connection.make(self._inbox, self._show_cause)
 
     async def _show_cause(self, kind: str, message: str) -> None:
         event = Event(type="node.not-reached", message=message, details={"cause": kind})
@@ -129,7 +129,7 @@ class NodeLifecycle:
         """What the machine is, against what the region asks."""
         self._status = NodeStatus.INSPECTING
         connected = Event(type="node.connected", message="its key is the one expected")
-        await self._write(connected, changes=self._at.changes())
+        await self._write(connected, changes=self._location.changes())
         if missed := await self._inspection.first(self._machine.lacking):
             raise refusal(self._request, missed)
 
@@ -138,8 +138,8 @@ class NodeLifecycle:
         self._status = NodeStatus.PREPARING
         await self._write(Event(type="node.preparing", message="is prepared"))
         if self._inspection.asks_for_a_restart and self._request.exclusive:
-            await self._contact.restart()
-        preparation = await prepared(self._request, self._at)
+            await self._connection.restart()
+        preparation = await prepared(self._request, self._location)
         self._status = self._resume_status
         self._machine.serves()
         words = prepared_words(preparation, exclusive=self._request.exclusive)
@@ -154,7 +154,7 @@ class NodeLifecycle:
             await self._look_for_it()
         if self._removal is not None or not await self._online():
             return
-        asked = WatchNode(node=self._at.address(), boot_mark=self._at.boot_mark)
+        asked = WatchNode(node=self._location.address(), boot_mark=self._location.boot_mark)
         self._watch = watch_node.start(asked, summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
@@ -178,7 +178,7 @@ class NodeLifecycle:
     async def _probe(self, seen: str) -> bool:
         """Whether it can be reached after all; offline when not. False also when news came."""
         try:
-            return await self._unless_news(self._contact.look())
+            return await self._unless_news(self._connection.look())
         except EFFECT_FAILED as unreachable:
             await self._offline(unreachable, seen)
             return False
@@ -191,15 +191,15 @@ class NodeLifecycle:
             reason = f"no worker serves the site of {self._request.region_id} ({said})"
         self._status = NodeStatus.OFFLINE
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
-        await self._guests.tell("lost", reason)
+        await self._running_jobs.tell("lost", reason)
         if kind == UNSERVED:
-            await self._contact.let_its_region_look()
+            await self._connection.let_its_region_look()
 
     async def _look_for_it(self) -> None:
         """It comes back by itself, where it was or where it says that it is; or it is removed."""
         while self._removal is None:
             try:
-                if await self._unless_news(self._contact.find_again()):
+                if await self._unless_news(self._connection.reconnect()):
                     return
             except EFFECT_FAILED as again:
                 await self._refused_again(again)
@@ -208,7 +208,7 @@ class NodeLifecycle:
     async def _online(self) -> bool:
         """End what no live job claims, then take the status up again. False: lost, or news."""
         try:
-            if not await self._unless_news(self._guests.end_strays()):
+            if not await self._unless_news(self._running_jobs.end_orphans()):
                 return False
         except EFFECT_FAILED as failure:
             left = cause_of(failure)[1]
@@ -217,13 +217,13 @@ class NodeLifecycle:
             await self._record_event(
                 Event(type="node.strays-left", message=left)
             )  # no reason to lose the others
-        if self._at.has_restarted and not await self._is_inspected_again():
+        if self._location.has_restarted and not await self._is_inspected_again():
             return False
         if self._status is NodeStatus.OFFLINE:
             self._status = self._resume_status
             back = Event(type="node.back", message="can be reached again")
             await self._write(back, reason=self._withheld)
-            await self._guests.tell("back")
+            await self._running_jobs.tell("back")
         return True
 
     async def _is_inspected_again(self) -> bool:
@@ -247,12 +247,12 @@ class NodeLifecycle:
             await self._close()
         if self._machine.is_wished_for and self._ended_by is None:
             await self._machine.withdraw_places("the node that was made for it is being removed")
-        await self._guests.see_off(lambda: gone or self._machine.is_lost(self._inbox))
+        await self._running_jobs.drain(lambda: gone or self._machine.is_lost(self._inbox))
         self._stop_watch()
         if self._machine.is_wished_for:
             await self._machine.give_back(self._ended_by or "its node is removed")
-        elif self._request.exclusive and (self._at.boot_mark or self._request.carried):
-            await self._contact.let_its_owner_in(gone=gone)
+        elif self._request.exclusive and (self._location.boot_mark or self._request.carried):
+            await self._connection.restore_logins(gone=gone)
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -324,10 +324,12 @@ class NodeLifecycle:
     async def _consider(self, removal: Removal) -> None:
         """A removal with jobs on the node needs force; the API says so first, this is the law."""
         before = self._status
-        jobs = (await self._guests.held()).job_ids
+        jobs = (await self._running_jobs.held()).job_ids
         if before is NodeStatus.ACTIVE and not jobs and not removal.force:
             await self._close()
-            jobs = (await self._guests.held()).job_ids  # one may have come before it was closed
+            jobs = (
+                await self._running_jobs.held()
+            ).job_ids  # one may have come before it was closed
         if jobs and not removal.force:
             self._status = before
             message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
@@ -345,29 +347,29 @@ class NodeLifecycle:
     async def _move(self, announcement: Announcement) -> None:
         """Anybody may announce: it is moved to where a machine answers with its key."""
         told = announcement.model_dump(include={"host", "port", "user"})
-        there = self._at.address().model_copy(update=told)
-        if there == self._at.address():
+        there = self._location.address().model_copy(update=told)
+        if there == self._location.address():
             return
         try:
-            await self._contact.prove(there)
+            await self._connection.verify(there)
         except EFFECT_FAILED as failure:
             await self._record_event(Event(type="node.move-refused", message=cause_of(failure)[1]))
             return
-        self._at.take(announcement)
+        self._location.take(announcement)
         moved = Event(type="node.moved", message=f"now at {there.host}:{there.port}")
         await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
         if self._status is not NodeStatus.OFFLINE:
-            await self._guests.tell("back")
+            await self._running_jobs.tell("back")
 
     async def _reboot(self, asked: Reboot) -> None:
         """With jobs on the node it needs force; the API says so first, this is the law."""
-        if (jobs := (await self._guests.held()).job_ids) and not asked.force:
+        if (jobs := (await self._running_jobs.held()).job_ids) and not asked.force:
             message = f"asked to restart, holds {', '.join(jobs)}: runs on (force ends them)"
             await self._record_event(Event(type="node.reboot-refused", message=message))
             return
         await self._record_event(Event(type="node.rebooting", message="a person restarts it"))
         try:
-            await self._unless_news(self._contact.reboot())
+            await self._unless_news(self._connection.reboot())
         except EFFECT_FAILED as failure:
             await self._record_event(
                 Event(type="node.reboot-refused", message=cause_of(failure)[1])
@@ -390,8 +392,8 @@ class NodeLifecycle:
         What it has to give is seen anew while nobody uses any of it.
         """
         try:
-            await self._unless_news(self._guests.end_strays())
-            if not (await self._guests.held()).run_ids:
+            await self._unless_news(self._running_jobs.end_orphans())
+            if not (await self._running_jobs.held()).run_ids:
                 await self._unless_news(self._inspect_again())
         except EFFECT_FAILED as failure:
             workflow.logger.warning("what nobody claims is left for later: %s", failure)
@@ -412,11 +414,11 @@ class NodeLifecycle:
         event = Event(type="node.failed", message=message, details={"cause": kind})
         await self._write(event, reason=message)
         while self._removal is None:
-            news = await self._inbox.wait(NEWS_INTERVAL)
+            news = await self._inbox.wait(FAILED_INTERVAL)
             if isinstance(news, Removal):
                 self._removal = news
             elif isinstance(news, Announcement):
-                self._at.suppose(news)
+                self._location.try_announced(news)
                 return
 
     async def _lose(self, reason: str) -> None:
@@ -432,9 +434,9 @@ class NodeLifecycle:
             await self._write(Event(type=kind, message=reason), reason=reason)
         await self._machine.withdraw_places(reason)
         what = "gone" if self._machine.is_killed else "ended"
-        await self._guests.tell(what, reason, ended_at=self._machine.ended_at)
+        await self._running_jobs.tell(what, reason, ended_at=self._machine.ended_at)
         if self._removal is not None:
-            await self._guests.wait_for_their_end()
+            await self._running_jobs.wait_for_their_end()
             return
         with suppress(Interrupted):
             await interruptible(
@@ -469,11 +471,11 @@ class NodeLifecycle:
     async def _continue_when_long(self) -> None:
         """No activity is open across continue-as-new: the watch is begun anew after it."""
         long = workflow.info().is_continue_as_new_suggested()
-        if not long or len(self._inbox) or not self._at.are_known or self._removal is not None:
+        if not long or len(self._inbox) or not self._location.is_known or self._removal is not None:
             return
         self._stop_watch()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        carry = self._at.progress(self._journal.sequence, self._status, self._resume_status)
+        carry = self._location.progress(self._journal.sequence, self._status, self._resume_status)
         carry = carry.model_copy(update={"lease_id": self._machine.lease_id})
         workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
 
@@ -481,7 +483,7 @@ class NodeLifecycle:
         self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
     ) -> None:
         await self._journal.write(self._status, changes or NodeChanges(), *events, reason=reason)
-        await self._contact.let_its_region_know(self._status)
+        await self._connection.let_its_region_know(self._status)
 
     async def _note(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
         await self._write(*events, changes=changes, reason=self._journal.reason)

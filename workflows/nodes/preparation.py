@@ -2,11 +2,11 @@
 
 from workflows.contracts.nodes import NodeRequest, Preparation
 from workflows.effects.nodes import FindPeers, PrepareNode, find_peers, prepare_node
-from workflows.nodes.location import Whereabouts, refusal
+from workflows.nodes.location import NodeLocation, refusal
 from workflows.rules.nodes.onboarding import unreached_of
 
 
-async def prepared(request: NodeRequest, at: Whereabouts) -> Preparation:
+async def prepared(request: NodeRequest, at: NodeLocation) -> Preparation:
     """What was done there. Raises: ApplicationError, naming the neighbours that it cannot reach."""
     peers = FindPeers(node_id=request.node_id, region_id=request.region_id)
     command = PrepareNode(

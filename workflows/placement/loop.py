@@ -7,7 +7,7 @@ from temporalio import workflow
 from workflows.contracts.base import Done
 from workflows.contracts.placement import PlacementRequest
 from workflows.effects.placement import (
-    AnnouncePlacements,
+    NotifyPlacedJobs,
     PlanPlacements,
     announce_placements,
     plan_placements,
@@ -47,7 +47,7 @@ class PlacementLoop:
     async def _announce(self) -> None:
         more = True
         while more:
-            announced = await announce_placements(AnnouncePlacements())
+            announced = await announce_placements(NotifyPlacedJobs())
             more, self._untold = announced.more, announced.untold
 
     @workflow.signal(description="Something waits or something has become free.")

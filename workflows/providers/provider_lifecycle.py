@@ -43,8 +43,8 @@ from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.providers.orphaned_machines import OrphanedMachines
 
-NEWS_INTERVAL = timedelta(days=1)
-LOOK_INTERVAL = timedelta(hours=1)
+IDLE_INTERVAL = timedelta(days=1)
+POLL_INTERVAL = timedelta(hours=1)
 """How long nobody may notice that the key of a cloud does not work any more."""
 
 
@@ -170,7 +170,7 @@ class ProviderLifecycle:
         )
 
     async def _serve(self) -> None:
-        message = await self._inbox.wait(LOOK_INTERVAL if self._is_cloud else NEWS_INTERVAL)
+        message = await self._inbox.wait(POLL_INTERVAL if self._is_cloud else IDLE_INTERVAL)
         if isinstance(message, Recheck):
             await self._enable()
         elif isinstance(message, Removal):

@@ -32,8 +32,8 @@ from workflows.rules.ids import timed_id
 
 STORAGE_LIMIT = timedelta(hours=8)
 """Beyond what its node takes to have a machine or to give up: it tells by itself."""
-FIRST_LOOK = timedelta(seconds=30)
-LAST_LOOK = timedelta(minutes=5)
+POLL_INTERVAL_MIN = timedelta(seconds=30)
+POLL_INTERVAL_MAX = timedelta(minutes=5)
 """Between two looks at its storage node, which tells by itself: at first, and in the end."""
 _BROKEN = (NodeStatus.FAILED, NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 
@@ -144,7 +144,7 @@ class CloudRegion:
 
     async def _until_active(self, node_id: str, inbox: Inbox) -> None:
         """Raises: ApplicationError with its reason, when it will not be."""
-        deadline, pause = workflow.now() + STORAGE_LIMIT, FIRST_LOOK
+        deadline, pause = workflow.now() + STORAGE_LIMIT, POLL_INTERVAL_MIN
         while True:
             there = {node.node_id: node for node in await self._storage()}
             node = there.get(node_id)
@@ -154,7 +154,7 @@ class CloudRegion:
                 why = "its storage node is gone" if node is None else _said(node)
                 raise ApplicationError(why, type=REFUSED)
             await wait_until(partial(inbox.holds, Look), pause, f"{node.name} is {node.status}")
-            pause = FIRST_LOOK if inbox.pick(Look) else min(2 * pause, LAST_LOOK)
+            pause = POLL_INTERVAL_MIN if inbox.pick(Look) else min(2 * pause, POLL_INTERVAL_MAX)
 
 
 def _said(node: StorageNode) -> str:

@@ -22,7 +22,7 @@ from activities.temporal.client import set_client
 from tests.activities.billing.test_ledger import assert_books_are_right
 from tests.activities.outbox.test_relay import signals_of
 from tests.activities.rows import NOW, add_job, add_payer
-from workflows.contracts.billing import BilledWorker, BillingRequest, UsagePosted, WorkerUsage
+from workflows.contracts.billing import BalanceForecast, BilledWorker, BillingRequest, WorkerUsage
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.record import JobChanges, Record
@@ -53,7 +53,7 @@ def job(migrated: Database, payer: tables.Account) -> tables.Job:
     return running_job(migrated, payer)
 
 
-def bill(job: tables.Job, through_s: int, **more: Any) -> UsagePosted:
+def bill(job: tables.Job, through_s: int, **more: Any) -> BalanceForecast:
     usage = WorkerUsage(
         job_id=job.id,
         worker=more.get("worker", 0),
@@ -220,8 +220,8 @@ def test_a_job_that_makes_the_credits_end_soon_has_the_bills_of_the_others_look_
     bill(running_job(migrated, payer, gpus=0), 0)
     assert asked_to_look(migrated) == []
     greedy = running_job(migrated, payer, gpus=400)
-    standing = bill(greedy, 0)
-    assert standing.balance_microcredits == 25_000_000, "a quarter of an hour at 100 credits"
+    forecast = bill(greedy, 0)
+    assert forecast.balance_microcredits == 25_000_000, "a quarter of an hour at 100 credits"
     assert asked_to_look(migrated) == [f"job/{job.id}/billing"]
     bill(greedy, 0)
     assert asked_to_look(migrated) == [], "once for each time that it gets worse"
@@ -234,8 +234,8 @@ def test_the_job_that_uses_up_the_credits_has_the_bills_of_the_others_look_again
     bill(job, 0)
     bill(greedy, 0)
     asked_to_look(migrated)
-    standing = bill(greedy, 900)
-    assert standing.is_used_up
+    forecast = bill(greedy, 900)
+    assert forecast.is_used_up
     assert asked_to_look(migrated) == [f"job/{job.id}/billing"]
     bill(greedy, 900)
     bill(job, 60)
@@ -248,10 +248,10 @@ def test_what_others_have_run_since_they_were_posted_counts_when_the_next_look_i
     began = datetime.now(UTC) - timedelta(minutes=30)
     greedy = running_job(migrated, payer, gpus=160)
     bill(greedy, 0, started_at=began)
-    standing = bill(job, 60, started_at=began + timedelta(minutes=29))
+    forecast = bill(job, 60, started_at=began + timedelta(minutes=29))
     half_an_hour_of_greedy = 160 * A100_HOUR // 2
-    assert standing.balance_microcredits == 25_000_000 - standing.posted_microcredits
-    assert standing.unposted_microcredits == pytest.approx(half_an_hour_of_greedy, rel=0.01)
+    assert forecast.balance_microcredits == 25_000_000 - forecast.posted_microcredits
+    assert forecast.unposted_microcredits == pytest.approx(half_an_hour_of_greedy, rel=0.01)
 
 
 def test_a_job_that_costs_nothing_is_not_ended_by_an_empty_account(
@@ -260,9 +260,9 @@ def test_a_job_that_costs_nothing_is_not_ended_by_an_empty_account(
     free = running_job(migrated, payer, gpus=0)
     bill(job, 200 * 3600)
     assert bill(job, 200 * 3600).is_used_up
-    standing = bill(free, 60)
-    assert standing.balance_microcredits < 0 < standing.burn_microcredits_per_hour
-    assert not standing.is_used_up
+    forecast = bill(free, 60)
+    assert forecast.balance_microcredits < 0 < forecast.burn_microcredits_per_hour
+    assert not forecast.is_used_up
 
 
 def test_a_job_that_runs_is_posted_and_stands_with_who_paid_when_it_began(

@@ -25,7 +25,7 @@ from workflows.contracts.billing import BilledWorker, BillingRequest
 from workflows.contracts.jobs import RunReport
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import RunState
-from workflows.effects.jobs import LookAtRun
+from workflows.effects.jobs import GetRunStatus
 from workflows.rules.billing.usage_fees import usage_rates
 
 REGION = "reg-1"
@@ -47,7 +47,7 @@ async def bills(client: Client) -> AsyncIterator[None]:
     began = datetime.now(UTC)
 
     @activity.defn(name="look_at_run")
-    async def look(asked: LookAtRun) -> RunReport:
+    async def look(asked: GetRunStatus) -> RunReport:
         elapsed_s = (datetime.now(UTC) - began).total_seconds()
         return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=elapsed_s)
 

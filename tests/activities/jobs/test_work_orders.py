@@ -26,7 +26,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobStatus
-from workflows.effects.jobs import DiscardWorkOrders, RemoveStored, SealWorkOrders, WorkOrdersSealed
+from workflows.effects.jobs import DiscardRunSpecs, RemoveStored, RunSpecsSealed, SealRunSpecs
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECRET, VARIABLE = "a-token-that-is-made-up", "a-variable-that-is-made-up"
@@ -44,7 +44,7 @@ def assignment(worker: int, region_id: str) -> WorkerAssignment:
     return WorkerAssignment(worker=worker, node=node)
 
 
-COMMAND = SealWorkOrders(
+COMMAND = SealRunSpecs(
     job_id=JOB, attempt=1, assignments=(assignment(0, "reg-1"), assignment(1, "reg-2"))
 )
 
@@ -153,7 +153,7 @@ def submit(database: Database, project_id: str, **environment: object) -> None:
             )
 
 
-def seal() -> WorkOrdersSealed:
+def seal() -> RunSpecsSealed:
     return ActivityEnvironment().run(seal_work_orders, COMMAND)
 
 
@@ -283,7 +283,7 @@ def test_orders_of_one_attempt_are_discarded_and_doing_it_again_is_silent(
     seal()
     store().put("orders/job-o/2/0", b"the next attempt's")
     for _ in range(2):
-        ActivityEnvironment().run(discard_work_orders, DiscardWorkOrders(job_id=JOB, attempt=1))
+        ActivityEnvironment().run(discard_work_orders, DiscardRunSpecs(job_id=JOB, attempt=1))
     assert store().names("orders") == ["orders/job-o/2/0"]
 
 

@@ -22,7 +22,13 @@ from workflows.contracts.jobs import EndRequest, NodeLost
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import RunSeen
 from workflows.effects.lifecycles import FindDependents, TellDependents
-from workflows.effects.nodes import BillStrays, FindAnnouncement, FindNodeRuns, FindPeers, TellJobs
+from workflows.effects.nodes import (
+    BillOrphanedRuns,
+    FindAnnouncement,
+    FindNodeRuns,
+    FindPeers,
+    NotifyJobs,
+)
 
 
 class World:
@@ -96,7 +102,7 @@ def test_strays_are_billed_once_for_what_they_had_run(world: World) -> None:
     with world.database.write() as session:
         row = session.get_one(tables.Job, world.job.id)
         row.rates = {"0": {"gpu_count": 1, "microcredits_per_gpu_hour": 250_000}}
-    command = BillStrays(runs=(seen(world.job.id, 1800.9), seen("job-unknown", 60)))
+    command = BillOrphanedRuns(runs=(seen(world.job.id, 1800.9), seen("job-unknown", 60)))
     bill_strays(command)
     bill_strays(command)
     with world.database.read() as session:
@@ -110,7 +116,7 @@ def test_strays_are_billed_once_for_what_they_had_run(world: World) -> None:
 def test_strays_of_a_job_that_has_ended_do_not_count_as_running(world: World) -> None:
     with world.database.write() as session:
         session.get_one(tables.Job, world.job.id).status = "failed"
-    bill_strays(BillStrays(runs=(seen(world.job.id, 60),)))
+    bill_strays(BillOrphanedRuns(runs=(seen(world.job.id, 60),)))
     with world.database.read() as session:
         assert not session.exec(select(tables.UsageMeter)).one().running
 
@@ -141,7 +147,7 @@ async def test_jobs_on_a_node_are_told(
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    told = await tell_jobs(TellJobs(node_id=world.node.id, what=what, reason="why"))
+    told = await tell_jobs(NotifyJobs(node_id=world.node.id, what=what, reason="why"))
     assert told.job_ids == (world.job.id,)
     assert await signals_of(temporal_server, workflow_id) == [signal]
 
@@ -154,7 +160,7 @@ async def test_jobs_are_told_where_a_node_is_that_is_back(
     await start_idle(temporal_server, workflow_id)
     with world.database.write() as session:
         session.get_one(tables.Node, world.node.id).host = "10.0.0.99"
-    await tell_jobs(TellJobs(node_id=world.node.id, what="back"))
+    await tell_jobs(NotifyJobs(node_id=world.node.id, what="back"))
     history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
     told = [
         event.workflow_execution_signaled_event_attributes.input.payloads[0].data
@@ -170,7 +176,7 @@ async def test_a_job_is_told_which_node_was_removed_unreached(
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    await tell_jobs(TellJobs(node_id=world.node.id, what="gone", reason="removed"))
+    await tell_jobs(NotifyJobs(node_id=world.node.id, what="gone", reason="removed"))
     history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
     told = history.events[-1].workflow_execution_signaled_event_attributes
     assert told.signal_name == "stop"
@@ -185,7 +191,7 @@ async def test_a_job_is_told_when_its_machine_has_ended(
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    ended = TellJobs(node_id=world.node.id, what="ended", reason="preempted", ended_at=NOW)
+    ended = NotifyJobs(node_id=world.node.id, what="ended", reason="preempted", ended_at=NOW)
     await tell_jobs(ended)
     history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
     told = history.events[-1].workflow_execution_signaled_event_attributes
@@ -199,7 +205,7 @@ async def test_jobs_are_told_once_however_often_it_is_tried(
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    asked = TellJobs(node_id=world.node.id, what="removed", reason="why")
+    asked = NotifyJobs(node_id=world.node.id, what="removed", reason="why")
     environment = ActivityEnvironment()
     for _ in range(2):
         await environment.run(tell_jobs, asked)
@@ -214,7 +220,7 @@ async def test_telling_a_job_that_has_ended_is_silent(
     world: World, temporal_server: Client
 ) -> None:
     set_client(temporal_server)
-    told = await tell_jobs(TellJobs(node_id=world.node.id, what="back"))
+    told = await tell_jobs(NotifyJobs(node_id=world.node.id, what="back"))
     assert told.job_ids == (world.job.id,)
 
 

@@ -64,4 +64,4 @@ def test_what_the_rules_look_at_is_made_anew_only_when_something_has_changed(
         before = inventory(session, NOW)
         assert inventory(session, NOW) is before
         add_gpu_node(session, region, "n2")
-        assert len(list(inventory(session, NOW).places[0].machines())) == 2
+        assert len(list(inventory(session, NOW).regions[0].machines())) == 2

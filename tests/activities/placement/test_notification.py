@@ -19,7 +19,7 @@ from tests.activities.placement.rows import add_gpu_node, add_waiting_job, asser
 from tests.activities.rows import NOW, add_payer, add_region
 from workflows.contracts.jobs import Placement
 from workflows.effects.jobs import FindPlacement
-from workflows.effects.placement import AnnouncePlacements, PlacementsAnnounced, PlanPlacements
+from workflows.effects.placement import NotifyPlacedJobs, PlacedJobsNotified, PlanPlacements
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ async def test_a_placed_job_is_told_once_with_all_that_it_needs(
 ) -> None:
     job_id = placed_job(migrated, workers=2)
     handle = await waiting_workflow(told_by, job_id)
-    assert await announce_placements(AnnouncePlacements()) == PlacementsAnnounced(announced=1)
-    assert await announce_placements(AnnouncePlacements()) == PlacementsAnnounced(announced=0)
+    assert await announce_placements(NotifyPlacedJobs()) == PlacedJobsNotified(announced=1)
+    assert await announce_placements(NotifyPlacedJobs()) == PlacedJobsNotified(announced=0)
     (placement,) = await signals(told_by, handle)
     assert placement == find_placement(FindPlacement(job_id=job_id, attempt=1)).placement
     first, second = placement.assignments
@@ -91,7 +91,7 @@ async def test_a_job_whose_workflow_has_ended_gives_its_place_back_for_good(
     job_id = placed_job(migrated)
     handle = await waiting_workflow(told_by, job_id)
     await handle.terminate()
-    assert (await announce_placements(AnnouncePlacements())).announced == 0
+    assert (await announce_placements(NotifyPlacedJobs())).announced == 0
     with migrated.read() as session:
         assert live(session) == []
         assert_books_agree(session)
@@ -117,11 +117,11 @@ async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_f
 
     with monkeypatch.context() as broken:
         broken.setattr("activities.placement.planning.tell", lost)
-        answer = await announce_placements(AnnouncePlacements(limit=2))
-    assert answer == PlacementsAnnounced(announced=1, more=True, untold=(deaf_id,))
+        answer = await announce_placements(NotifyPlacedJobs(limit=2))
+    assert answer == PlacedJobsNotified(announced=1, more=True, untold=(deaf_id,))
     assert len(await signals(told_by, handle)) == 1
     assert await signals(told_by, deaf) == []
-    assert (await announce_placements(AnnouncePlacements())).announced == 1
+    assert (await announce_placements(NotifyPlacedJobs())).announced == 1
     assert len(await signals(told_by, deaf)) == 1
     for told in (deaf, handle):
         await told.terminate()

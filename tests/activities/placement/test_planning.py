@@ -27,7 +27,7 @@ from workflows.contracts.placement import PendingJob, PlanningRound, Resources
 from workflows.effects.jobs import FindPlacement
 from workflows.effects.placement import PlanPlacements
 from workflows.rules.placement.inventory import Demand
-from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
 CHECKOUT = Path(__file__).parents[2]
@@ -295,7 +295,7 @@ def test_a_plan_that_is_out_of_date_reserves_nothing(
     with migrated.read() as session:
         offers = {offer.node_id: offer for offer in node_offers(session, NOW, held(session))}
         jobs = {job.pending.job_id: job for job in waiting_jobs(session, [], 10)}
-    made = plan([job.pending for job in jobs.values()], offers.values(), Situation(now=NOW))
+    made = plan([job.pending for job in jobs.values()], offers.values(), PlanningContext(now=NOW))
     chosen = [placed_of(assignment, jobs, offers) for assignment in made.assignments]
     assert chosen
     with migrated.write() as session:

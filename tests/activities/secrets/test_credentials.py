@@ -25,7 +25,7 @@ from activities.secrets.credentials import (
 from activities.settings import settings
 from tests.activities.rows import add_job, add_payer
 from workflows.contracts.errors import WORK_REFUSED
-from workflows.effects.jobs import SealWorkOrders
+from workflows.effects.jobs import SealRunSpecs
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 CONTENT = '{"private_key": "hunter2"}'
@@ -156,7 +156,7 @@ def test_no_job_can_resolve_a_providers_key(
         secrets = {"KEY": asked.format(project=job.project_id)}
         job.spec = {**job.spec, "environment": {**job.spec["environment"], "secrets": secrets}}
         job_id = job.id
-    order = SealWorkOrders(job_id=job_id, attempt=1, assignments=())
+    order = SealRunSpecs(job_id=job_id, attempt=1, assignments=())
     with pytest.raises(ApplicationError, match=r"environment\.secrets\.KEY") as refusal:
         ActivityEnvironment().run(seal_work_orders, order)
     assert refusal.value.type == WORK_REFUSED

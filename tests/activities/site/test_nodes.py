@@ -27,13 +27,13 @@ from tests.activities.sshd import Sshd
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.effects.nodes import (
-    EndStrays,
+    EndOrphanedRuns,
     InspectNode,
     ListRuns,
     PrepareNode,
     ReachNode,
     RebootNode,
-    ReleaseNode,
+    RestoreLogins,
 )
 from workflows.effects.regions import CheckSite
 
@@ -155,7 +155,7 @@ async def test_preparing_twice_changes_nothing_and_leaves_other_logins_alone(sit
 async def test_a_machine_whose_logins_were_never_closed_is_released_as_it_is(site: Site) -> None:
     before = sshd_configuration()
     for _ in range(2):
-        assert await site.do(release_node, ReleaseNode(node=site.node)) == Done()
+        assert await site.do(release_node, RestoreLogins(node=site.node)) == Done()
     assert sshd_configuration() == before
     assert (await site.do(reach_node, ReachNode(node=site.node))).boot_mark
 
@@ -180,7 +180,7 @@ async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: S
     site.agent.run(STRAY, "echo its log; sleep 600")
     site.agent.run(KEPT, "sleep 600")
     await asyncio.to_thread(site.agent.look, STRAY)
-    command = EndStrays(node=site.node, among=(STRAY, KEPT), live=(KEPT,))
+    command = EndOrphanedRuns(node=site.node, among=(STRAY, KEPT), live=(KEPT,))
     found = await site.do(end_strays, command)
     [seen] = found.runs
     assert (seen.run_id, seen.job_id, seen.worker, seen.attempt) == (STRAY, "job-left", 0, 1)
@@ -199,13 +199,13 @@ async def test_every_run_on_the_node_is_listed(site: Site) -> None:
 
 async def test_a_stray_whose_answer_was_lost_is_told_again(site: Site) -> None:
     site.agent.run(STRAY, "sleep 600")
-    command = EndStrays(node=site.node, among=(STRAY, "somebody"), live=())
+    command = EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
     assert await site.do(end_strays, command) == await site.do(end_strays, command)
 
 
 async def test_strays_that_were_told_long_ago_are_told_once_more_and_removed(site: Site) -> None:
     site.agent.run(STRAY, "true")
-    command = EndStrays(node=site.node, among=(STRAY,), live=())
+    command = EndOrphanedRuns(node=site.node, among=(STRAY,), live=())
     first = await site.do(end_strays, command)
     os.utime(site.agent.path(STRAY, "told"), (0, 0))
     assert await site.do(end_strays, command) == first
@@ -219,7 +219,7 @@ async def test_a_stray_that_ended_long_before_anybody_saw_it_is_told(site: Site)
     exit_path = site.agent.path(STRAY, "exit.json")
     told = json.loads(exit_path.read_text()) | {"finished_at": "2020-01-01T00:00:00+00:00"}
     exit_path.write_text(json.dumps(told))
-    ended = await site.do(end_strays, EndStrays(node=site.node, among=(STRAY,), live=()))
+    ended = await site.do(end_strays, EndOrphanedRuns(node=site.node, among=(STRAY,), live=()))
     [seen] = ended.runs
     assert seen.elapsed_s == told["elapsed_s"]
     assert site.logs.read(STRAY, 0) == b"its log\n"
@@ -230,14 +230,16 @@ async def test_code_that_no_job_has_used_for_weeks_makes_room(site: Site) -> Non
     for folder in folders:
         folder.mkdir(parents=True)
     os.utime(folders[0], (0, 0))
-    await site.do(end_strays, EndStrays(node=site.node, among=(STRAY, "somebody"), live=()))
+    await site.do(end_strays, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=()))
     assert [folder.exists() for folder in folders] == [False, True]
 
 
 async def test_a_run_that_nobody_named_is_ended_and_not_told(site: Site) -> None:
     site.agent.run("somebody", "sleep 600")
     assert (
-        await site.do(end_strays, EndStrays(node=site.node, among=(STRAY, "somebody"), live=()))
+        await site.do(
+            end_strays, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
+        )
     ).runs == ()
     assert processes_of("somebody") == []
 

@@ -20,7 +20,7 @@ from activities.site.nodes import prepare_node
 from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
-from activities.storage.work_orders import RegionCache, WorkOrder, seal_order
+from activities.storage.work_orders import RegionCache, RunSpec, seal_order
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent
@@ -55,7 +55,7 @@ class Region:
         there = {"node_id": f"nod-m{number}", "root": str(machine.root)}
         node = self.site.node.model_copy(update=there)
         run = run_id(job, 0, 1)
-        order = WorkOrder(
+        order = RunSpec(
             run_id=run,
             command=f"{IMPORT if packages else ''} wc -c < big",
             python_packages=packages,

@@ -18,7 +18,7 @@ from activities.site.nodes import end_strays
 from activities.site.runs import clean_worker, end_worker, look_at_run, start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
-from activities.storage.work_orders import WorkOrder, seal_order
+from activities.storage.work_orders import RunSpec, seal_order
 from activities.transport.errors import OutcomeUnknown
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import processes_of
@@ -33,13 +33,13 @@ from workflows.effects.jobs import (
     CleanWorker,
     CollectLog,
     EndWorker,
-    LookAtRun,
+    GetRunStatus,
     StageWorker,
     StartWorker,
     StoreOutput,
     WorkerStaged,
 )
-from workflows.effects.nodes import EndStrays
+from workflows.effects.nodes import EndOrphanedRuns
 
 JOB = f"job-j{os.getpid()}"
 """Its runs are told by their ids, and another module's of the same name may run beside it."""
@@ -50,7 +50,7 @@ SECRET = "correct-horse-battery-staple"
 def order(site: Site, command: str, **more: Any) -> StageWorker:
     """A sealed work order of the job's only worker, and the command that brings it."""
     more.setdefault("disk_size_gb", 0)
-    content = WorkOrder(run_id=RUN, command=command, **more)
+    content = RunSpec(run_id=RUN, command=command, **more)
     return StageWorker(
         node=site.node,
         run_id=RUN,
@@ -72,7 +72,7 @@ async def started(site: Site, command: str, **more: Any) -> RunReport:
 
 
 async def look(site: Site) -> RunReport:
-    return await site.do(look_at_run, LookAtRun(node=site.node, run_id=RUN))
+    return await site.do(look_at_run, GetRunStatus(node=site.node, run_id=RUN))
 
 
 async def ended(site: Site, grace_s: int = 1) -> RunReport:
@@ -186,7 +186,7 @@ async def test_a_run_whose_staging_broke_off_is_ours_to_end(site: Site, tmp_path
     words = upload(site, tmp_path, file("words", b"as sent"))
     await refusal(site, order(site, "true", input_sha256=words, disk_size_gb=10_000_000))
     assert site.agent.path(RUN, "input/words").read_bytes() == b"as sent"
-    found = await site.do(end_strays, EndStrays(node=site.node, among=(RUN,), live=()))
+    found = await site.do(end_strays, EndOrphanedRuns(node=site.node, among=(RUN,), live=()))
     assert [(run.run_id, run.elapsed_s) for run in found.runs] == [(RUN, 0)]
     await site.do(clean_worker, CleanWorker(node=site.node, run_id=RUN))
     assert not site.agent.path(RUN).exists()

@@ -13,8 +13,8 @@ from activities.site.collection import bring_packed
 from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.site.state_snapshots import save_state
-from activities.storage.state_snapshots import StateCopy, copies_of
-from activities.storage.work_orders import WorkOrder, seal_order
+from activities.storage.state_snapshots import StateSnapshot, copies_of
+from activities.storage.work_orders import RunSpec, seal_order
 from activities.transport.stream import NodeStream
 from tests.activities.archives import file, packed, symlink
 from tests.activities.sites import REGION, Site
@@ -22,12 +22,12 @@ from tests.activities.waiting import wait_until
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment, run_id
 from workflows.effects.jobs import (
-    DiscardState,
-    SaveState,
+    DiscardSnapshots,
+    SaveSnapshot,
+    SnapshotOutcome,
+    SnapshotSaved,
     StageWorker,
     StartWorker,
-    StateOutcome,
-    StateSaved,
     WorkerStaged,
 )
 
@@ -63,7 +63,7 @@ class Life:
         await wait_until(lambda: "ready" in self.log, "its command has begun")
 
     async def is_staged(self) -> WorkerStaged:
-        order = WorkOrder(run_id=self.run, command=GOES_ON, disk_size_gb=0)
+        order = RunSpec(run_id=self.run, command=GOES_ON, disk_size_gb=0)
         command = StageWorker(
             node=self.site.node,
             run_id=self.run,
@@ -78,13 +78,13 @@ class Life:
         path = self.site.agent.path(self.run, "log")
         return path.read_text() if path.exists() else ""
 
-    async def saves(self) -> StateSaved:
+    async def saves(self) -> SnapshotSaved:
         self.at += timedelta(minutes=5)
-        command = SaveState(node=self.site.node, run_id=self.run, at=self.at)
+        command = SaveSnapshot(node=self.site.node, run_id=self.run, at=self.at)
         return await self.site.do(save_state, command)
 
     @property
-    def copies(self) -> list[StateCopy]:
+    def copies(self) -> list[StateSnapshot]:
         return copies_of(self.site.blobs, JOB, 0)
 
 
@@ -96,13 +96,13 @@ def life(site: Site) -> Life:
 async def test_the_next_attempt_finds_what_the_one_before_had_saved_last(life: Life) -> None:
     await life.begins()
     (life.state / "line").write_text("epoch 3\n")
-    assert (await life.saves()).outcome is StateOutcome.SAVED
-    assert (await life.saves()).outcome is StateOutcome.UNCHANGED
+    assert (await life.saves()).outcome is SnapshotOutcome.SAVED
+    assert (await life.saves()).outcome is SnapshotOutcome.UNCHANGED
     saved_at = life.copies[0].saved_at
     assert saved_at == BEGAN + timedelta(minutes=5)
     (life.state / "line").write_text("epoch 4\n")
     saved = await life.saves()
-    assert (saved.outcome, saved.state_bytes) == (StateOutcome.SAVED, len("epoch 4\n"))
+    assert (saved.outcome, saved.state_bytes) == (SnapshotOutcome.SAVED, len("epoch 4\n"))
     (life.state / "line").write_text("never saved\n")
 
     staged = await life.begins()
@@ -114,7 +114,7 @@ async def test_the_next_attempt_finds_what_the_one_before_had_saved_last(life: L
     assert (life.state / "line").read_text() == "epoch 5\n"
     await life.saves()
     assert [copy.attempt for copy in life.copies] == [2]
-    discard_state(DiscardState(job_id=JOB))
+    discard_state(DiscardSnapshots(job_id=JOB))
     assert life.site.blobs.names("states") == []
 
 
@@ -160,7 +160,7 @@ async def test_what_is_written_while_it_is_copied_is_copied_again(
         return await bring_packed(*arguments)
 
     monkeypatch.setattr(f"{save_state.__module__}.bring_packed", unsettled_once)
-    assert (await life.saves()).outcome is StateOutcome.SAVED
+    assert (await life.saves()).outcome is SnapshotOutcome.SAVED
     assert (len(tries), len(life.copies)) == (2, 1)
 
 
@@ -170,10 +170,10 @@ async def test_nothing_is_copied_where_there_is_nothing_or_too_much(
     monkeypatch.setenv("BASELOAD_STATE_MAX_BYTES", "1000")
     settings.cache_clear()
     await life.begins()
-    assert (await life.saves()).outcome is StateOutcome.NOTHING
+    assert (await life.saves()).outcome is SnapshotOutcome.NOTHING
     (life.state / "weights").write_bytes(bytes(1001))
     saved = await life.saves()
-    assert (saved.outcome, saved.state_bytes) == (StateOutcome.TOO_LARGE, 1001)
+    assert (saved.outcome, saved.state_bytes) == (SnapshotOutcome.TOO_LARGE, 1001)
     assert "0.0 GB" in saved.limit
     assert life.copies == []
 
@@ -183,7 +183,8 @@ async def test_a_copy_that_cannot_be_unpacked_is_told_and_the_command_begins_all
 ) -> None:
     life.attempt = 1
     life.site.blobs.put(
-        StateCopy(1, BEGAN, "ab" * 16).name(JOB, 0), packed(file("line"), symlink("out", "/etc"))
+        StateSnapshot(1, BEGAN, "ab" * 16).name(JOB, 0),
+        packed(file("line"), symlink("out", "/etc")),
     )
     staged = await life.begins()
     assert staged.state_saved_at is None
@@ -194,7 +195,7 @@ async def test_a_copy_that_cannot_be_unpacked_is_told_and_the_command_begins_all
 async def test_a_straggler_of_an_earlier_attempt_replaces_nothing(life: Life) -> None:
     await life.begins()
     (life.state / "line").write_text("epoch 3\n")
-    later = StateCopy(2, BEGAN, "cd" * 16)
+    later = StateSnapshot(2, BEGAN, "cd" * 16)
     life.site.blobs.put(later.name(JOB, 0), packed(file("line", b"epoch 9\n")))
-    assert (await life.saves()).outcome is StateOutcome.UNCHANGED
+    assert (await life.saves()).outcome is SnapshotOutcome.UNCHANGED
     assert life.copies == [later]

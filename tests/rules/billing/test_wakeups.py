@@ -2,13 +2,13 @@
 
 import pytest
 
-from workflows.rules.billing.wakeups import HALVINGS, next_tick_s, scarcity
+from workflows.rules.billing.wakeups import HALVINGS, next_wakeup_s, runway_level
 
 
 @pytest.mark.parametrize("hours", [0, 1, 7])
 def test_ticks_are_counted_from_the_jobs_own_start(hours: int) -> None:
     assert (
-        next_tick_s(
+        next_wakeup_s(
             hours * 3600 + 600,
             period_s=3600,
             balance_microcredits=10**9,
@@ -20,14 +20,14 @@ def test_ticks_are_counted_from_the_jobs_own_start(hours: int) -> None:
 
 def test_a_balance_that_ends_before_the_period_brings_the_tick_forward() -> None:
     assert (
-        next_tick_s(0, period_s=3600, balance_microcredits=100, burn_microcredits_per_hour=3600)
+        next_wakeup_s(0, period_s=3600, balance_microcredits=100, burn_microcredits_per_hour=3600)
         == 100
     )
 
 
 def test_a_balance_below_zero_ticks_at_once() -> None:
     assert (
-        next_tick_s(10, period_s=3600, balance_microcredits=-5, burn_microcredits_per_hour=1) == 0
+        next_wakeup_s(10, period_s=3600, balance_microcredits=-5, burn_microcredits_per_hour=1) == 0
     )
 
 
@@ -37,8 +37,8 @@ def test_a_balance_below_zero_ticks_at_once() -> None:
 def test_credits_that_last_two_hours_are_not_scarce_and_more_so_with_each_halving(
     balance: int, scarce: int
 ) -> None:
-    assert scarcity(balance, burn_microcredits_per_hour=3600, period_s=3600) == scarce
+    assert runway_level(balance, burn_microcredits_per_hour=3600, period_s=3600) == scarce
 
 
 def test_no_credits_are_enough_where_nothing_costs() -> None:
-    assert scarcity(0, burn_microcredits_per_hour=0, period_s=3600) == 0
+    assert runway_level(0, burn_microcredits_per_hour=0, period_s=3600) == 0

@@ -19,7 +19,7 @@ from workflows.contracts.placement import (
 from workflows.rules.placement.cloud_costs import machine_cap
 from workflows.rules.placement.cloud_market import Market
 from workflows.rules.placement.inventory import Demand
-from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
 SPOT = cloud_offer("spotty", spot=True, microcredits_per_hour=1_000_000)
@@ -28,7 +28,7 @@ NO_QUOTA = {"east-b": "Quota 'A100' exceeded"}
 
 
 def planned(asked: list[PendingJob], sold: Market, *nodes: NodeOffer) -> Plan:
-    return plan(asked, nodes, Situation(now=NOW, market=sold))
+    return plan(asked, nodes, PlanningContext(now=NOW, market=sold))
 
 
 def taken(made: Plan) -> list[str]:

@@ -8,14 +8,14 @@ from tests.rules.placement.offers import GIB, NOW, OTHER, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
 from workflows.rules.placement.inventory import Demand
 from workflows.rules.placement.node_refusals import LISTED_NODES
-from workflows.rules.placement.planner import PATIENCE, Situation, plan
+from workflows.rules.placement.planner import STARVATION_LIMIT, PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
-OVERDUE_S = PATIENCE.total_seconds()
+OVERDUE_S = STARVATION_LIMIT.total_seconds()
 
 
 def planned(jobs: list[PendingJob], offers: list[NodeOffer], **situation: Any) -> Plan:
-    return plan(jobs, offers, Situation(now=NOW, **situation))
+    return plan(jobs, offers, PlanningContext(now=NOW, **situation))
 
 
 def placed(made: Plan) -> dict[str, list[str]]:

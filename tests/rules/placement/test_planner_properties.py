@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.rules.placement.offers import GIB, NOW, OTHER, OWNER, job, offer
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob
 from workflows.rules.placement.inventory import reserved_cpus
-from workflows.rules.placement.planner import Situation, plan
+from workflows.rules.placement.planner import PlanningContext, plan
 
 TYPES = ("A100", "A100-80GB", "T4")
 
@@ -68,7 +68,7 @@ def test_never_more_is_given_than_is_free(jobs: list[PendingJob], offers: list[N
     given_gpus: list[tuple[str, int]] = []
     ports: list[tuple[str, int]] = []
     nodes = {o.node_id: o for o in offers}
-    for assignment in plan(jobs, offers, Situation(now=NOW)).assignments:
+    for assignment in plan(jobs, offers, PlanningContext(now=NOW)).assignments:
         placed = by_job[assignment.job_id]
         for slot in assignment.slots:
             node, asked = nodes[slot.node_id], placed.resources
@@ -92,7 +92,7 @@ def test_never_more_is_given_than_is_free(jobs: list[PendingJob], offers: list[N
 def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
     jobs: list[PendingJob], offers: list[NodeOffer]
 ) -> None:
-    made = plan(jobs, offers, Situation(now=NOW))
+    made = plan(jobs, offers, PlanningContext(now=NOW))
     nodes = {o.node_id: o for o in offers}
     by_job = {j.job_id: j for j in jobs}
     for assignment in made.assignments:
@@ -118,9 +118,11 @@ def test_the_order_of_jobs_and_offers_makes_no_difference(
     jobs: list[PendingJob], offers: list[NodeOffer], data: st.DataObject
 ) -> None:
     shuffled = plan(
-        data.draw(st.permutations(jobs)), data.draw(st.permutations(offers)), Situation(now=NOW)
+        data.draw(st.permutations(jobs)),
+        data.draw(st.permutations(offers)),
+        PlanningContext(now=NOW),
     )
-    assert shuffled == plan(jobs, offers, Situation(now=NOW))
+    assert shuffled == plan(jobs, offers, PlanningContext(now=NOW))
 
 
 @settings(max_examples=100, deadline=None)
@@ -129,11 +131,11 @@ def test_a_second_round_over_what_is_left_places_nothing_more(
     jobs: list[PendingJob], offers: list[NodeOffer]
 ) -> None:
     young = [j.model_copy(update={"waiting_since": NOW}) for j in jobs]
-    first = plan(young, offers, Situation(now=NOW))
+    first = plan(young, offers, PlanningContext(now=NOW))
     left = {r.job_id for r in first.refused}
     by_job = {j.job_id: j for j in young}
     remaining = [_after(o, first.assignments, by_job) for o in offers]
-    again = plan([j for j in young if j.job_id in left], remaining, Situation(now=NOW))
+    again = plan([j for j in young if j.job_id in left], remaining, PlanningContext(now=NOW))
     assert again.assignments == ()
 
 

@@ -21,7 +21,7 @@ from workflows.contracts.billing import BilledWorker, BillingRequest
 from workflows.contracts.jobs import RunReport
 from workflows.contracts.statuses import RunState
 from workflows.effects.billing import BillingDone
-from workflows.effects.jobs import LookAtRun
+from workflows.effects.jobs import GetRunStatus
 
 RUN_ID = "job-a-0-1"
 TEST_SERVER = Path.home() / ".cache/baseload/temporal-test-server-1.38.0/temporal-test-server"
@@ -33,7 +33,7 @@ class ClockedWorld(World):
     environment: WorkflowEnvironment
     started_at: datetime
 
-    async def look_at_run(self, asked: LookAtRun) -> RunReport:  # type: ignore[override]
+    async def look_at_run(self, asked: GetRunStatus) -> RunReport:  # type: ignore[override]
         self.machine(asked.node)
         now = await self.environment.get_current_time()
         elapsed_s = (now - self.started_at).total_seconds()

@@ -148,7 +148,7 @@ async def test_a_job_that_was_deaf_when_its_node_was_removed_is_told_again(
     async def refuse(_: Contract) -> None:
         raise ApplicationError("stop: 1 jobs not told", non_retryable=True)
 
-    monkeypatch.setattr("workflows.nodes.running_jobs.TELL_AGAIN_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.running_jobs.NOTIFY_AGAIN_INTERVAL", timedelta(seconds=1))
     handle, job = await busy(stage)
     stage.world.faults["tell_jobs"].append(refuse)
     await handle.signal(NodeLifecycle.remove, Removal(force=True))

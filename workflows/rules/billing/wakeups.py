@@ -6,7 +6,7 @@ HALVINGS = 8
 """How often what is left may halve, from two periods on, before nobody is told any more."""
 
 
-def next_tick_s(
+def next_wakeup_s(
     elapsed_s: float,
     *,
     period_s: int,
@@ -25,7 +25,7 @@ def next_tick_s(
     return min(to_period_s, to_zero_s)
 
 
-def scarcity(balance_microcredits: int, burn_microcredits_per_hour: int, period_s: int) -> int:
+def runway_level(balance_microcredits: int, burn_microcredits_per_hour: int, period_s: int) -> int:
     """How near its end a balance is: 0 while it lasts for two periods, 1 more for each halving.
 
     Whoever looked when it was less chose its next look by a burn or a balance that is no longer

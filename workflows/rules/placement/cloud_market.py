@@ -26,7 +26,7 @@ from workflows.rules.placement.cloud_refusals import (
     cloud_refusal,
     machine_words,
     offer_words,
-    place_words,
+    region_words,
     shortage_words,
 )
 from workflows.rules.placement.inventory import Demand
@@ -45,7 +45,7 @@ _Kind = tuple[str, str | None, int]
 
 
 @dataclass(slots=True)
-class CloudPlace:
+class CloudRegionOffers:
     """One cloud region of an account, and the counts of each GPU type that it sells."""
 
     example: CloudOffer
@@ -60,26 +60,26 @@ class CloudOffers:
     def __init__(self, offers: Iterable[CloudOffer]) -> None:
         self.by_id: dict[str, CloudOffer] = {}
         self._sold: dict[_Kind, dict[int, list[CloudOffer]]] = defaultdict(dict)
-        places: dict[str, dict[str, CloudPlace]] = defaultdict(dict)
+        regions: dict[str, dict[str, CloudRegionOffers]] = defaultdict(dict)
         for offer in offers:
             self.by_id[offer.offer_id] = offer
             # By the price of disks: within each the order is the same, however large a disk is.
             alike = self._sold[offer.account_id, offer.gpu_type, offer.gpu_count]
             alike.setdefault(offer.disk_microcredits_per_gb_month, []).append(offer)
-            of_account = places[offer.account_id]
-            place = of_account.setdefault(offer.region_id, CloudPlace(offer))
+            of_account = regions[offer.account_id]
+            region = of_account.setdefault(offer.region_id, CloudRegionOffers(offer))
             if offer.gpu_type is None:
-                place.sells_cpus = True
+                region.sells_cpus = True
             else:
-                place.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
+                region.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
         for sold in (pool for pools in self._sold.values() for pool in pools.values()):
             sold.sort(key=_own_price)
         self._places = {
             account_id: [found[region_id] for region_id in sorted(found)]
-            for account_id, found in places.items()
+            for account_id, found in regions.items()
         }
 
-    def places_of(self, account_id: str) -> list[CloudPlace]:
+    def regions_of(self, account_id: str) -> list[CloudRegionOffers]:
         return self._places.get(account_id, [])
 
     def sold_to(self, demand: Demand) -> Iterator[CloudOffer]:
@@ -186,8 +186,8 @@ class Market:
                 of_region[region_id].append(self._told(speaker, code, demand))
         return [
             refusal
-            for place in self._offers.places_of(demand.account_id)
-            for refusal in (_refused(place, demand) or of_region[place.example.region_id])
+            for region in self._offers.regions_of(demand.account_id)
+            for refusal in (_refused(region, demand) or of_region[region.example.region_id])
         ]
 
     def _code(self, offer: CloudOffer, demand: Demand) -> str | None:
@@ -268,25 +268,25 @@ def spec_of(
     )
 
 
-def _refused(place: CloudPlace, demand: Demand) -> list[Refusal]:
+def _refused(region: CloudRegionOffers, demand: Demand) -> list[Refusal]:
     """The one sentence for a region that is out of question, if it is."""
-    code = _unfit_place(place, demand)
+    code = _unfit_region(region, demand)
     if code is None:
         return []
-    words = place_words(place.example, code, demand, place.sold)
-    return [cloud_refusal(place.example, code, words, ever=False)]
+    words = region_words(region.example, code, demand, region.sold)
+    return [cloud_refusal(region.example, code, words, ever=False)]
 
 
-def _unfit_place(place: CloudPlace, demand: Demand) -> str | None:
+def _unfit_region(region: CloudRegionOffers, demand: Demand) -> str | None:
     """The code for which the whole region is out of question, if it is."""
-    if code := _unwanted(place.example, demand):
+    if code := _unwanted(region.example, demand):
         return code
     if not demand.gpu_count:
-        return None if place.sells_cpus else "cpu-only"
-    types = accepted_types(demand.gpu_types) & place.sold.keys()
+        return None if region.sells_cpus else "cpu-only"
+    types = accepted_types(demand.gpu_types) & region.sold.keys()
     if not types:
         return "gpu-type"
-    return None if any(demand.gpu_count in place.sold[name] for name in types) else "gpu-count"
+    return None if any(demand.gpu_count in region.sold[name] for name in types) else "gpu-count"
 
 
 def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:

@@ -28,9 +28,9 @@ def being_made(offer: CloudOffer, zones: tuple[MachineOffer, ...], workers: int)
     count = "a machine is" if workers == 1 else f"{workers} machines are"
     hourly = zones[0].microcredits_per_hour + offer.fee.microcredits_per_hour
     price = hourly / MICROCREDITS
-    places = ", else ".join(zone.place for zone in zones)
+    zone_names = ", else ".join(zone.place for zone in zones)
     words = (
-        f"{count} being made for it: {machine_words(offer)} in {places}, "
+        f"{count} being made for it: {machine_words(offer)} in {zone_names}, "
         f"about {price:g} credits an hour each"
     )
     return cloud_refusal(offer, BEING_MADE, words, ever=True)
@@ -51,7 +51,7 @@ def shortage_words(short: Shortage) -> str:
     return f"{short.reason}; not asked again before {short.until:%H:%M:%S} UTC"
 
 
-def place_words(
+def region_words(
     example: CloudOffer, code: str, demand: Demand, sold: Mapping[str, Collection[int]]
 ) -> str:
     """Why a whole region is out of question. sold: counts by GPU type."""

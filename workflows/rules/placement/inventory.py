@@ -70,7 +70,7 @@ def reserved_cpus(asked_cpus: int, asked_gpus: int, node_cpus: int, node_gpus: i
     return node_cpus * asked_gpus // (node_gpus or 1) or 1
 
 
-class Machine:
+class NodeCapacity:
     """One node and what is free of it now; `take` is the only thing that changes it."""
 
     __slots__ = (
@@ -81,7 +81,7 @@ class Machine:
         "free_gpus",
         "free_memory_bytes",
         "gpu_total",
-        "kept_for",
+        "held_for",
         "node_id",
         "offer",
         "owner_id",
@@ -122,7 +122,7 @@ class Machine:
         self.free_memory_bytes = offer.free_memory_bytes
         self.free_disk_bytes = offer.free_disk_bytes
         self.used_ports = set(offer.used_ports)
-        self.kept_for: str | None = None
+        self.held_for: str | None = None
         """A job that has waited for too long: nothing else is placed here."""
 
     def cpus_for(self, demand: Demand) -> int:
@@ -155,9 +155,9 @@ class Machine:
         """Whether a worker costs something here and who pays has nothing left."""
         return not demand.has_credits and self.cost_per_hour(demand) > 0
 
-    def room(self, demand: Demand) -> int:
+    def free_slots(self, demand: Demand) -> int:
         """How many of the job's workers fit now, at most as many as it has."""
-        if not self.active or self.kept_for is not None or not self.admits(demand):
+        if not self.active or self.held_for is not None or not self.admits(demand):
             return 0
         room = min(demand.workers, self.free_cpus // self.cpus_for(demand))
         if demand.gpu_count:
@@ -197,7 +197,7 @@ class Machine:
 
 
 @dataclass(slots=True)
-class Place:
+class RegionCapacity:
     """The machines of one region, by GPU type."""
 
     region_id: str
@@ -206,7 +206,7 @@ class Place:
     provider_id: str
     provider_kind: str
     public: bool
-    by_type: dict[str | None, list[Machine]] = field(default_factory=dict)
+    by_type: dict[str | None, list[NodeCapacity]] = field(default_factory=dict)
 
     def is_seen_by(self, demand: Demand) -> bool:
         return self.public or self.account_id == demand.account_id
@@ -222,11 +222,11 @@ class Place:
             return "provider"
         return None
 
-    def machines(self) -> Iterator[Machine]:
+    def machines(self) -> Iterator[NodeCapacity]:
         for machines in self.by_type.values():
             yield from machines
 
-    def pools(self, demand: Demand) -> list[list[Machine]]:
+    def pools(self, demand: Demand) -> list[list[NodeCapacity]]:
         """Machines of each type that was asked for, those asked for first, first."""
         if not demand.gpu_count:
             return list(self.by_type.values())
@@ -241,27 +241,27 @@ class Inventory:
     """Every place with its machines. The order of the offers makes no difference."""
 
     def __init__(self, offers: Iterable[NodeOffer]) -> None:
-        places: dict[tuple[str, str, bool], Place] = {}
+        regions: dict[tuple[str, str, bool], RegionCapacity] = {}
         for offer in offers:
             key = (offer.region_id, offer.account_id, offer.public)
-            place = places.get(key)
-            if place is None:
-                place = places[key] = _place(offer)
+            region = regions.get(key)
+            if region is None:
+                region = regions[key] = _region_of(offer)
             gpu_type = offer.gpu_type if offer.gpus else None
-            place.by_type.setdefault(gpu_type, []).append(Machine(offer))
-        self.places = [places[key] for key in sorted(places)]
-        for place in self.places:
-            place.by_type = dict(sorted(place.by_type.items(), key=lambda entry: entry[0] or ""))
-            for machines in place.by_type.values():
+            region.by_type.setdefault(gpu_type, []).append(NodeCapacity(offer))
+        self.regions = [regions[key] for key in sorted(regions)]
+        for region in self.regions:
+            region.by_type = dict(sorted(region.by_type.items(), key=lambda entry: entry[0] or ""))
+            for machines in region.by_type.values():
                 machines.sort(key=lambda machine: machine.node_id)
 
-    def seen_by(self, demand: Demand) -> list[Place]:
+    def seen_by(self, demand: Demand) -> list[RegionCapacity]:
         """Own regions and public ones. Of others nothing is told, not even a refusal."""
-        return [place for place in self.places if place.is_seen_by(demand)]
+        return [region for region in self.regions if region.is_seen_by(demand)]
 
 
-def _place(offer: NodeOffer) -> Place:
-    return Place(
+def _region_of(offer: NodeOffer) -> RegionCapacity:
+    return RegionCapacity(
         region_id=offer.region_id,
         region_name=offer.region_name or offer.region_id,
         account_id=offer.account_id,

@@ -9,7 +9,7 @@ from itertools import chain
 
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.placement import Refusal
-from workflows.rules.placement.inventory import GB, Demand, Inventory, Machine, Place
+from workflows.rules.placement.inventory import GB, Demand, Inventory, NodeCapacity, RegionCapacity
 
 LISTED_NODES = 32
 ROOMY = "workers"
@@ -29,10 +29,10 @@ NOTHING_THERE = Refusal(
 class Finding:
     """Nodes of one region that refuse for one reason."""
 
-    place: Place
+    region: RegionCapacity
     code: str
     ever: bool
-    machines: list[Machine]
+    machines: list[NodeCapacity]
 
 
 def refusals_of(
@@ -47,8 +47,8 @@ def refusals_of(
 
 def findings_of(demand: Demand, inventory: Inventory, job_id: str | None = None) -> list[Finding]:
     """Every node that is seen, by what it is short of; those with room are `ROOMY`."""
-    places = inventory.seen_by(demand)
-    return [finding for place in places for finding in _findings(demand, place, job_id)]
+    regions = inventory.seen_by(demand)
+    return [finding for region in regions for finding in _findings(demand, region, job_id)]
 
 
 def told(found: list[Finding], demand: Demand) -> tuple[Refusal, ...]:
@@ -62,19 +62,19 @@ def told(found: list[Finding], demand: Demand) -> tuple[Refusal, ...]:
     )
 
 
-def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[Finding]:
-    code = place.refusal(demand)
+def _findings(demand: Demand, region: RegionCapacity, job_id: str | None) -> Iterator[Finding]:
+    code = region.refusal(demand)
     if code is not None:
-        yield Finding(place, code, ever=False, machines=list(place.machines()))
+        yield Finding(region, code, ever=False, machines=list(region.machines()))
         return
-    wanted = place.pools(demand)
+    wanted = region.pools(demand)
     chosen = {id(pool) for pool in wanted}
-    others = [pool for pool in place.by_type.values() if id(pool) not in chosen]
+    others = [pool for pool in region.by_type.values() if id(pool) not in chosen]
     if others:
         machines = [machine for pool in others for machine in pool]
-        yield Finding(place, "gpu-type", ever=False, machines=machines)
-    short: dict[tuple[str, bool], list[Machine]] = {}
-    roomy: list[Machine] = []
+        yield Finding(region, "gpu-type", ever=False, machines=machines)
+    short: dict[tuple[str, bool], list[NodeCapacity]] = {}
+    roomy: list[NodeCapacity] = []
     shapes: dict[int, tuple[tuple[str, bool] | None, int]] = {}
     for pool in wanted:
         for machine in pool:
@@ -85,12 +85,12 @@ def _findings(demand: Demand, place: Place, job_id: str | None) -> Iterator[Find
             shortage = shortage or _shortage_now(machine, demand, cpus, job_id)
             (roomy if shortage is None else short.setdefault(shortage, [])).append(machine)
     for (code, ever), machines in short.items():
-        yield Finding(place, code, ever, machines)
+        yield Finding(region, code, ever, machines)
     if roomy:
-        yield Finding(place, ROOMY, _could_hold(chain.from_iterable(wanted), demand), roomy)
+        yield Finding(region, ROOMY, _could_hold(chain.from_iterable(wanted), demand), roomy)
 
 
-def _could_hold(machines: Iterable[Machine], demand: Demand) -> bool:
+def _could_hold(machines: Iterable[NodeCapacity], demand: Demand) -> bool:
     """Whether they could hold all workers if nothing else ran there."""
     missing = demand.workers
     for machine in machines:
@@ -100,7 +100,9 @@ def _could_hold(machines: Iterable[Machine], demand: Demand) -> bool:
     return False
 
 
-def _shortage_of_empty(machine: Machine, demand: Demand) -> tuple[tuple[str, bool] | None, int]:
+def _shortage_of_empty(
+    machine: NodeCapacity, demand: Demand
+) -> tuple[tuple[str, bool] | None, int]:
     """The code of what machines of this shape lack even with nothing on them; the CPUs asked."""
     offer, cpus = machine.offer, machine.cpus_for(demand)
     code = None
@@ -116,7 +118,7 @@ def _shortage_of_empty(machine: Machine, demand: Demand) -> tuple[tuple[str, boo
 
 
 def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred thousand
-    machine: Machine, demand: Demand, cpus: int, job_id: str | None
+    machine: NodeCapacity, demand: Demand, cpus: int, job_id: str | None
 ) -> tuple[str, bool] | None:
     """The code of what is short and may become free."""
     if not machine.active:
@@ -131,11 +133,11 @@ def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred
         return _DISK
     if demand.port in machine.used_ports:
         return _PORT
-    kept = machine.kept_for is not None and machine.kept_for != job_id
+    kept = machine.held_for is not None and machine.held_for != job_id
     return _RESERVED if kept else None
 
 
-def _inadmissible(machine: Machine, demand: Demand) -> str:
+def _inadmissible(machine: NodeCapacity, demand: Demand) -> str:
     if demand.needs_image and not machine.podman:
         return "image"
     if machine.trusted_only and machine.owner_id != demand.account_id:
@@ -143,11 +145,11 @@ def _inadmissible(machine: Machine, demand: Demand) -> str:
     return "price" if machine.is_too_dear(demand) else "credits"
 
 
-def _refusal(finding: Finding, machine: Machine, demand: Demand) -> Refusal:
+def _refusal(finding: Finding, machine: NodeCapacity, demand: Demand) -> Refusal:
     words = _WORDS[finding.code](machine, demand, finding.ever)
     return Refusal(
         offer_id=machine.node_id,
-        region_id=finding.place.region_id,
+        region_id=finding.region.region_id,
         code=finding.code,
         detail=f"node {_name(machine)}: {words}",
         ever=finding.ever,
@@ -162,16 +164,16 @@ def _one_for_all(finding: Finding, demand: Demand) -> Refusal:
     words = _WORDS[finding.code](nearest, demand, finding.ever)
     count = len(finding.machines)
     return Refusal(
-        offer_id=finding.place.region_id,
-        region_id=finding.place.region_id,
+        offer_id=finding.region.region_id,
+        region_id=finding.region.region_id,
         code=finding.code,
-        detail=f"region {finding.place.region_name}: {count} nodes, such as node {_name(nearest)}: "
-        f"{words}",
+        detail=f"region {finding.region.region_name}: {count} nodes, "
+        f"such as node {_name(nearest)}: {words}",
         ever=finding.ever,
     )
 
 
-def _name(machine: Machine) -> str:
+def _name(machine: NodeCapacity) -> str:
     return machine.offer.node_name or machine.node_id
 
 
@@ -180,36 +182,36 @@ def gpus_asked(demand: Demand) -> str:
     return f"{demand.gpu_count}×{' or '.join(demand.gpu_types)}"
 
 
-def _gpu_type(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _gpu_type(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     has = f"{machine.gpu_total}×{machine.offer.gpu_type}" if machine.gpu_total else "no GPU"
     return f"asked {gpus_asked(demand)}, has {has}"
 
 
-def _gpu_count(machine: Machine, demand: Demand, ever: bool) -> str:
+def _gpu_count(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
     if not ever:
         return f"asked {gpus_asked(demand)}, has {machine.gpu_total}"
     free = len(machine.free_gpus)
     return f"asked {gpus_asked(demand)}, {free} free of {machine.gpu_total}"
 
 
-def _cpu(machine: Machine, demand: Demand, ever: bool) -> str:
+def _cpu(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
     asked, total = machine.cpus_for(demand), machine.offer.cpu_count
     has = f"{machine.free_cpus} free of {total}" if ever else f"has {total}"
     return f"asked {asked} CPUs, {has}"
 
 
-def _memory(machine: Machine, demand: Demand, ever: bool) -> str:
+def _memory(machine: NodeCapacity, demand: Demand, ever: bool) -> str:
     total = f"{machine.offer.memory_bytes / GIB:.1f}"
     has = f"{machine.free_memory_bytes / GIB:.1f} free of {total}" if ever else f"has {total}"
     return f"asked {demand.memory_bytes / GIB:.1f} GiB of memory, {has}"
 
 
-def _disk(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _disk(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     asked, free = demand.disk_bytes / GB, max(0, machine.free_disk_bytes) / GB
     return f"asked {asked:.0f} GB of disk, {free:.1f} free"
 
 
-def _price(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _price(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     most = demand.max_price_microcredits_per_gpu_hour
     if demand.gpu_count and machine.price > most:
         price = machine.price / MICROCREDITS
@@ -219,49 +221,49 @@ def _price(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return f"the job costs {cost:g} credits an hour, asked at most {cap:g}"
 
 
-def _credits(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _credits(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     cost = machine.cost_per_hour(demand) * demand.workers / MICROCREDITS
     return f"the job costs {cost:g} credits an hour, and who pays has none left: add some"
 
 
-def _not_owned(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _not_owned(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     if machine.trusted_only and not demand.only_owned:
         return "runs jobs of its owner alone"
     return "asked owned machines alone, belongs to another account"
 
 
-def _wrong_region(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _wrong_region(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return f"asked region {demand.region_id}, is in {machine.offer.region_id}"
 
 
-def _provider(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _provider(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     asked = " or ".join(demand.providers)
     return f"asked provider {asked}, is of {machine.offer.provider_kind}"
 
 
-def _image(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _image(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return "asked a container image, has no podman"
 
 
-def _inactive(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _inactive(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return "is not active"
 
 
-def _port(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _port(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return f"asked port {demand.port}, which is in use"
 
 
-def _reserved(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _reserved(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return "is kept free for a job that has waited longer"
 
 
-def _workers(machine: Machine, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+def _workers(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     each = gpus_asked(demand) if demand.gpu_count else f"{machine.cpus_for(demand)} CPUs"
-    fit = machine.room(demand)
+    fit = machine.free_slots(demand)
     return f"asked {demand.workers} workers of {each}, {fit} fit here and too few elsewhere"
 
 
-_WORDS: dict[str, Callable[[Machine, Demand, bool], str]] = {
+_WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {
     "cpu": _cpu,
     "credits": _credits,
     "disk": _disk,

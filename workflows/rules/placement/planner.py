@@ -1,11 +1,11 @@
 """Placement, pure: jobs and offers in; assignments, and every refusal with its reason, out.
 
-What fits no node has machines made for it, where clouds sell what it asks for (`burst.py`).
+What fits no node has machines made for it, where clouds sell what it asks for (`cloud_market.py`).
 
 Order: priority first; among projects the one that holds least; within one, first come first
 served. A job that does not fit lets later ones pass. One that could fit, were enough of it free,
-and has waited for `PATIENCE`, has the nodes that it needs kept free until it fits: later jobs are
-not placed there, and what runs there ends some day. One job of each project is helped so.
+and has waited for `STARVATION_LIMIT`, has the nodes that it needs held back until it fits: later
+jobs are not placed there, and what runs there ends some day. One job of each project is helped so.
 
 Choice: feasible → providers whose credits are used first → own machines before others' → cheapest →
 fewest nodes → fullest node, so that large holes stay whole. All workers of a job lie in one region,
@@ -29,16 +29,16 @@ from workflows.contracts.placement import (
     WorkerSlot,
 )
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
-from workflows.rules.placement.inventory import Demand, Inventory, Machine
+from workflows.rules.placement.inventory import Demand, Inventory, NodeCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
 
-PATIENCE = timedelta(minutes=10)
+STARVATION_LIMIT = timedelta(minutes=10)
 CPUS_PER_GPU = 8
 """What a GPU weighs beside CPUs when it is asked which project holds least."""
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class PlanningContext:
     """What a round has to know beside jobs and offers."""
 
     now: datetime
@@ -52,11 +52,11 @@ class Situation:
     """Stop after so many placed jobs; those not reached are neither placed nor refused."""
 
 
-def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Situation) -> Plan:
+def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], context: PlanningContext) -> Plan:
     """Who goes where now, and why the others wait."""
-    shortages, market = situation.shortages, situation.market
+    shortages, market = context.shortages, context.market
     inventory = Inventory(offer for offer in offers if offer.node_id not in shortages)
-    turns = _Turns(jobs, situation.held)
+    turns = _FairShareQueue(jobs, context.held)
     assignments: list[Assignment] = []
     bursts: list[Burst] = []
     waiting: list[PendingJob] = []
@@ -72,13 +72,13 @@ def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], situation: Sit
             else:
                 assignments.append(_take(job.job_id, chosen, demand))
             turns.charge(job)
-            if len(assignments) + len(bursts) == situation.limit:
+            if len(assignments) + len(bursts) == context.limit:
                 break
             continue
         # Nothing becomes free within a round: what did not fit once does not fit later.
         hopeless.add(demand)
         waiting.append(job)
-        overdue = situation.now - job.waiting_since >= PATIENCE
+        overdue = context.now - job.waiting_since >= STARVATION_LIMIT
         if overdue and job.project_id not in helped and _keep_free(job, demand, inventory):
             helped.add(job.project_id)
     failed = tuple(_failed(waiting, market))
@@ -97,7 +97,7 @@ def weight(worker_count: int, gpu_count: int, cpu_count: int) -> int:
     return worker_count * (gpu_count * CPUS_PER_GPU + cpu_count)
 
 
-class _Turns:
+class _FairShareQueue:
     """Jobs in the order in which they are looked at; `charge` moves a project back."""
 
     def __init__(self, jobs: Iterable[PendingJob], held: Mapping[str, int]) -> None:
@@ -130,7 +130,9 @@ def _within_project(job: PendingJob) -> tuple[int, datetime, str]:
     return job.priority, job.waiting_since, job.job_id
 
 
-def _decide(demand: Demand, inventory: Inventory, market: Market) -> list[Machine] | Choice | None:
+def _decide(
+    demand: Demand, inventory: Inventory, market: Market
+) -> list[NodeCapacity] | Choice | None:
     """Nodes that are there before machines that are made, but for providers that come first."""
     nodes = choose_nodes(demand, inventory)
     if nodes is not None and all(machine.preferred for machine in nodes):
@@ -141,14 +143,14 @@ def _decide(demand: Demand, inventory: Inventory, market: Market) -> list[Machin
     return nodes
 
 
-def choose_nodes(demand: Demand, inventory: Inventory) -> list[Machine] | None:
+def choose_nodes(demand: Demand, inventory: Inventory) -> list[NodeCapacity] | None:
     """One machine for each worker, or None when they do not all fit."""
     for mixed in (False, True):
-        best: tuple[tuple[object, ...], list[Machine]] | None = None
-        for place in inventory.seen_by(demand):
-            if place.refusal(demand) is not None:
+        best: tuple[tuple[object, ...], list[NodeCapacity]] | None = None
+        for region in inventory.seen_by(demand):
+            if region.refusal(demand) is not None:
                 continue
-            pools = place.pools(demand)
+            pools = region.pools(demand)
             if mixed and len(pools) < 2:
                 continue
             for pool in [list(chain.from_iterable(pools))] if mixed else pools:
@@ -160,9 +162,11 @@ def choose_nodes(demand: Demand, inventory: Inventory) -> list[Machine] | None:
     return None
 
 
-def _pick(pool: list[Machine], demand: Demand) -> tuple[tuple[object, ...], list[Machine]] | None:
+def _pick(
+    pool: list[NodeCapacity], demand: Demand
+) -> tuple[tuple[object, ...], list[NodeCapacity]] | None:
     """The best machines of a pool for all workers, with a key to compare pools by."""
-    rooms = [(room, machine) for machine in pool if (room := machine.room(demand))]
+    rooms = [(room, machine) for machine in pool if (room := machine.free_slots(demand))]
     whole = [machine for room, machine in rooms if room >= demand.workers]
     if whole:
         best = min(whole, key=lambda machine: preference(machine, demand))
@@ -178,7 +182,9 @@ def _pick(pool: list[Machine], demand: Demand) -> tuple[tuple[object, ...], list
     return (*first[:2], cost // demand.workers, nodes, first), chosen
 
 
-def preference(machine: Machine, demand: Demand) -> tuple[bool, bool, int, bool, int, int, str]:
+def preference(
+    machine: NodeCapacity, demand: Demand
+) -> tuple[bool, bool, int, bool, int, int, str]:
     """Smallest first: preferred, owned, cheap, without GPUs for CPU jobs, with little left over,
     by id."""
     return (
@@ -192,7 +198,7 @@ def preference(machine: Machine, demand: Demand) -> tuple[bool, bool, int, bool,
     )
 
 
-def _take(job_id: str, chosen: list[Machine], demand: Demand) -> Assignment:
+def _take(job_id: str, chosen: list[NodeCapacity], demand: Demand) -> Assignment:
     return Assignment(
         job_id=job_id,
         slots=tuple(
@@ -204,15 +210,15 @@ def _take(job_id: str, chosen: list[Machine], demand: Demand) -> Assignment:
 
 def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
     """Keep nodes free for the job that together could hold it; False when there are none."""
-    for place in inventory.seen_by(demand):
-        if place.refusal(demand) is not None:
+    for region in inventory.seen_by(demand):
+        if region.refusal(demand) is not None:
             continue
         able = [
             (capacity, machine)
-            for pool in place.pools(demand)
+            for pool in region.pools(demand)
             for machine in pool
             if machine.active
-            and machine.kept_for is None
+            and machine.held_for is None
             and demand.disk_bytes <= machine.free_disk_bytes
             and (capacity := machine.capacity(demand))
         ]
@@ -223,7 +229,7 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
         needed = demand.workers
         for capacity, machine in able:
             if needed > 0:
-                machine.kept_for = job.job_id
+                machine.held_for = job.job_id
                 needed -= capacity
         return True
     return False
@@ -240,7 +246,7 @@ def _refused(
     waiting: list[PendingJob], inventory: Inventory, market: Market
 ) -> Iterator[JobRefusals]:
     """Reasons as they stand after the round; equal demands share them."""
-    keepers = {m.kept_for for place in inventory.places for m in place.machines()} - {None}
+    keepers = {m.held_for for region in inventory.regions for m in region.machines()} - {None}
     known: dict[Demand, tuple[Refusal, ...]] = {}
     for job in waiting:
         demand = Demand.of(job)

@@ -7,7 +7,7 @@ from operator import itemgetter
 from workflows.contracts.placement import NodeOffer, RankedOffer, Ranking
 from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
-from workflows.rules.placement.inventory import Demand, Inventory, Machine, Place
+from workflows.rules.placement.inventory import Demand, Inventory, NodeCapacity, RegionCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, ROOMY, findings_of, told
 from workflows.rules.placement.planner import choose_nodes, preference
 
@@ -22,13 +22,13 @@ def rank(
     inventory = offers if isinstance(offers, Inventory) else Inventory(offers)
     found = findings_of(demand, inventory)
     fitting = [
-        (preference(machine, demand), machine, finding.place)
+        (preference(machine, demand), machine, finding.region)
         for finding in found
         if finding.code == ROOMY
         for machine in finding.machines
     ]
     best = heapq.nsmallest(most, fitting, key=itemgetter(0))
-    nodes = [_ranked(machine, place, demand) for _, machine, place in best]
+    nodes = [_ranked(machine, region, demand) for _, machine, region in best]
     clouds = market.fitting(demand)
     first = [_ranked_cloud(choice, demand) for choice in clouds if choice.preferred]
     last = [_ranked_cloud(choice, demand) for choice in clouds if not choice.preferred]
@@ -43,13 +43,13 @@ def rank(
     return Ranking(placeable=placeable, items=items, refusals=tuple(refusals))
 
 
-def _ranked(machine: Machine, place: Place, demand: Demand) -> RankedOffer:
+def _ranked(machine: NodeCapacity, region: RegionCapacity, demand: Demand) -> RankedOffer:
     return RankedOffer(
         offer_id=machine.node_id,
         node_name=machine.offer.node_name,
-        region_id=place.region_id,
-        region_name=place.region_name,
-        provider_kind=place.provider_kind,
+        region_id=region.region_id,
+        region_name=region.region_name,
+        provider_kind=region.provider_kind,
         owned=machine.owner_id == demand.account_id,
         gpu_type=machine.offer.gpu_type if machine.gpu_total else None,
         gpu_count=machine.gpu_total,
@@ -58,7 +58,7 @@ def _ranked(machine: Machine, place: Place, demand: Demand) -> RankedOffer:
         free_cpu_count=machine.free_cpus,
         memory_bytes=machine.offer.memory_bytes,
         free_memory_bytes=machine.free_memory_bytes,
-        workers_that_fit=machine.room(demand),
+        workers_that_fit=machine.free_slots(demand),
         microcredits_per_gpu_hour=machine.price,
         microcredits_per_hour=machine.cost_per_hour(demand),
     )
