@@ -9,7 +9,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.regions.open_regions import open_region_ids
 from activities.registry.main import MAIN
-from activities.registry.notifications import NEWS
+from activities.registry.notifications import NOTIFICATIONS
 from activities.settings import settings
 from activities.site.node_client import close_connections
 from workers.client import ensure_search_attributes, measured
@@ -52,12 +52,12 @@ def main_worker(client: Client, rows: ThreadPoolExecutor) -> Worker:
     )
 
 
-def news_worker(client: Client) -> Worker:
+def notifications_worker(client: Client) -> Worker:
     """The worker that listens to providers; what it does takes no CPU, and no thread of rows."""
     return Worker(
         client,
-        task_queue=queues.NEWS,
-        activities=NEWS,
+        task_queue=queues.NOTIFICATIONS,
+        activities=NOTIFICATIONS,
         max_concurrent_activities=LONG_ACTIVITIES,
         max_heartbeat_throttle_interval=LONG_ACTIVITY_HEARTBEAT,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
@@ -69,5 +69,5 @@ async def _beside(client: Client, stop: asyncio.Event) -> None:
     """What this process has to do beside the main queue, until it is stopped."""
     await ensure_search_attributes(client)
     await start_singletons(client)
-    async with news_worker(client):
+    async with notifications_worker(client):
         await Sites(client, settings(), open_region_ids).serve(stop)

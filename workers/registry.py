@@ -12,7 +12,11 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.providers.provider_lifecycle import ProviderLifecycle
-from workflows.reconciliation.reconcilers import MachineSweep, Starts, Sweep
+from workflows.reconciliation.reconcilers import (
+    LeaseReconciliation,
+    LifecycleReconciliation,
+    OutboxRelay,
+)
 from workflows.regions.region_lifecycle import RegionLifecycle
 
 WORKFLOWS = (
@@ -24,9 +28,9 @@ WORKFLOWS = (
     LeaseLifecycle,
     ProviderNotifications,
     PlacementLoop,
-    Starts,
-    Sweep,
-    MachineSweep,
+    OutboxRelay,
+    LifecycleReconciliation,
+    LeaseReconciliation,
     PriceRefresh,
 )
 

@@ -18,9 +18,9 @@ from temporalio.common import WorkflowIDConflictPolicy
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlacementRequest
-from workflows.contracts.schedules import SweepRequest
+from workflows.contracts.schedules import ReconciliationRequest
 
-SWEEP_INTERVAL = timedelta(minutes=5)
+RECONCILIATION_INTERVAL = timedelta(minutes=5)
 PRICES_INTERVAL = timedelta(days=1)
 
 
@@ -28,7 +28,7 @@ async def start_singletons(client: Client) -> None:
     """Placement, starts, and what comes by a schedule; all of them found when they are there."""
     loops: tuple[tuple[str, Contract, str], ...] = (
         ("Placement", PlacementRequest(), "placement"),
-        ("Starts", SweepRequest(), "starts"),
+        ("OutboxRelay", ReconciliationRequest(), "starts"),
     )
     for workflow, argument, name in loops:
         await client.start_workflow(
@@ -40,8 +40,8 @@ async def start_singletons(client: Client) -> None:
             static_summary=f"the one {name} loop",
         )
     schedules = (
-        ("Sweep", "sweep", SWEEP_INTERVAL),
-        ("MachineSweep", "machine-sweep", SWEEP_INTERVAL),
+        ("LifecycleReconciliation", "sweep", RECONCILIATION_INTERVAL),
+        ("LeaseReconciliation", "machine-sweep", RECONCILIATION_INTERVAL),
         ("PriceRefresh", "prices", PRICES_INTERVAL),
     )
     for again, name, every in schedules:
@@ -50,7 +50,7 @@ async def start_singletons(client: Client) -> None:
                 name,
                 Schedule(
                     action=ScheduleActionStartWorkflow(
-                        again, SweepRequest(), id=name, task_queue=queues.MAIN
+                        again, ReconciliationRequest(), id=name, task_queue=queues.MAIN
                     ),
                     spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
                     policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),

@@ -23,12 +23,12 @@ ANSWERS = {
     "keep_code": "cache.code:keep_code",
     "fetch_code": "cache.code:fetch_code",
     "stage": "runs.stage:stage",
-    "mark_state": "runs.state_snapshots:mark_state",
+    "fingerprint_state": "runs.state_snapshots:fingerprint_state",
     "start": "runs.start:start",
-    "look": "runs.status:look",
+    "status": "runs.status:status",
     "end": "runs.end:end",
     "clean": "runs.clean:clean",
-    "strays": "runs.clean:strays",
+    "orphans": "runs.clean:orphans",
     "prune": "runs.clean:prune",
 }
 # These speak bytes instead of one document; their request is the first line of stdin.
@@ -38,7 +38,7 @@ STREAMS = {
     "pack_output": "files.transfer:pack_output",
     "put_input": "files.transfer:put_input",
     "pack_state": "runs.state_snapshots:pack_state",
-    "put_state": "runs.state_snapshots:put_state",
+    "restore_state": "runs.state_snapshots:restore_state",
 }
 REFUSED = 3
 

@@ -98,7 +98,7 @@ async def _unless_of_an_earlier_attempt(request: BillingRequest) -> None:
     found = await limited(describe, f"{workflow_id}: describe")
     attempt = await found.memo_value(ATTEMPT, default=0)
     if found.status is WorkflowExecutionStatus.RUNNING and attempt >= request.attempt:
-        await tell(workflow_id, "moved", request)
+        await tell(workflow_id, "nodes_moved", request)
         return
     await tell(workflow_id, "settled", BillingDone(job_id=request.job_id, attempt=attempt))
     raise ApplicationError(

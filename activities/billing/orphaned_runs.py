@@ -16,7 +16,7 @@ from workflows.effects.nodes import (
 
 
 @activity.defn
-def bill_strays(command: BillOrphanedRuns) -> Done:
+def bill_orphaned_runs(command: BillOrphanedRuns) -> Done:
     """Post what runs had measured that ended unseen; jobs that are not ours are passed over.
 
     Raises: the first refusal, once all were tried.

@@ -67,7 +67,7 @@ def recheck_other_jobs(
     now = datetime.now(UTC)
     # Not of the job: of the workflow that bills it.
     billed = [f"{job_id}/billing" for job_id in _others(session, meters[0])]
-    return [enqueue(session, bill, "look_again", None, now) for bill in billed]
+    return [enqueue(session, bill, "recheck_balance", None, now) for bill in billed]
 
 
 def _runway_level(forecast: BalanceForecast) -> int:

@@ -53,5 +53,5 @@ def _bill_of(session: Session, job_id: str) -> BillingRequest | None:
 
 
 def _workers_of(job: Job) -> Sequence[Worker]:
-    carried = _WORKERS.validate_python(job.workers)
-    return [Worker(job.id, job.attempt, worker) for worker in carried]
+    resumed_from = _WORKERS.validate_python(job.workers)
+    return [Worker(job.id, job.attempt, worker) for worker in resumed_from]

@@ -132,7 +132,7 @@ class Provider(LifecycleRow, table=True):
     """Where its key is, such as `store://providers/gcp/prv-…`; never the key itself."""
     cloud: dict[str, Any] | None = _json(nullable=True)
     """What its key says of itself that is no secret: project, service account, key id."""
-    parts: list[dict[str, Any]] | None = _json(nullable=True)
+    resources: list[dict[str, Any]] | None = _json(nullable=True)
     """What we have made in the cloud for the provider as a whole."""
 
 
@@ -320,13 +320,13 @@ class Allocation(SQLModel, table=True):
     gpu_indices: list[int] = _json()
     port: int | None = None
     created_at: datetime = Field(sa_type=Instant)
-    announced_at: datetime | None = Field(default=None, sa_type=Instant)
+    notified_at: datetime | None = Field(default=None, sa_type=Instant)
     released_at: datetime | None = Field(default=None, sa_type=Instant)
     __table_args__ = (
         Index("allocations_of_worker", "job_id", "attempt", "worker", unique=True),
         _index_where("released_at IS NULL", "allocations_live_by_node", "node_id"),
         _index_where(
-            "announced_at IS NULL AND released_at IS NULL",
+            "notified_at IS NULL AND released_at IS NULL",
             "allocations_unannounced",
             "created_at",
         ),
@@ -448,14 +448,14 @@ class OutboxRow(SQLModel, table=True):
     verb `start` starts `{noun}/{resource_id}`; any other is the name of a signal.
     """
 
-    __tablename__ = "requests"
+    __tablename__ = "outbox"
     id: str = Field(primary_key=True)
     resource_id: str = Field(index=True)
     verb: str
     argument: dict[str, Any] | None = _json(nullable=True)
     created_at: datetime = Field(sa_type=Instant)
     delivered_at: datetime | None = Field(default=None, sa_type=Instant)
-    __table_args__ = (_index_where("delivered_at IS NULL", "requests_undelivered", "created_at"),)
+    __table_args__ = (_index_where("delivered_at IS NULL", "outbox_undelivered", "created_at"),)
 
 
 class IdempotencyKey(SQLModel, table=True):

@@ -41,7 +41,7 @@ _LIVE = (
 
 
 @activity.defn
-def lease_machine(command: AcquireLease) -> LeaseAcquired:
+def acquire_lease(command: AcquireLease) -> LeaseAcquired:
     """The lease of this id, else the one that lives for the node, else a new one, committed with
     the start of its workflow.
 
@@ -104,7 +104,7 @@ def _ready(row: Lease) -> MachineReady:
     offer = MachineOffer.model_validate(row.offer)
     seen = MachineObservation(
         state=MachineState.RUNNING,
-        place=offer.place,
+        zone=offer.zone,
         provider_machine_id=row.provider_machine_id,
         host=row.host,
         port=row.port,
@@ -117,7 +117,7 @@ def _ready(row: Lease) -> MachineReady:
 
 
 @activity.defn
-async def return_machine(command: ReleaseLease) -> LeaseReleased:
+async def release_lease(command: ReleaseLease) -> LeaseReleased:
     """Tell every lease of the node that its machine is not needed; those that had one until then.
 
     Each is told as often as this is asked, and hears the first. An attempt that was held up until
@@ -128,7 +128,7 @@ async def return_machine(command: ReleaseLease) -> LeaseReleased:
         return LeaseReleased(left=left, sequence=sequence)
     asked = LeaseRelease(reason=command.reason, by_holder=True)
     for lease_id in left:
-        if not await tell(workflow_id_of(lease_id), "give_back", asked):
+        if not await tell(workflow_id_of(lease_id), "release", asked):
             requests = await asyncio.to_thread(_ask_to_give_back, lease_id, asked, command.at)
             relay_soon(requests)
     return LeaseReleased(left=left)
@@ -149,15 +149,15 @@ def _ask_to_give_back(lease_id: str, asked: LeaseRelease, at: datetime) -> list[
     with database().write(f"give back {lease_id}") as session:
         waits = select(OutboxRow.id).where(
             col(OutboxRow.resource_id) == lease_id,
-            col(OutboxRow.verb) == "give_back",
+            col(OutboxRow.verb) == "release",
             col(OutboxRow.delivered_at).is_(None),
         )
         found = session.exec(waits).first()
-        return [found or enqueue(session, lease_id, "give_back", asked, at)]
+        return [found or enqueue(session, lease_id, "release", asked, at)]
 
 
 @activity.defn
-async def tell_holder(command: NotifyHolder) -> HolderNotified:
+async def notify_holder(command: NotifyHolder) -> HolderNotified:
     """Signal who the machine is for; once, however often this is done."""
     workflow_id = workflow_id_of(command.holder_id)
     signal = "machine_lost" if command.ready is None else "machine_ready"

@@ -28,7 +28,7 @@ class Listed:
     def is_held(self) -> bool:
         """There is a lease for it that has not ended, and is at this place."""
         held = self.lease
-        return held is not None and not held.status.is_final and held.place == self.seen.place
+        return held is not None and not held.status.is_final and held.zone == self.seen.zone
 
 
 def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
@@ -44,11 +44,11 @@ def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
         Listed(machine.machine_name, machine.seen, leases.get(machine.machine_name))
         for machine in owned
     ]
-    return sorted(found, key=lambda each: (each.name, each.seen.place))
+    return sorted(found, key=lambda each: (each.name, each.seen.zone))
 
 
 @activity.defn
-async def end_unknown_machine(command: TerminateOrphanedMachine) -> MachineObservation:
+async def terminate_orphaned_machine(command: TerminateOrphanedMachine) -> MachineObservation:
     """End it and see that it is gone; one that a lease holds is ended by that lease alone.
 
     Raises: Refused, NotYet, and what providers answer.
@@ -56,12 +56,12 @@ async def end_unknown_machine(command: TerminateOrphanedMachine) -> MachineObser
 
     def end(driver: Driver) -> MachineObservation:
         lease = leases_of(command.provider_id, {command.machine_name}).get(command.machine_name)
-        if lease is not None and not lease.status.is_final and lease.place == command.place:
+        if lease is not None and not lease.status.is_final and lease.zone == command.zone:
             raise ApplicationError(
                 f"{command.machine_name}: {lease.lease_id} holds it", type=REFUSED
             )
-        driver.terminate(command.machine_name, command.place)
-        if (left := driver.find(command.machine_name, command.place)) is not None:
+        driver.terminate(command.machine_name, command.zone)
+        if (left := driver.find(command.machine_name, command.zone)) is not None:
             raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
         return MachineObservation(state=MachineState.GONE)
 

@@ -18,14 +18,14 @@ from activities.db.tables import Lease, Provider
 from activities.outbox.workflow_starts import workflow_id_of
 from activities.providers.base import Driver, ProviderError
 from activities.providers.machines import provider_threads
-from activities.providers.notifications import begin_listening
+from activities.providers.notifications import start_listening
 from activities.providers.registry import DRIVERS, FEEDS, driver_of
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 from workflows.effects.providers import StartNotifications
-from workflows.effects.reconciliation import MachinesSwept, SweepMachines
+from workflows.effects.reconciliation import MachinesReconciled, ReconcileMachines
 from workflows.rules.leases.reconciliation import Leased, compare
 
 Item = TypeVar("Item")
@@ -53,17 +53,19 @@ class Swept:
 
 
 @activity.defn
-async def sweep_machines(_: SweepMachines) -> MachinesSwept:
+async def reconcile_machines(_: ReconcileMachines) -> MachinesReconciled:
     """Terminate machines with our ownership label and no lease; refresh leases without a machine.
 
     A provider that cannot be asked does not save the others; it is named in the answer.
     """
-    swept = MachinesSwept()
+    swept = MachinesReconciled()
     async with heartbeating():
         for provider in await asyncio.to_thread(_providers):
             if provider.is_ready and provider.kind in FEEDS:
                 news = StartNotifications(provider_id=provider.id, kind=provider.kind)
-                await _quietly(f"news/{provider.id}: start", begin_listening(news))
+                await _quietly(
+                    f"provider/{provider.id}/notifications: start", start_listening(news)
+                )
             try:
                 found, unknown = await asyncio.get_running_loop().run_in_executor(
                     provider_threads(), _sweep, provider.id, provider.kind
@@ -98,18 +100,20 @@ def _providers() -> list[Swept]:
         ]
 
 
-def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequence[OwnedMachine]]:
+def _sweep(
+    provider_id: str, kind: ProviderKind
+) -> tuple[MachinesReconciled, Sequence[OwnedMachine]]:
     """What was found, and what is unknown; what nobody holds was asked to end, and the next sweep
     sees to it."""
     driver = driver_of(kind, provider_id)
-    owned = {(machine.machine_name, machine.place) for machine in driver.list_owned()}
+    owned = {(machine.machine_name, machine.zone) for machine in driver.list_owned()}
     discrepancies = compare(owned, leases_of(provider_id, {name for name, _ in owned}))
-    swept = MachinesSwept(
+    swept = MachinesReconciled(
         unknown=tuple(name for name, _ in discrepancies.unknown), missing=discrepancies.missing
     )
-    for name, place in discrepancies.unknown:
+    for name, zone in discrepancies.unknown:
         activity.logger.error(
-            "%s in %s: carries our ownership label, and no lease names it", name, place
+            "%s in %s: carries our ownership label, and no lease names it", name, zone
         )
     with ThreadPoolExecutor(ENDED_AT_ONCE, thread_name_prefix="sweep") as threads:
         for some in _in_pieces(discrepancies.to_release[:MOST_ENDED], JUDGED_AT_ONCE):
@@ -118,18 +122,18 @@ def _sweep(provider_id: str, kind: ProviderKind) -> tuple[MachinesSwept, Sequenc
                 set(some), leases_of(provider_id, {name for name, _ in some})
             ).to_release
             ended = zip(still, threads.map(partial(_end, driver), still), strict=True)
-            for (name, place), why in ended:
-                told = {"failed": (f"{name} in {place}: {why}",)} if why else {"released": (name,)}
+            for (name, zone), why in ended:
+                told = {"failed": (f"{name} in {zone}: {why}",)} if why else {"released": (name,)}
                 swept = swept.plus(**told)
     return swept, discrepancies.unknown
 
 
 def _end(driver: Driver, machine: OwnedMachine) -> str:
     """Why its end could not be asked for; empty: it was."""
-    name, place = machine
-    activity.logger.warning("%s in %s: nobody holds it, it is ended", name, place)
+    name, zone = machine
+    activity.logger.warning("%s in %s: nobody holds it, it is ended", name, zone)
     try:
-        driver.terminate(name, place)
+        driver.terminate(name, zone)
     except ProviderError as error:
         return str(error)
     return ""
@@ -152,7 +156,7 @@ def _leased(session: Session, provider_id: str, which: ColumnElement[bool]) -> d
     return {
         name: Leased(
             lease_id=lease_id,
-            place=None if offer is None else str(offer["place"]),
+            zone=None if offer is None else str(offer["zone"]),
             status=LeaseStatus(status),
         )
         for lease_id, name, status, offer in session.exec(query)
@@ -164,14 +168,16 @@ def _in_pieces(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
         yield items[start : start + size]
 
 
-async def _tell(provider_id: str, found: MachinesSwept, unknown: Sequence[OwnedMachine]) -> None:
+async def _tell(
+    provider_id: str, found: MachinesReconciled, unknown: Sequence[OwnedMachine]
+) -> None:
     """Workflows that what they hold has vanished, people that something is there."""
     for lease_id in found.missing:
-        await _quietly(f"{lease_id}: look", tell(workflow_id_of(lease_id), "look"))
+        await _quietly(f"{lease_id}: refresh", tell(workflow_id_of(lease_id), "refresh"))
     if unknown:
-        machines = tuple(OrphanedMachine(name=name, place=place) for name, place in unknown)
+        machines = tuple(OrphanedMachine(name=name, zone=zone) for name, zone in unknown)
         told = OrphanedMachinesFound(machines=machines[:MOST_TOLD])
-        telling = tell(workflow_id_of(provider_id), "unknown_machines", told)
+        telling = tell(workflow_id_of(provider_id), "orphaned_machines", told)
         await _quietly(f"{provider_id}: unknown machines", telling)
 
 

@@ -16,7 +16,7 @@ from activities.regions.storage_nodes import storage_nodes_of
 from activities.temporal.client import tell
 from workflows.contracts.base import Done
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, RegionStatus
-from workflows.effects.lifecycles import DependentsFound, FindDependents, TellDependents
+from workflows.effects.lifecycles import DependentsFound, FindDependents, RemoveDependents
 
 
 @activity.defn
@@ -29,7 +29,7 @@ def find_dependents(command: FindDependents) -> DependentsFound:
 
 
 @activity.defn
-async def tell_dependents(command: TellDependents) -> Done:
+async def remove_dependents(command: RemoveDependents) -> Done:
     """Send `remove` to all of them; one that has ended needs no telling.
 
     One that cannot be told now is told with the next look at what is left. A machine is given back

@@ -25,8 +25,8 @@ from activities.temporal.client import client, limited
 from workflows.contracts import queues
 from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType
 from workflows.effects.reconciliation import (
-    LostSwept,
-    SweepLost,
+    LostWorkflowsRestarted,
+    RestartLostWorkflows,
 )
 
 ANNOUNCED_FOR = timedelta(days=7)
@@ -39,7 +39,7 @@ _ENDED: dict[type[tables.LifecycleRow], Sequence[str]] = {
 
 
 @activity.defn
-async def sweep_lost(command: SweepLost) -> LostSwept:
+async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflowsRestarted:
     """Start again, from its row, every open lifecycle whose workflow is not running, and the bill
     of every running job.
 
@@ -59,7 +59,7 @@ async def sweep_lost(command: SweepLost) -> LostSwept:
             restarted += await _restart_all(missing)
             activity.heartbeat(after)
     restarted += await _bill_again(running)
-    return LostSwept(restarted=tuple(restarted))
+    return LostWorkflowsRestarted(restarted=tuple(restarted))
 
 
 def _forget_announcements() -> None:

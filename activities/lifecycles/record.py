@@ -12,7 +12,7 @@ from activities.db.session import advisory_lock, database
 from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provider, Region
 from activities.nodes.ephemeral import stay
 from activities.outbox.relay import relay_soon
-from activities.placement.allocations import release_job
+from activities.placement.allocations import release_allocations
 from activities.placement.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.nodes import Hardware
@@ -70,7 +70,7 @@ def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
     asked: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
         stay(session, step.changes.staying_nodes)
-        asked = release_job(session, step.resource_id, step.at)
+        asked = release_allocations(session, step.resource_id, step.at)
     _append_events(session, step)
     return True, asked
 

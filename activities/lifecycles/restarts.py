@@ -70,11 +70,11 @@ def _place(status: str, argument: Contract) -> Contract:
     if isinstance(argument, ProviderRequest):
         kept = ProviderStatus(status)
         resumed = ProviderStatus.READY if kept is ProviderStatus.REMOVING else kept
-        return argument.model_copy(update={"carried_status": resumed})
+        return argument.model_copy(update={"resumed_status": resumed})
     if isinstance(argument, RegionRequest):
         held = RegionStatus(status)
         back = RegionStatus.HEALTHY if held is RegionStatus.REMOVING else held
-        return argument.model_copy(update={"carried_status": back})
+        return argument.model_copy(update={"resumed_status": back})
     return argument
 
 
@@ -82,7 +82,7 @@ def _job(session: Session, row: tables.Job, request: JobRequest) -> JobRequest:
     workers = _WORKERS.validate_python(row.workers)
     rests = row.status == JobStatus.STOPPED
     leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
-    carried = JobProgress(
+    resumed_from = JobProgress(
         sequence=row.sequence,
         attempt=row.attempt,
         status=JobStatus(row.status),
@@ -90,7 +90,9 @@ def _job(session: Session, row: tables.Job, request: JobRequest) -> JobRequest:
         lost=_away(session, row.id),
         has_copies=leased or not rests,  # An earlier attempt may have left some, to be removed.
     )
-    return request.model_copy(update={"carried": carried, "ending": None if rests else TERMINATED})
+    return request.model_copy(
+        update={"resumed_from": resumed_from, "ending": None if rests else TERMINATED}
+    )
 
 
 def _away(session: Session, job_id: str) -> dict[str, datetime]:
@@ -113,7 +115,7 @@ def _machine(row: tables.Lease, request: LeaseRequest) -> LeaseRequest:
     if row.host is not None or row.provider_machine_id is not None:
         seen = MachineObservation(
             state=MachineState.MAKING if row.host is None else MachineState.RUNNING,
-            place=(row.offer or {}).get("place", ""),
+            zone=(row.offer or {}).get("zone", ""),
             provider_machine_id=row.provider_machine_id,
             host=row.host,
             port=row.port,
@@ -124,18 +126,18 @@ def _machine(row: tables.Lease, request: LeaseRequest) -> LeaseRequest:
         )
     status = LeaseStatus(row.status)
     leaves = status is LeaseStatus.RELEASING
-    carried = LeaseProgress(
+    resumed_from = LeaseProgress(
         sequence=row.sequence,
         status=status,
         offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
         seen=seen,
         was_ready=status is LeaseStatus.READY,
-        given_back=LeaseRelease(reason=row.status_reason or "its release goes on")
+        released=LeaseRelease(reason=row.status_reason or "its release goes on")
         if leaves
         else None,
         earlier_microcredits=row.earlier_microcredits,
     )
-    return request.model_copy(update={"carried": carried})
+    return request.model_copy(update={"resumed_from": resumed_from})
 
 
 def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeRequest:
@@ -146,7 +148,7 @@ def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeReque
     if status not in _IN_USE or row.host is None or (row.machine is not None and lease_id is None):
         return request
     resumed = NodeStatus.ACTIVE if _was_active(session, row) else NodeStatus.MAINTENANCE
-    carried = NodeProgress(
+    resumed_from = NodeProgress(
         sequence=row.sequence,
         status=resumed if status is NodeStatus.REMOVING else status,
         resume_status=resumed,
@@ -157,7 +159,7 @@ def _node(session: Session, row: tables.Node, request: NodeRequest) -> NodeReque
         minion_id=row.minion_id,
         lease_id=lease_id or "",
     )
-    return request.model_copy(update={"carried": carried})
+    return request.model_copy(update={"resumed_from": resumed_from})
 
 
 def _ready_lease(session: Session, row: tables.Node) -> str | None:

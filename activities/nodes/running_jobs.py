@@ -1,4 +1,4 @@
-"""What a node's workflow asks of the rows: its announcement, its neighbours, what runs on it."""
+"""The jobs that hold allocations on a node, and notifying them of what becomes of it."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ from activities.nodes.addresses import address_of
 from activities.outbox.workflow_starts import workflow_id_of
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost, run_id
-from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.jobs import EndRequest, MachineGone, NodeReachable, NodeUnreachable, run_id
+from workflows.contracts.nodes import NodeAddress, NodeNotice
 from workflows.effects.nodes import (
     FindNodeRuns,
     JobsNotified,
@@ -37,7 +37,7 @@ def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
 
 
 @activity.defn
-async def tell_jobs(command: NotifyJobs) -> JobsNotified:
+async def notify_jobs(command: NotifyJobs) -> JobsNotified:
     """Signal every job on the node. A job that has ended meanwhile needs no telling.
 
     Raises: ApplicationError, to be tried again, once all were tried and some could not be told.
@@ -62,23 +62,23 @@ async def tell_jobs(command: NotifyJobs) -> JobsNotified:
 
 
 def _message(command: NotifyJobs) -> tuple[str, Contract]:
-    if command.what == "lost":
-        return "node_lost", NodeLost(node_id=command.node_id, reason=command.reason)
-    if command.what == "ended":
-        lost = NodeLost(
-            node_id=command.node_id,
-            reason=command.reason,
-            for_good=True,
-            ended_at=command.ended_at,
+    if command.notice is NodeNotice.UNREACHABLE:
+        outage = NodeUnreachable(node_id=command.node_id, reason=command.reason)
+        return "node_unreachable", outage
+    if command.notice is NodeNotice.MACHINE_GONE:
+        gone = MachineGone(
+            node_id=command.node_id, reason=command.reason, ended_at=command.ended_at
         )
-        return "node_lost", lost
-    if command.what == "back":
-        return "node_back", NodeBack(node_id=command.node_id, node=_where(command.node_id))
+        return "machine_gone", gone
+    if command.notice is NodeNotice.REACHABLE:
+        return "node_reachable", NodeReachable(
+            node_id=command.node_id, node=_where(command.node_id)
+        )
     removed = EndRequest(
         reason=command.reason,
         code="node-removed",
         node_id=command.node_id,
-        is_gone=command.what == "gone",
+        is_gone=command.notice is NodeNotice.REMOVED_UNREACHABLE,
     )
     return "stop", removed
 

@@ -36,8 +36,8 @@ from activities.temporal.client import client as connected_client
 from workflows.contracts import queues
 from workflows.contracts.statuses import JobStatus, LeaseStatus
 from workflows.effects.reconciliation import (
-    DeliverRequests,
-    RequestsDelivered,
+    OutboxRelayed,
+    RelayOutbox,
 )
 
 START = "start"
@@ -233,14 +233,14 @@ def _turn() -> asyncio.Semaphore:
 
 
 @activity.defn
-async def deliver_requests(command: DeliverRequests) -> RequestsDelivered:
+async def relay_outbox(command: RelayOutbox) -> OutboxRelayed:
     """Hand over what has waited for longer than the API takes to do so itself."""
     ids = await asyncio.to_thread(_undelivered, command)
     delivered = await relay(client(), ids) if ids else 0
-    return RequestsDelivered(delivered=delivered, more=len(ids) >= command.limit and delivered > 0)
+    return OutboxRelayed(delivered=delivered, more=len(ids) >= command.limit and delivered > 0)
 
 
-def _undelivered(command: DeliverRequests) -> list[str]:
+def _undelivered(command: RelayOutbox) -> list[str]:
     before = datetime.now(UTC) - timedelta(seconds=command.older_than_s)
     query = (
         select(OutboxRow.id)

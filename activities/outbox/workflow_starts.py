@@ -19,7 +19,7 @@ from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import JobStatus, JobType, NodeType, ProviderKind
 from workflows.rules.jobs.resources import resources_of
 
-NOUNS = {"prv": "provider", "reg": "region", "nod": "node", "job": "job", "lea": "machine"}
+NOUNS = {"prv": "provider", "reg": "region", "nod": "node", "job": "job", "lea": "lease"}
 TABLES: dict[str, type[tables.LifecycleRow]] = {
     "prv": tables.Provider,
     "reg": tables.Region,
@@ -171,7 +171,7 @@ def _start_of_machine(row: tables.Lease) -> WorkflowStart:
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.region_id, "ProviderKind": row.provider_kind}
-    return _start("MachineLifecycle", row, request, found_by)
+    return _start("LeaseLifecycle", row, request, found_by)
 
 
 def _start(

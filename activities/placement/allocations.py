@@ -176,7 +176,7 @@ def _job_values(placed: Placed, now: datetime) -> dict[str, Any]:
     return {"id": placed.job.job_id, "rates": rates, "placement_refusals": []}
 
 
-def release_job(session: Session, job_id: str, at: datetime) -> list[str]:
+def release_allocations(session: Session, job_id: str, at: datetime) -> list[str]:
     """End every live allocation of a job, its GPUs with it, and dismiss what was made for it.
 
     The meters of its runs no longer count as what the payer spends by the hour. Answers the
@@ -197,7 +197,7 @@ def release_job(session: Session, job_id: str, at: datetime) -> list[str]:
             .where(col(GpuAllocation.allocation_id).in_(ids))
             .values(released_at=at)
         )
-        give_back(session, live)
+        free_capacity(session, live)
     session.execute(
         update(UsageMeter)
         .where(col(UsageMeter.job_id) == job_id, col(UsageMeter.running).is_(True))
@@ -206,7 +206,7 @@ def release_job(session: Session, job_id: str, at: datetime) -> list[str]:
     return dismiss_ephemeral(session, (allocation.node_id for allocation in live), at)
 
 
-def give_back(session: Session, released: Sequence[Allocation]) -> None:
+def free_capacity(session: Session, released: Sequence[Allocation]) -> None:
     """What these held of their nodes' CPUs and memory is free again."""
     cpus: dict[str, int] = defaultdict(int)
     memory: dict[str, int] = defaultdict(int)

@@ -210,7 +210,7 @@ def _offer(
         spot=spot,
         zones=tuple(
             MachineOffer(
-                place=zone,
+                zone=zone,
                 machine_type=machine.name,
                 gpu_type=machine.gpu_type,
                 gpu_count=machine.gpu_count,

@@ -25,7 +25,7 @@ from activities.placement.allocations import (
     ContendedError,
     changed_refusals,
     placed_of,
-    release_job,
+    release_allocations,
     reserve,
     still_waiting,
     write_refusals,
@@ -38,7 +38,7 @@ from activities.placement.queue import WaitingJob, waiting_jobs
 from activities.placement.wake import wake_placement
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import beating_aside
-from workflows.contracts.jobs import EndRequest, NodeLost, Placement
+from workflows.contracts.jobs import EndRequest, MachineGone, Placement
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
 from workflows.effects.jobs import FindPlacement, PlacementFound
 from workflows.effects.placement import (
@@ -173,7 +173,7 @@ def find_placement(command: FindPlacement) -> PlacementFound:
 
 
 @activity.defn
-async def announce_placements(command: NotifyPlacedJobs) -> PlacedJobsNotified:
+async def notify_placed_jobs(command: NotifyPlacedJobs) -> PlacedJobsNotified:
     """Tell every job that has a place and does not know. Twice told is once heard.
 
     A job whose workflow has ended gives its place back. One that could not be told is named, and
@@ -212,7 +212,7 @@ def _unannounced(limit: int) -> list[Placement]:
         job_ids = session.exec(
             select(Allocation.job_id)
             .join(Node, col(Node.id) == Allocation.node_id)
-            .where(col(Allocation.announced_at).is_(None), col(Allocation.released_at).is_(None))
+            .where(col(Allocation.notified_at).is_(None), col(Allocation.released_at).is_(None))
             .group_by(col(Allocation.job_id))
             .having(func.min(case((is_there, 1), else_=0)) == 1)
             .order_by(oldest, col(Allocation.job_id))
@@ -237,8 +237,8 @@ def _mark_announced(told: list[Placement], closed: list[str]) -> list[str]:
     with database().write() as session:
         session.execute(
             update(Allocation)
-            .where(*of_them, col(Allocation.announced_at).is_(None))
-            .values(announced_at=now)
+            .where(*of_them, col(Allocation.notified_at).is_(None))
+            .values(notified_at=now)
         )
         placed = set(session.exec(select(Allocation.job_id).where(*of_them)))
         session.execute(  # a machine that was made for it is not being made any more
@@ -246,7 +246,7 @@ def _mark_announced(told: list[Placement], closed: list[str]) -> list[str]:
         )
         requests = _take_back(session, [one for one in told if one.job_id not in placed], now)
         for job_id in sorted(closed):
-            requests += release_job(session, job_id, now)
+            requests += release_allocations(session, job_id, now)
     return requests
 
 
@@ -257,8 +257,8 @@ def _take_back(session: Session, told: list[Placement], now: datetime) -> list[s
         enqueue(
             session,
             placement.job_id,
-            "node_lost",
-            NodeLost(node_id=made.node.node_id, reason=reason, for_good=True),
+            "machine_gone",
+            MachineGone(node_id=made.node.node_id, reason=reason),
             now,
         )
         for placement in told

@@ -9,17 +9,17 @@ from activities.db.tables import Allocation, GpuAllocation, Job, Node
 from activities.leases.shortages import remember_shortages
 from activities.nodes.ephemeral import dismiss_ephemeral
 from activities.outbox.relay import relay_soon
-from activities.placement.allocations import give_back
+from activities.placement.allocations import free_capacity
 from activities.placement.wake import wake_placement
 from workflows.contracts.placement import Refusal
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.placement import AllocationsWithdrawn, WithdrawAllocations
 
-_UNTOLD = (col(Allocation.announced_at).is_(None), col(Allocation.released_at).is_(None))
+_UNTOLD = (col(Allocation.notified_at).is_(None), col(Allocation.released_at).is_(None))
 
 
 @activity.defn
-def withdraw_places(command: WithdrawAllocations) -> AllocationsWithdrawn:
+def withdraw_allocations(command: WithdrawAllocations) -> AllocationsWithdrawn:
     """Delete what jobs that were never told hold on the node, and on their other nodes.
 
     Nothing of the attempt is left, so that it is placed anew; what was made for it is dismissed.
@@ -48,7 +48,7 @@ def _withdraw(session: Session, job_ids: list[str], command: WithdrawAllocations
     ids = [place.id for place in places]
     session.execute(delete(GpuAllocation).where(col(GpuAllocation.allocation_id).in_(ids)))
     session.execute(delete(Allocation).where(col(Allocation.id).in_(ids)))
-    give_back(session, places)
+    free_capacity(session, places)
     node = session.get_one(Node, command.node_id)
     remember_shortages(session, node, command.reason, command.at)
     why = Refusal(offer_id=node.id, region_id=node.region_id, code="machine", detail=command.reason)

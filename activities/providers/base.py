@@ -71,7 +71,7 @@ class OwnedMachine(Protocol):
     def machine_name(self) -> str: ...
 
     @property
-    def place(self) -> str: ...
+    def zone(self) -> str: ...
 
     @property
     def seen(self) -> MachineObservation:
@@ -85,7 +85,7 @@ class Driver(Protocol):
     Raises: any of the four answers.
     """
 
-    def find(self, name: str, place: str) -> MachineObservation | None:
+    def find(self, name: str, zone: str) -> MachineObservation | None:
         """The machine of that name, by a read that sees what was just made; None: there is none."""
         ...
 
@@ -96,14 +96,14 @@ class Driver(Protocol):
         """
         ...
 
-    def terminate(self, name: str, place: str) -> None:
+    def terminate(self, name: str, zone: str) -> None:
         """Ask for its end, and of all that was made with it. Silent when there is none.
 
         However late the provider does what it was asked, no machine ends that has come since.
         """
         ...
 
-    def billed_period(self, name: str, place: str, machine_id: str | None) -> MachineObservation:
+    def billed_period(self, name: str, zone: str, machine_id: str | None) -> MachineObservation:
         """Of a machine that is gone: since when and until when it cost, as far as it is known.
 
         machine_id: the provider's own; without it, the last one there that had the name.

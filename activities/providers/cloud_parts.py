@@ -24,9 +24,9 @@ class CloudProject(Protocol):
 
     def check(self) -> tuple[Check, ...]: ...
 
-    def make(self, part: str) -> CloudResource: ...
+    def make(self, resource: str) -> CloudResource: ...
 
-    def remove(self, part: str) -> CloudResource: ...
+    def remove(self, resource: str) -> CloudResource: ...
 
 
 PROJECTS: dict[ProviderKind, Callable[[str], CloudProject]] = {ProviderKind.GCP: GcpProject}
@@ -34,19 +34,19 @@ PROJECTS: dict[ProviderKind, Callable[[str], CloudProject]] = {ProviderKind.GCP:
 
 
 @activity.defn
-def make_provider_part(command: ProviderResource) -> CloudResourceReport:
+def ensure_provider_resource(command: ProviderResource) -> CloudResourceReport:
     """Find one of a provider's own things in its cloud, else make it."""
     with translated_errors():
         project = PROJECTS[command.kind](command.provider_id)
-        return CloudResourceReport(part=project.make(command.part))
+        return CloudResourceReport(resource=project.make(command.resource))
 
 
 @activity.defn
-def remove_provider_part(command: ProviderResource) -> CloudResourceReport:
+def remove_provider_resource(command: ProviderResource) -> CloudResourceReport:
     """Remove one of a provider's own things from its cloud; silent when it is not there."""
     with translated_errors():
         project = PROJECTS[command.kind](command.provider_id)
-        return CloudResourceReport(part=project.remove(command.part))
+        return CloudResourceReport(resource=project.remove(command.resource))
 
 
 @activity.defn
@@ -70,9 +70,9 @@ def translated_errors() -> Generator[None, None, None]:
 class CloudRegionDriver(Protocol):
     """One region of a cloud, by the key of a provider."""
 
-    def make(self, part: str) -> CloudResource: ...
+    def make(self, resource: str) -> CloudResource: ...
 
-    def remove(self, part: str) -> CloudResource: ...
+    def remove(self, resource: str) -> CloudResource: ...
 
 
 REGIONS: dict[ProviderKind, Callable[[str, str], CloudRegionDriver]] = {ProviderKind.GCP: GcpRegion}
@@ -80,17 +80,17 @@ REGIONS: dict[ProviderKind, Callable[[str, str], CloudRegionDriver]] = {Provider
 
 
 @activity.defn
-def make_region_part(command: RegionResource) -> CloudResourceReport:
+def ensure_region_resource(command: RegionResource) -> CloudResourceReport:
     """Find one of a region's own things in its cloud, else make it."""
     with translated_errors():
-        return CloudResourceReport(part=_place(command).make(command.part))
+        return CloudResourceReport(resource=_place(command).make(command.resource))
 
 
 @activity.defn
-def remove_region_part(command: RegionResource) -> CloudResourceReport:
+def remove_region_resource(command: RegionResource) -> CloudResourceReport:
     """Remove one of a region's own things from its cloud; silent when it is not there."""
     with translated_errors():
-        return CloudResourceReport(part=_place(command).remove(command.part))
+        return CloudResourceReport(resource=_place(command).remove(command.resource))
 
 
 def _place(command: RegionResource) -> CloudRegionDriver:

@@ -37,14 +37,14 @@ async def create_machine(command: CreateMachine) -> MachineObservation:
 
 
 @activity.defn
-async def look_at_machine(command: DescribeMachine) -> MachineObservation:
+async def describe_machine(command: DescribeMachine) -> MachineObservation:
     """What its provider says of it; gone, when there is none of that name."""
     return await asked_of(command, lambda driver: _find(driver, command) or GONE)
 
 
 @activity.defn
-async def await_machine(command: DescribeMachine) -> MachineObservation:
-    """As `look_at_machine`, once it can be reached or never will be. Raises: NotYet."""
+async def wait_for_machine(command: DescribeMachine) -> MachineObservation:
+    """As `describe_machine`, once it can be reached or never will be. Raises: NotYet."""
 
     def look(driver: Driver) -> MachineObservation:
         seen = _find(driver, command) or GONE
@@ -58,11 +58,11 @@ async def await_machine(command: DescribeMachine) -> MachineObservation:
 
 
 @activity.defn
-async def release_machine(command: TerminateMachine) -> MachineObservation:
+async def terminate_machine(command: TerminateMachine) -> MachineObservation:
     """End it, whatever else can be known of it. Raises: NotYet, while its provider knows it."""
 
     def terminate(driver: Driver) -> MachineObservation:
-        driver.terminate(command.machine_name, command.place)
+        driver.terminate(command.machine_name, command.zone)
         if (left := _find(driver, command)) is not None:
             raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
         return _billed_period(driver, command)
@@ -75,9 +75,7 @@ def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservat
     if command.provider_machine_id is None and not command.was_unseen:
         return GONE
     try:
-        return driver.billed_period(
-            command.machine_name, command.place, command.provider_machine_id
-        )
+        return driver.billed_period(command.machine_name, command.zone, command.provider_machine_id)
     except ProviderError as error:
         activity.logger.warning("%s is gone, but not when: %s", command.machine_name, error)
         return GONE
@@ -91,12 +89,12 @@ def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservatio
     if seen.offer_label in ("", command.offer.label):
         return seen
     # Its insert was lost and came late: it is not what is asked for now, and nobody wants it.
-    driver.terminate(command.machine_name, command.place)
+    driver.terminate(command.machine_name, command.zone)
     raise NotYet(f"{command.machine_name}: it was made as {seen.offer_label}, and is ended first")
 
 
 def _find(driver: Driver, command: NamedMachine) -> MachineObservation | None:
-    return driver.find(command.machine_name, command.place)
+    return driver.find(command.machine_name, command.zone)
 
 
 async def asked_of(

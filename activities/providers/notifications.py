@@ -32,18 +32,18 @@ NEEDED_BY = (LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH, LeaseStatus.READ
 
 
 @activity.defn
-async def follow_news(command: StartNotifications) -> Done:
+async def start_notifications(command: StartNotifications) -> Done:
     """Start the one workflow that listens for a provider; silent when it runs."""
     if command.kind in FEEDS:
-        await begin_listening(command)
+        await start_listening(command)
     return Done()
 
 
-async def begin_listening(provider: StartNotifications) -> None:
+async def start_listening(provider: StartNotifications) -> None:
     """Raises: RPCError, ApplicationError."""
-    workflow_id = f"news/{provider.provider_id}"
+    workflow_id = f"provider/{provider.provider_id}/notifications"
     call = client().start_workflow(
-        "ProviderNews",
+        "ProviderNotifications",
         NotificationsRequest(provider_id=provider.provider_id, kind=provider.kind),
         id=workflow_id,
         task_queue=queues.MAIN,
@@ -54,7 +54,7 @@ async def begin_listening(provider: StartNotifications) -> None:
 
 
 @activity.defn
-async def listen_for_news(command: ReceiveNotifications) -> NotificationsReceived:
+async def receive_notifications(command: ReceiveNotifications) -> NotificationsReceived:
     """Until its time is over, this worker stops, or the provider is removed.
 
     Raises: the kinds of `activities/providers/base.py`; RPCError while Temporal takes no signals:
@@ -77,10 +77,10 @@ async def listen_for_news(command: ReceiveNotifications) -> NotificationsReceive
 
 
 @activity.defn
-async def tell_news_state(command: ReportFeedStatus) -> Done:
+async def report_feed_status(command: ReportFeedStatus) -> Done:
     """Silent when the provider's workflow has ended."""
     workflow_id = workflow_id_of(command.provider_id)
-    await tell(workflow_id, "news_state", command.state, request_id=id_of_this_activity())
+    await tell(workflow_id, "feed_status", command.state, request_id=id_of_this_activity())
     return Done()
 
 
@@ -90,10 +90,10 @@ class _Listening:
 
     command: ReceiveNotifications
     told: int = 0
-    unheeded: int = 0
+    ignored: int = 0
 
     def heard(self, *, is_over: bool) -> NotificationsReceived:
-        return NotificationsReceived(told=self.told, unheeded=self.unheeded, is_over=is_over)
+        return NotificationsReceived(told=self.told, ignored=self.ignored, is_over=is_over)
 
     async def to(self, feed: NotificationFeed) -> None:
         """Until the time is over or this worker stops; whatever waits then is given up at once."""
@@ -119,13 +119,13 @@ class _Listening:
             for message in messages:
                 await self._tell(message, leases)
             await feed.settle([message.receipt for message in messages])
-            set_details(f"{self.told} told, {self.unheeded} of no use")
+            set_details(f"{self.told} told, {self.ignored} of no use")
 
     async def _tell(self, message: Notification, leases: dict[str, str]) -> None:
         """Once, however often the message comes: Temporal drops what it has taken by its id."""
         lease_id = leases.get(message.machine_name or "")
         if lease_id is None or message.news is None:
-            self.unheeded += 1
+            self.ignored += 1
             return
         await tell(workflow_id_of(lease_id), "news", message.news, request_id=message.id)
         self.told += 1

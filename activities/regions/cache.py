@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlmodel import Session, col, select
 
 from activities.db.tables import Node, Region
-from activities.storage.work_orders import RegionCache
+from activities.storage.run_specs import RegionCache
 from workflows.contracts.nodes import NodeAddress, Preparation
 from workflows.contracts.statuses import NodeStatus
 

@@ -17,8 +17,8 @@ from workflows.contracts.lifecycles import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
 from workflows.effects.regions import (
     AddStorageNode,
-    DismissNode,
     FindStorage,
+    RequestNodeRemoval,
     StorageFound,
     StorageNode,
 )
@@ -79,14 +79,14 @@ def _storage(row: Node) -> StorageNode:
 
 
 @activity.defn
-async def dismiss_node(command: DismissNode) -> Done:
+async def request_node_removal(command: RequestNodeRemoval) -> Done:
     """Ask a node to be removed; its workflow hears the first who asks."""
     requests = await asyncio.to_thread(_ask_to_leave, command)
     relay_soon(requests)
     return Done()
 
 
-def _ask_to_leave(command: DismissNode) -> list[str]:
+def _ask_to_leave(command: RequestNodeRemoval) -> list[str]:
     with database().write() as session:
         node = session.get(Node, command.node_id, with_for_update=True)
         if node is None or node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):

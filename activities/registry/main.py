@@ -1,87 +1,87 @@
 """What the main queue serves: activities that read and write rows and never touch a node."""
 
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
-from activities.billing.orphaned_runs import bill_strays
-from activities.jobs.work_orders import (
-    discard_state,
-    discard_work_orders,
+from activities.billing.orphaned_runs import bill_orphaned_runs
+from activities.jobs.run_specs import (
+    discard_run_specs,
+    discard_snapshots,
     remove_stored,
-    seal_work_orders,
+    seal_run_specs,
 )
-from activities.leases.leasing import lease_machine, return_machine, tell_holder
-from activities.leases.orphaned_machines import end_unknown_machine
-from activities.leases.reconciliation import sweep_machines
+from activities.leases.leasing import acquire_lease, notify_holder, release_lease
+from activities.leases.orphaned_machines import terminate_orphaned_machine
+from activities.leases.reconciliation import reconcile_machines
 from activities.leases.shortages import find_shortages, remember_shortage
-from activities.lifecycles.dependents import find_dependents, tell_dependents
-from activities.lifecycles.reconciliation import sweep_lost
+from activities.lifecycles.dependents import find_dependents, remove_dependents
+from activities.lifecycles.reconciliation import restart_lost_workflows
 from activities.lifecycles.record import record
 from activities.nodes.peers import find_announcement, find_peers
-from activities.nodes.running_jobs import find_node_runs, tell_jobs
-from activities.outbox.relay import deliver_requests
-from activities.placement.planning import announce_placements, find_placement
-from activities.placement.withdrawals import withdraw_places
+from activities.nodes.running_jobs import find_node_runs, notify_jobs
+from activities.outbox.relay import relay_outbox
+from activities.placement.planning import find_placement, notify_placed_jobs
+from activities.placement.withdrawals import withdraw_allocations
 from activities.providers.cloud_parts import (
+    ensure_provider_resource,
+    ensure_region_resource,
     forget_provider_key,
-    make_provider_part,
-    make_region_part,
-    remove_provider_part,
-    remove_region_part,
+    remove_provider_resource,
+    remove_region_resource,
 )
 from activities.providers.machines import (
-    await_machine,
     create_machine,
-    look_at_machine,
-    release_machine,
+    describe_machine,
+    terminate_machine,
+    wait_for_machine,
 )
-from activities.providers.notifications import follow_news, tell_news_state
+from activities.providers.notifications import report_feed_status, start_notifications
 from activities.providers.price_refresh import refresh_prices
 from activities.providers.registry import check_provider
-from activities.regions.storage_nodes import add_storage_node, dismiss_node, find_storage
+from activities.regions.storage_nodes import add_storage_node, find_storage, request_node_removal
 from activities.registry import Activity
 
 MAIN: tuple[Activity, ...] = (
     record,
-    deliver_requests,
-    sweep_lost,
-    sweep_machines,
+    relay_outbox,
+    restart_lost_workflows,
+    reconcile_machines,
     refresh_prices,
-    end_unknown_machine,
-    follow_news,
-    tell_news_state,
+    terminate_orphaned_machine,
+    start_notifications,
+    report_feed_status,
     check_provider,
-    make_provider_part,
-    remove_provider_part,
+    ensure_provider_resource,
+    remove_provider_resource,
     forget_provider_key,
     find_dependents,
-    tell_dependents,
+    remove_dependents,
     find_announcement,
     find_peers,
     find_node_runs,
-    tell_jobs,
-    bill_strays,
+    notify_jobs,
+    bill_orphaned_runs,
     find_placement,
-    announce_placements,
+    notify_placed_jobs,
     begin_billing,
     post_usage,
     end_billing,
     tell_job_to_end,
-    seal_work_orders,
-    discard_work_orders,
-    discard_state,
+    seal_run_specs,
+    discard_run_specs,
+    discard_snapshots,
     remove_stored,
     create_machine,
-    look_at_machine,
-    await_machine,
-    release_machine,
+    describe_machine,
+    wait_for_machine,
+    terminate_machine,
     find_shortages,
     remember_shortage,
-    tell_holder,
-    lease_machine,
-    return_machine,
-    withdraw_places,
-    make_region_part,
-    remove_region_part,
+    notify_holder,
+    acquire_lease,
+    release_lease,
+    withdraw_allocations,
+    ensure_region_resource,
+    remove_region_resource,
     find_storage,
     add_storage_node,
-    dismiss_node,
+    request_node_removal,
 )

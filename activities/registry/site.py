@@ -4,17 +4,17 @@ from activities.registry import Activity
 from activities.site.collection import collect_log, store_output
 from activities.site.nodes import (
     check_site,
-    end_strays,
+    end_orphaned_runs,
     inspect_node,
     list_runs,
     prepare_node,
     reach_node,
     reboot_node,
-    release_node,
+    restore_logins,
 )
-from activities.site.runs import clean_worker, end_worker, look_at_run, start_worker
+from activities.site.runs import clean_worker, end_worker, get_run_status, start_worker
 from activities.site.staging import stage_worker
-from activities.site.state_snapshots import save_state
+from activities.site.state_snapshots import save_snapshot
 from activities.site.watch import watch_node
 
 SITE: tuple[Activity, ...] = (
@@ -23,16 +23,16 @@ SITE: tuple[Activity, ...] = (
     inspect_node,
     prepare_node,
     reboot_node,
-    release_node,
+    restore_logins,
     list_runs,
-    end_strays,
+    end_orphaned_runs,
     watch_node,
     stage_worker,
     start_worker,
-    look_at_run,
+    get_run_status,
     end_worker,
     collect_log,
     store_output,
-    save_state,
+    save_snapshot,
     clean_worker,
 )

@@ -36,7 +36,7 @@ async def bring_log(node: NodeAddress, run_id: str) -> int:
     Raises: ApplicationError, OUTCOME_UNKNOWN when the node hands out less than it says it has.
     """
     logs = log_store(settings().storage)
-    answer = await ask(node, "look", {"run_ids": [run_id]}, limit_s=LOOK_S)
+    answer = await ask(node, "status", {"run_ids": [run_id]}, limit_s=LOOK_S)
     wanted: int = answer["runs"][run_id]["log_bytes"]
     stored = await asyncio.to_thread(logs.length, run_id)
     if stored < wanted:

@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from activities.temporal.client import tell
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import Exit, NodeBack, WorkerExit, WorkerIdle, parse_run_id
+from workflows.contracts.jobs import Exit, NodeReachable, WorkerExit, WorkerIdle, parse_run_id
 
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 AT_ONCE = 8
@@ -54,7 +54,7 @@ class JobSignals:
 
     def ask_to_look(self, run_id: str) -> None:
         """The run's supervisor is gone: no exit will come, its job has to look."""
-        self._begin(parse_run_id(run_id)[0], "node_back", NodeBack(node_id=self._node_id))
+        self._begin(parse_run_id(run_id)[0], "node_reachable", NodeReachable(node_id=self._node_id))
 
     def _begin(self, job_id: str, signal: str, argument: Contract) -> None:
         task = asyncio.create_task(self._deliver(job_id, signal, argument))

@@ -63,9 +63,9 @@ async def reach_node(command: ReachNode) -> NodeReached:
     Raises: NODE_REFUSED when the machine cannot run the agent, beside all that a connection may.
     """
     answer = await ask(
-        command.node, "look", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
+        command.node, "status", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
     )
-    return NodeReached(boot_mark=answer["boot_mark"])
+    return NodeReached(boot_id=answer["boot_id"])
 
 
 @activity.defn
@@ -112,8 +112,8 @@ def _cache() -> dict[str, Any]:
 @activity.defn
 async def reboot_node(command: RebootNode) -> Done:
     """Restart the machine, unless it has restarted since the boot that is named."""
-    answer = await ask(command.node, "look", {"run_ids": []}, limit_s=12)
-    if answer["boot_mark"] == command.boot_mark:
+    answer = await ask(command.node, "status", {"run_ids": []}, limit_s=12)
+    if answer["boot_id"] == command.boot_id:
         await ask(command.node, "reboot", {}, limit_s=12)
     return Done()
 
@@ -121,12 +121,12 @@ async def reboot_node(command: RebootNode) -> Done:
 @activity.defn
 async def list_runs(command: ListRuns) -> RunsListed:
     """Every run that the node knows of, whatever its state."""
-    answer = await ask(command.node, "look", {"run_ids": None}, limit_s=18)
+    answer = await ask(command.node, "status", {"run_ids": None}, limit_s=18)
     return RunsListed(run_ids=tuple(sorted(answer["runs"])))
 
 
 @activity.defn
-async def end_strays(command: EndOrphanedRuns) -> OrphanedRunsEnded:
+async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
     """End what was on the node when `live` was asked for and is not in it, and store its log.
 
     A folder is removed only when it was told an hour ago, and told once more: this answer may be
@@ -140,7 +140,7 @@ async def end_strays(command: EndOrphanedRuns) -> OrphanedRunsEnded:
             "grace_s": ORPHAN_GRACE_S,
             "owner": platform_key_fingerprint(),
         }
-        answer = await ask(command.node, "strays", request, limit_s=90)
+        answer = await ask(command.node, "orphans", request, limit_s=90)
         ended: dict[str, dict[str, Any]] = answer["ended"]
         await _prune(command.node)
         seen = [_seen(run_id, state) for run_id, state in ended.items()]
@@ -186,7 +186,7 @@ def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
 
 
 @activity.defn
-async def release_node(command: RestoreLogins) -> Done:
+async def restore_logins(command: RestoreLogins) -> Done:
     """Let others log in as before it was prepared; a second time changes nothing."""
     await ask(command.node, "release", {}, limit_s=25)
     return Done()

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
 from activities.site.node_client import ask, connections, endpoint, translated_errors
-from activities.storage.work_orders import RegionCache
+from activities.storage.run_specs import RegionCache
 from activities.temporal.heartbeats import set_details
 from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress

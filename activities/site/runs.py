@@ -37,7 +37,7 @@ async def start_worker(command: StartWorker) -> RunReport:
 
 
 @activity.defn
-async def look_at_run(command: GetRunStatus) -> RunReport:
+async def get_run_status(command: GetRunStatus) -> RunReport:
     """What the node says of the run."""
     return await _look(command)
 
@@ -68,7 +68,7 @@ async def clean_worker(command: CleanWorker) -> Done:
 
 
 async def _look(command: GetRunStatus) -> RunReport:
-    answer = await ask(command.node, "look", {"run_ids": [command.run_id]}, limit_s=LOOK_S)
+    answer = await ask(command.node, "status", {"run_ids": [command.run_id]}, limit_s=LOOK_S)
     return _report(command.run_id, answer["runs"][command.run_id])
 
 

@@ -16,7 +16,7 @@ from activities.site.region_cache import bring_out_of_cache
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
-from activities.storage.work_orders import RegionCache, RunSpec, open_order
+from activities.storage.run_specs import RegionCache, RunSpec, open_run_spec
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment
@@ -57,10 +57,10 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
 async def _open(command: StageWorker) -> RunSpec:
     region_id = command.node.region_id
     try:
-        order = await asyncio.to_thread(open_order, command.work_order, region_id)
+        order = await asyncio.to_thread(open_run_spec, command.run_spec, region_id)
     except BlobMissingError as error:
         raise ApplicationError(
-            f"run {command.run_id}: its work order {command.work_order} is not in the store",
+            f"run {command.run_id}: its work order {command.run_spec} is not in the store",
             type=errors.NOT_FOUND,
         ) from error
     except (SealBrokenError, MasterKeyError) as error:
@@ -71,7 +71,7 @@ async def _open(command: StageWorker) -> RunSpec:
         ) from error
     if order.run_id != command.run_id:
         raise ApplicationError(
-            f"run {command.run_id}: the work order {command.work_order} is of {order.run_id}",
+            f"run {command.run_id}: the work order {command.run_spec} is of {order.run_id}",
             type=errors.REFUSED,
         )
     return order
@@ -88,7 +88,7 @@ def _runtime(assignment: WorkerAssignment, order: RunSpec) -> str:
 
 async def _is_staged(node: NodeAddress, run_id: str) -> bool:
     """Its command may be reading its input already: nobody touches that again."""
-    answer = await ask(node, "look", {"run_ids": [run_id]}, limit_s=CALL_S)
+    answer = await ask(node, "status", {"run_ids": [run_id]}, limit_s=CALL_S)
     return bool(answer["runs"][run_id]["state"] != "unknown")
 
 

@@ -32,14 +32,14 @@ logger = logging.getLogger(__name__)
 
 
 @activity.defn
-async def save_state(command: SaveSnapshot) -> SnapshotSaved:
+async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
     """Copy the run's state into the store, unless its last copy is of the same.
 
     The last good copy is there until the next one is, whole.
     """
     async with heartbeating():
         request = {"run_id": command.run_id}
-        seen = await ask(command.node, "mark_state", request, limit_s=LOOK_S)
+        seen = await ask(command.node, "fingerprint_state", request, limit_s=LOOK_S)
         most_bytes = settings().state_max_bytes
         saved = SnapshotSaved(
             outcome=SnapshotOutcome.SAVED, state_bytes=seen["bytes"], file_count=seen["files"]
@@ -111,7 +111,7 @@ async def _put(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> N
     }
     with translated_errors(node):
         await connections().feed(
-            endpoint(node), "put_state", request, _chunks(store, name), limit_s=TRANSFER_S
+            endpoint(node), "restore_state", request, _chunks(store, name), limit_s=TRANSFER_S
         )
 
 

@@ -93,7 +93,7 @@ class Watch:
 
     def __init__(self, command: WatchNode, logs: LogStore) -> None:
         self._node = command.node
-        self._boot_mark = command.boot_mark
+        self._boot_mark = command.boot_id
         self._logs = logs
         self._waiting = Waiting()
         self._arrived = asyncio.Event()
@@ -121,8 +121,8 @@ class Watch:
 
     async def _stored_lengths(self) -> dict[str, int]:
         """How much is stored of each run that is on the node."""
-        answer = await ask(self._node, "look", {"run_ids": None}, limit_s=LOOK_S)
-        if self._boot_mark not in ("", answer["boot_mark"]):
+        answer = await ask(self._node, "status", {"run_ids": None}, limit_s=LOOK_S)
+        if self._boot_mark not in ("", answer["boot_id"]):
             raise ApplicationError(
                 f"{self._node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN
             )

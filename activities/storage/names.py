@@ -8,7 +8,7 @@ def code_name(sha256: str) -> str:
     return f"code/{sha256}.tar.gz"
 
 
-def order_name(job_id: str, attempt: int, worker: int) -> str:
+def run_spec_name(job_id: str, attempt: int, worker: int) -> str:
     """The sealed work order of one worker of one attempt."""
     return f"orders/{job_id}/{attempt}/{worker}"
 

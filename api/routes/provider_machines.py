@@ -26,10 +26,10 @@ def list_provider_machines(provider_id: str, caller: Reader) -> ProviderMachineL
 
 @router.delete("/{name}", status_code=202, operation_id="end_provider_machine")
 async def end_provider_machine(
-    provider_id: str, name: Name, place: Place, change: Writer
+    provider_id: str, name: Name, zone: Place, change: Writer
 ) -> MachineEnding:
     """End the machine, whoever holds it; it is over when the provider no longer lists it."""
-    machine = OrphanedMachine(name=name, place=place)
+    machine = OrphanedMachine(name=name, zone=zone)
     return await change.apply(
         MachineEnding, lambda context: provider_machines.end(context, provider_id, machine)
     )

@@ -8,7 +8,7 @@ from api.schemas.base import Lifecycle, Page, ResponseBody
 class LeasedOffer(ResponseBody):
     """Where the machine is, or is being asked for, and of which type."""
 
-    place: str
+    zone: str
     machine_type: str
     gpu_type: str | None
     gpu_count: int

@@ -9,7 +9,7 @@ class ProviderMachine(ResponseBody):
     """A machine that carries the provider's ownership label."""
 
     name: str
-    place: str
+    zone: str
     state: str
     """`making`, `running`, `ending` or `cancel_and_wait`."""
     provider_machine_id: str | None
@@ -34,5 +34,5 @@ class MachineEnding(ResponseBody):
 
     provider_id: str
     name: str
-    place: str
+    zone: str
     lease_id: str | None

@@ -73,7 +73,7 @@ class ProviderResource(ResponseBody):
     """What was made in the cloud for the provider as a whole."""
 
     name: str
-    resource: str
+    path: str
 
 
 class Provider(Lifecycle):
@@ -83,7 +83,7 @@ class Provider(Lifecycle):
     fee_waived: bool
     credentials: ProviderCredentials | None
     checks: list[ProviderCheck]
-    parts: list[ProviderResource]
+    resources: list[ProviderResource]
 
 
 class ProviderPage(Page[Provider]):

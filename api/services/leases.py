@@ -43,5 +43,5 @@ def kill(context: ChangeContext, lease_id: str) -> schemas.Lease:
     row = own_locked(context.session, tables.Lease, lease_id, context.caller)
     if not LeaseStatus(row.status).is_final:
         asked = LeaseRelease(reason=f"killed by {context.caller.user_id}", by_person=True)
-        context.tell(row.id, "give_back", asked)
+        context.tell(row.id, "release", asked)
     return lease_response(row, context.now)

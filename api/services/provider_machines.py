@@ -37,7 +37,7 @@ def machines_of(caller: Caller, provider_id: str, now: datetime) -> schemas.Prov
 def _shown(found: Listed) -> schemas.ProviderMachine:
     return schemas.ProviderMachine(
         name=found.name,
-        place=found.seen.place,
+        zone=found.seen.zone,
         state=found.seen.state,
         provider_machine_id=found.seen.provider_machine_id,
         microcredits_per_hour=found.seen.microcredits_per_hour,
@@ -58,22 +58,22 @@ def end(
             tables.Lease.provider_id == provider_id, tables.Lease.name == machine.name
         )
     ).first()
-    holds = lease is not None and _is_at(lease, machine.place)
+    holds = lease is not None and _is_at(lease, machine.zone)
     if lease is not None and holds:
         leases.kill(context, lease.id)
     else:
         asked = TerminateOrphan(machine=machine, requested_by=context.caller.user_id)
-        context.tell(provider_id, "end_unknown", asked)
+        context.tell(provider_id, "terminate_orphan", asked)
     return schemas.MachineEnding(
         provider_id=provider_id,
         name=machine.name,
-        place=machine.place,
+        zone=machine.zone,
         lease_id=lease.id if lease is not None and holds else None,
     )
 
 
-def _is_at(lease: tables.Lease, place: str) -> bool:
-    there = lease.offer is not None and lease.offer["place"] == place
+def _is_at(lease: tables.Lease, zone: str) -> bool:
+    there = lease.offer is not None and lease.offer["zone"] == zone
     return there and not LeaseStatus(lease.status).is_final
 
 

@@ -37,7 +37,7 @@ def provider_response(row: tables.Provider) -> schemas.Provider:
         fee_waived=row.fee_waived,
         credentials=_credential_responses(row),
         checks=[schemas.ProviderCheck(**({"detail": "", "fix": ""} | one)) for one in row.checks],
-        parts=[schemas.ProviderResource(**part) for part in row.parts or ()],
+        resources=[schemas.ProviderResource(**resource) for resource in row.resources or ()],
     )
 
 

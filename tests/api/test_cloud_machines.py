@@ -71,7 +71,7 @@ async def test_a_region_is_made_with_a_storage_node_of_its_class_in_any_of_its_z
     assert site.asked_of(made["id"]) == [("start", None)]
     (row,) = site.rows(tables.Region, id=made["id"])
     wish = wish_of(row)
-    assert [offer.place for offer in wish.offers] == [f"us-central1-{zone}" for zone in "abcf"]
+    assert [offer.zone for offer in wish.offers] == [f"us-central1-{zone}" for zone in "abcf"]
     (offer, *_) = wish.offers
     assert (offer.machine_type, offer.gpu_count) == ("n1-standard-4", 0)
     assert offer.microcredits_per_hour == 4 * 47_500 + 500 * 100_000 // 730

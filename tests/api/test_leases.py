@@ -8,7 +8,7 @@ from tests.api.http_server import Person, Site
 from workflows.contracts.machines import MachineOffer, MachineSpec
 
 OFFER = MachineOffer(
-    place="us-central1-a",
+    zone="us-central1-a",
     machine_type="a2-highgpu-1g",
     gpu_type="A100",
     gpu_count=1,
@@ -51,8 +51,8 @@ async def test_a_lease_shows_what_it_has_cost_to_the_second(site: Site, ada: Per
     shown = (await ada.get("/v1/leases/lea-1")).json()
     assert (shown["seconds"], shown["cost_microcredits"]) == (1801, 1_801_000)
     assert shown["price_is_estimate"]
-    assert shown["offer"]["place"] == "us-central1-a"
-    assert shown["workflow_id"] == "machine/lea-1"
+    assert shown["offer"]["zone"] == "us-central1-a"
+    assert shown["workflow_id"] == "lease/lea-1"
 
 
 async def test_a_machine_that_was_never_there_costs_nothing(site: Site, ada: Person) -> None:
@@ -83,7 +83,7 @@ async def test_a_person_ends_a_machine_and_an_ended_one_is_left_alone(
     await lease(site, ada)
     assert (await ada.call("DELETE", "/v1/leases/lea-1")).status_code == 202
     (asked,) = site.rows(tables.OutboxRow, resource_id="lea-1")
-    assert asked.verb == "give_back"
+    assert asked.verb == "release"
     assert asked.argument == {
         "reason": f"killed by {ada.user_id}",
         "by_holder": False,

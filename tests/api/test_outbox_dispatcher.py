@@ -31,8 +31,8 @@ async def test_what_comes_while_all_ways_are_taken_goes_together_with_the_next()
         await asyncio.sleep(0)
     way.open.set()
     await outbox_dispatcher.settled(LIMIT_S)
-    carried = [request_id for taken in way.taken for request_id in taken]
-    assert sorted(carried) == sorted(f"req-{number}" for number in range(100))
+    resumed_from = [request_id for taken in way.taken for request_id in taken]
+    assert sorted(resumed_from) == sorted(f"req-{number}" for number in range(100))
     assert [len(taken) for taken in way.taken] == [1, 1, 98]
 
 

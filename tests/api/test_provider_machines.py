@@ -13,7 +13,7 @@ from tests.api.test_leases import OFFER, lease_row
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState, ProviderKind
 
-ZONE = OFFER.place
+ZONE = OFFER.zone
 
 
 @pytest.fixture
@@ -25,9 +25,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
 
 def runs(driver: RentedDriver, *names: str) -> None:
     for name in names:
-        seen = MachineObservation(
-            state=MachineState.RUNNING, place=ZONE, provider_machine_id="4711"
-        )
+        seen = MachineObservation(state=MachineState.RUNNING, zone=ZONE, provider_machine_id="4711")
         driver.machines[Owned(name, ZONE)] = seen
 
 
@@ -84,11 +82,11 @@ async def test_a_machine_is_ended_by_its_lease_or_else_by_its_provider(
         assert (await bob.call("DELETE", path)).status_code == 404
         answer = await ada.call("DELETE", path)
         assert (answer.status_code, answer.json()["lease_id"]) == (202, lease_id)
-    assert [verb for verb, _ in asked(site, "lea-1")] == ["give_back"]
+    assert [verb for verb, _ in asked(site, "lea-1")] == ["release"]
     assert asked(site, provider_id) == [
         (
-            "end_unknown",
-            {"machine": {"name": name, "place": ZONE}, "requested_by": ada.user_id},
+            "terminate_orphan",
+            {"machine": {"name": name, "zone": ZONE}, "requested_by": ada.user_id},
         )
         for name in ("baseload-lea-2", "baseload-stray")
     ]

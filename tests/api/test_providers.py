@@ -211,10 +211,10 @@ async def test_what_a_check_found_is_shown_with_its_fix(
 ) -> None:
     made = await enabled(ada, key)
     check = {"name": "billing", "status": "failed", "detail": "is off", "fix": "https://on"}
-    part = {"name": "network", "resource": "projects/p/global/networks/n"}
-    site.set(tables.Provider, made["id"], checks=[check], parts=[part])
+    resource = {"name": "network", "resource": "projects/p/global/networks/n"}
+    site.set(tables.Provider, made["id"], checks=[check], resources=[resource])
     shown = (await ada.get(f"/v1/providers/{made['id']}")).json()
-    assert (shown["checks"], shown["parts"]) == ([check], [part])
+    assert (shown["checks"], shown["resources"]) == ([check], [resource])
 
 
 async def test_a_cloud_is_used_first_while_its_credits_last_and_without_fee_only_then(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from activities.registry.main import MAIN
-from activities.registry.notifications import NEWS
+from activities.registry.notifications import NOTIFICATIONS
 from activities.registry.planning import PLANNING
 from activities.registry.site import SITE
 from tests.architecture.source import ROOT, Source, sources, within
@@ -22,7 +22,7 @@ from workflows.effects.effect import Effect
 BY_QUEUE: dict[str | None, list[Callable[..., Any]]] = {
     queues.MAIN: list(MAIN),
     queues.PLANNING: list(PLANNING),
-    queues.NEWS: list(NEWS),
+    queues.NOTIFICATIONS: list(NOTIFICATIONS),
     None: list(SITE),
 }
 

@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.leases.reconciliation import sweep_machines
+from activities.leases.reconciliation import reconcile_machines
 from activities.providers import registry
 from tests.activities.leases.rows import Books, lease_row
 from tests.activities.providers.fake_driver import Owned, RentedDriver
@@ -21,11 +21,11 @@ from tests.bench.home import home
 from tests.bench.measure import Row, best_s, both_best_s, compared, ms
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
-from workflows.effects.reconciliation import SweepMachines
+from workflows.effects.reconciliation import ReconcileMachines
 
 MACHINES = 5_000
 STRAYS = 500
-RUNNING = MachineObservation(state=MachineState.RUNNING, place="zone-a")
+RUNNING = MachineObservation(state=MachineState.RUNNING, zone="zone-a")
 
 
 def rows() -> list[Row]:
@@ -79,7 +79,7 @@ def _with_strays(opened: Database, books: Books, driver: RentedDriver) -> Row:
 
 
 def _sweep() -> None:
-    asyncio.run(ActivityEnvironment().run(sweep_machines, SweepMachines()))
+    asyncio.run(ActivityEnvironment().run(reconcile_machines, ReconcileMachines()))
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class Machine:
         run_ids = self.runs if asked["run_ids"] is None else asked["run_ids"]
         unknown = Run("unknown")
         runs = {run_id: self.runs.get(run_id, unknown).told() for run_id in run_ids}
-        return {"runs": runs, "boot_mark": "1"}
+        return {"runs": runs, "boot_id": "1"}
 
     def do_inspect(self, asked: dict[str, Any]) -> dict[str, Any]:
         hardware = {
@@ -75,7 +75,7 @@ class Machine:
             "free_disk_bytes": 1 << 42,
             "runtimes": ["process"],
             "is_root": True,
-            "boot_mark": "1",
+            "boot_id": "1",
         }
         return {"hardware": hardware}
 

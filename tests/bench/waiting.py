@@ -54,10 +54,10 @@ def _place_next(bench: Bench) -> float:
     allocation_id, job_id = bench.asked(query)[0]
     (newest,) = bench.asked("SELECT max(id) FROM allocations")[0]
     bench.platform.post(f"/v1/jobs/{job_id}/cancel")
-    query = f"SELECT created_at FROM allocations WHERE id > '{newest}' AND announced_at IS NOT NULL"
+    query = f"SELECT created_at FROM allocations WHERE id > '{newest}' AND notified_at IS NOT NULL"
     wait_until(lambda: bench.asked(query), "the next is placed", 60)
     span = (
-        "SELECT (julianday(later.announced_at) - julianday(freed.released_at)) * 86400.0 "
+        "SELECT (julianday(later.notified_at) - julianday(freed.released_at)) * 86400.0 "
         "FROM allocations AS later, allocations AS freed "
         f"WHERE freed.id = '{allocation_id}' AND later.id > '{newest}'"
     )

@@ -19,7 +19,7 @@ _NONE_LEFT = {
     "live GPU allocations": "SELECT * FROM gpu_allocations WHERE released_at IS NULL",
     "reserved places": "SELECT id, name, reserved_cpu_count, reserved_memory_bytes FROM nodes "
     "WHERE reserved_cpu_count != 0 OR reserved_memory_bytes != 0",
-    "undelivered requests": "SELECT resource_id, verb FROM requests WHERE delivered_at IS NULL",
+    "undelivered requests": "SELECT resource_id, verb FROM outbox WHERE delivered_at IS NULL",
     "running meters": "SELECT job_id, worker, attempt FROM usage_meters WHERE running",
     "open jobs": "SELECT id, status FROM jobs WHERE status NOT IN "
     "('finished', 'failed', 'canceled', 'stopped', 'archived', 'removing')",

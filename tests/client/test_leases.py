@@ -41,7 +41,7 @@ def test_kill_asks_for_the_end_and_fails_while_a_machine_is_there(desk: Desk) ->
     ended = desk.baseload("kill", "lea-1", "--yes", "--timeout", "0")
     assert ended.code == 1
     assert "lea-1" in ended.err
-    assert desk.site.asked_of("lea-1")[-1][0] == "give_back"
+    assert desk.site.asked_of("lea-1")[-1][0] == "release"
 
 
 def test_kill_all_is_done_only_when_nothing_of_the_provider_is_left(desk: Desk) -> None:
@@ -83,7 +83,7 @@ def test_kill_all_ends_what_no_lease_names_and_says_that_the_provider_lists_noth
     left = desk.baseload("kill", "--all", "--provider", "gcp", "-y", "--timeout", "0")
     assert left.code == 1
     assert "baseload-stray in zone-a is running" in left.err
-    assert [verb for verb, _ in desk.site.asked_of(provider_id)][-1] == "end_unknown"
+    assert [verb for verb, _ in desk.site.asked_of(provider_id)][-1] == "terminate_orphan"
     assert "nobody" in desk.baseload("leases", "--listed").out
     driver.machines.clear()
     done = desk.baseload("kill", "--all", "--provider", "gcp", "-y")

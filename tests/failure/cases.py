@@ -33,7 +33,7 @@ FAMILIES = (
     (Mode.REPLY_LOST, Mode.FAILS_TWICE, Mode.DONE_TWICE),
     (Mode.KILLED, Mode.CANCELED, Mode.KILLED_AFTER, Mode.CANCELED_IN_TEMPORAL),
 )
-REFUSED_BY_NATURE = ("seal_work_orders",)
+REFUSED_BY_NATURE = ("seal_run_specs",)
 """Tried for ever, but not what they refuse: the job's code is not there, for example."""
 
 
@@ -72,7 +72,7 @@ def sample(seed: int) -> tuple[Case, ...]:
 
 def is_cancelable(lifecycle: str) -> bool:
     """Whether a person can end it by a signal. A bill is ended with its job."""
-    ended_by = any(has_handler(lifecycle, signal) for signal in ("cancel", "remove", "give_back"))
+    ended_by = any(has_handler(lifecycle, signal) for signal in ("cancel", "remove", "release"))
     return ended_by or lifecycle == "JobBilling"
 
 

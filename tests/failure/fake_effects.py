@@ -21,7 +21,7 @@ from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.jobs import Placement, RunReport, parse_run_id
-from workflows.contracts.nodes import RunSeen, WatchEnded
+from workflows.contracts.nodes import NodeNotice, RunSeen, WatchEnded
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.record import JobChanges, Record, Recorded
 from workflows.contracts.statuses import JobStatus, RunState
@@ -90,17 +90,17 @@ class FaultedWorld(NodeLeases, World):
         row = self.rows.get(resource_id)
         return row.status if row else ""
 
-    def deliver_requests(
-        self, _: reconciliation.DeliverRequests
-    ) -> reconciliation.RequestsDelivered:
+    def relay_outbox(self, _: reconciliation.RelayOutbox) -> reconciliation.OutboxRelayed:
         found, self.undelivered = self.undelivered, set()
         self.delivered.update(found)
-        return reconciliation.RequestsDelivered(delivered=len(found))
+        return reconciliation.OutboxRelayed(delivered=len(found))
 
-    def sweep_lost(self, _: reconciliation.SweepLost) -> reconciliation.LostSwept:
+    def restart_lost_workflows(
+        self, _: reconciliation.RestartLostWorkflows
+    ) -> reconciliation.LostWorkflowsRestarted:
         found, self.lost_rows = self.lost_rows, set()
         self.restarted.update(found)
-        return reconciliation.LostSwept(restarted=tuple(sorted(found)))
+        return reconciliation.LostWorkflowsRestarted(restarted=tuple(sorted(found)))
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────────
 
@@ -113,14 +113,14 @@ class FaultedWorld(NodeLeases, World):
 
     def reboot_node(self, asked: nodes.RebootNode) -> Done:
         machine = self.machine(asked.node)
-        if str(machine.boot) == asked.boot_mark:  # one that has restarted since is left alone
+        if str(machine.boot) == asked.boot_id:  # one that has restarted since is left alone
             machine.boot += 1
             machine.hardware = machine.hardware.model_copy(update={"reboot_required": False})
         return Done()
 
-    def end_strays(self, asked: nodes.EndOrphanedRuns) -> nodes.OrphanedRunsEnded:
+    def end_orphaned_runs(self, asked: nodes.EndOrphanedRuns) -> nodes.OrphanedRunsEnded:
         machine = self.machine(asked.node)
-        super().end_strays(asked)
+        super().end_orphaned_runs(asked)
         strays = [run_id for run_id in machine.runs if run_id not in asked.live]
         return nodes.OrphanedRunsEnded(runs=tuple(self._seen(run_id) for run_id in sorted(strays)))
 
@@ -131,23 +131,26 @@ class FaultedWorld(NodeLeases, World):
             run_id=run_id, job_id=job_id, worker=worker, attempt=attempt, elapsed_s=elapsed_s
         )
 
-    def bill_strays(self, asked: nodes.BillOrphanedRuns) -> Done:
+    def bill_orphaned_runs(self, asked: nodes.BillOrphanedRuns) -> Done:
         for run in asked.runs:
             key = (run.job_id, run.worker, run.attempt)
             self.posted_s[key] = max(self.posted_s.get(key, 0), int(run.elapsed_s))
         return Done()
 
-    async def tell_jobs(self, asked: nodes.NotifyJobs) -> nodes.JobsNotified:
+    async def notify_jobs(self, asked: nodes.NotifyJobs) -> nodes.JobsNotified:
         """Jobs of a node's story have no workflow; told to end, they have ended."""
         jobs = self.find_node_runs(nodes.FindNodeRuns(node_id=asked.node_id)).job_ids
         for job_id in jobs:
-            self.job_news[job_id].append(asked.what)
-            if asked.what == "removed":
+            self.job_news[job_id].append(asked.notice)
+            if asked.notice is NodeNotice.REMOVED:
                 for run_id, run in self.ever.items():
                     if parse_run_id(run_id)[0] == job_id:
                         run.state = RunState.EXITED
                         self.machines["nod-1"].runs.pop(run_id, None)
-            if asked.what in ("removed", "gone"):  # where it cannot be ended it leaves
+            if asked.notice in (
+                NodeNotice.REMOVED,
+                NodeNotice.REMOVED_UNREACHABLE,
+            ):  # where it cannot be ended it leaves
                 self.held.pop(job_id)
         return nodes.JobsNotified(job_ids=jobs)
 
@@ -157,7 +160,7 @@ class FaultedWorld(NodeLeases, World):
         for run_id, run in list(self.machines["nod-1"].runs.items()):
             if run_id not in live:
                 run.state = RunState.EXITED
-                self.bill_strays(nodes.BillOrphanedRuns(runs=(self._seen(run_id),)))
+                self.bill_orphaned_runs(nodes.BillOrphanedRuns(runs=(self._seen(run_id),)))
                 del self.machines["nod-1"].runs[run_id]
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
@@ -198,7 +201,7 @@ class FaultedWorld(NodeLeases, World):
             self.place(job_id)
         return PlanningRound(placed=len(waiting))
 
-    async def announce_placements(
+    async def notify_placed_jobs(
         self, _: placement.NotifyPlacedJobs
     ) -> placement.PlacedJobsNotified:
         new = {j: placed for j, placed in self.held.items() if j not in self.announced}

@@ -32,7 +32,7 @@ class NodeLeases:
         """Leases whose machines cost money now."""
         return [one for one, status in self.machines_of.items() if not status.is_final]
 
-    async def lease_machine(self, asked: leases.AcquireLease) -> leases.LeaseAcquired:
+    async def acquire_lease(self, asked: leases.AcquireLease) -> leases.LeaseAcquired:
         there = self.machines_there
         known = asked.lease_id in self.machines_of
         lease_id = asked.lease_id if known or not there else there[-1]
@@ -44,7 +44,7 @@ class NodeLeases:
         ready = _ready(lease_id, asked.machine.offers[0]) if lease_id in there else None
         return leases.LeaseAcquired(lease_id=lease_id, status=status, ready=ready)
 
-    async def return_machine(self, asked: leases.ReleaseLease) -> leases.LeaseReleased:
+    async def release_lease(self, asked: leases.ReleaseLease) -> leases.LeaseReleased:
         """It ends after it was asked for, and not at once; a run that is over is not heard."""
         left = self.machines_there
         row = self.rows.get(asked.node_id)
@@ -53,7 +53,7 @@ class NodeLeases:
         self.machines_of |= dict.fromkeys(left, LeaseStatus.RELEASED)
         return leases.LeaseReleased(left=tuple(left))
 
-    def withdraw_places(
+    def withdraw_allocations(
         self, asked: placement.WithdrawAllocations
     ) -> placement.AllocationsWithdrawn:
         self.withdrawn.append(asked.reason)

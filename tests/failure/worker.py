@@ -115,7 +115,7 @@ async def serve(stop: asyncio.Event) -> int:
             max_heartbeat_throttle_interval=timedelta(seconds=BEAT_S),
             sticky_queue_schedule_to_start_timeout=STICKY_FOR,
         )
-        for queue in (queues.MAIN, queues.PLANNING, queues.NEWS, queues.site(REGION))
+        for queue in (queues.MAIN, queues.PLANNING, queues.NOTIFICATIONS, queues.site(REGION))
     ]
     async with workers[0], workers[1], workers[2], workers[3]:
         ended = asyncio.create_task(stop.wait())

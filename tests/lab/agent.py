@@ -63,7 +63,7 @@ class Agent:
         return await self.call("start", run_id=run_id)
 
     async def look(self, run_id: str) -> dict[str, Any]:
-        answer = await self.call("look", run_ids=[run_id])
+        answer = await self.call("status", run_ids=[run_id])
         run: dict[str, Any] = answer["runs"][run_id]
         return run
 

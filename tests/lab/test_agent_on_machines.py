@@ -110,12 +110,12 @@ async def test_after_a_power_cut_the_run_is_lost_not_running(
     machine = boot_machine(kind)
     async with agent_on(lab, machine) as agent:
         await agent.begin("job-e-0-1", "echo before; sleep 5001", runtime)
-        boot_mark = (await agent.call("inspect"))["hardware"]["boot_mark"]
+        boot_id = (await agent.call("inspect"))["hardware"]["boot_id"]
         machine.power_cut()
     machine.boot()
     async with agent_on(lab, machine) as agent:
         assert (await agent.look("job-e-0-1"))["state"] == "lost"
-        assert (await agent.call("inspect"))["hardware"]["boot_mark"] != boot_mark
+        assert (await agent.call("inspect"))["hardware"]["boot_id"] != boot_id
         ended = await agent.call("end", run_id="job-e-0-1", grace_s=0)
     assert ended["exit"]["reason"] == "ended-after-supervisor-loss"
     assert machine.run("cat", "/var/lib/baseload/runs/job-e-0-1/log") == "before\n"
@@ -127,12 +127,12 @@ async def test_the_reboot_verb_restarts_a_systemd_machine(
     machine = boot_machine("systemd")
     first = machine.init_pid
     async with agent_on(lab, machine) as agent:
-        boot_mark = (await agent.call("inspect"))["hardware"]["boot_mark"]
+        boot_id = (await agent.call("inspect"))["hardware"]["boot_id"]
         await agent.call("reboot")
     wait_until(lambda: machine.init_pid not in (None, first), "a new PID 1", limit_s=90)
     machine.wait_for_ssh()
     async with agent_on(lab, machine) as agent:
-        assert (await agent.call("inspect"))["hardware"]["boot_mark"] != boot_mark
+        assert (await agent.call("inspect"))["hardware"]["boot_id"] != boot_id
 
 
 async def test_inspection_finds_the_machine_and_its_gpus(

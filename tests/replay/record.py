@@ -24,17 +24,17 @@ from tests.workflows.nodes import test_node_lifecycle as nodes
 from tests.workflows.providers.test_provider_lifecycle import CLOUD, HOME, PROVIDER, reaches
 from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.contracts import queues
-from workflows.contracts.jobs import EndRequest, NodeBack
+from workflows.contracts.jobs import EndRequest, NodeReachable
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
-from workflows.contracts.schedules import SweepRequest
+from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, JobType
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.placement.loop import PlacementLoop
 from workflows.providers.provider_lifecycle import ProviderLifecycle
-from workflows.reconciliation.reconcilers import Starts
+from workflows.reconciliation.reconcilers import OutboxRelay
 from workflows.regions.region_lifecycle import RegionLifecycle
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -60,7 +60,7 @@ async def job_canceled(stage: Stage) -> WorkflowHandle[Any, Any]:
 async def job_lost_and_back(stage: Stage) -> WorkflowHandle[Any, Any]:
     handle = await stage.job()
     await jobs.at_unreachable(stage, handle)
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await jobs.exits(stage, handle, 0, code=1, elapsed_s=12)
     await handle.result()
     return handle
@@ -104,7 +104,7 @@ async def cloud_provider_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
         ProviderLifecycle.run, CLOUD, id="provider/recorded-cloud", task_queue=queues.MAIN
     )
     await reaches(stage, CLOUD.provider_id, "ready")
-    await handle.signal(ProviderLifecycle.look)
+    await handle.signal(ProviderLifecycle.refresh)
     await handle.signal(ProviderLifecycle.remove, Removal())
     await handle.result()
     return handle
@@ -146,11 +146,11 @@ async def leased_node_removed(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
-async def machine_given_back(stage: Stage) -> WorkflowHandle[Any, Any]:
+async def lease_released(stage: Stage) -> WorkflowHandle[Any, Any]:
     stage.world.cloud.short.add("zone-a")
     offers = (machines.offer("zone-a"), machines.offer("zone-b"))
     handle = await machines.lease(stage, *offers)
-    await machines.given_back(stage, handle)
+    await machines.released(stage, handle)
     return handle
 
 
@@ -165,9 +165,9 @@ async def placement_round(stage: Stage) -> WorkflowHandle[Any, Any]:
     return handle
 
 
-async def starts_round(stage: Stage) -> WorkflowHandle[Any, Any]:
+async def outbox_round(stage: Stage) -> WorkflowHandle[Any, Any]:
     handle = await stage.client.start_workflow(
-        Starts.run, SweepRequest(), id="starts", task_queue=queues.MAIN
+        OutboxRelay.run, ReconciliationRequest(), id="starts", task_queue=queues.MAIN
     )
     await nodes.onboarded(stage)
     return handle
@@ -184,9 +184,9 @@ STORIES: tuple[Story, ...] = (
     region_removed,
     cloud_region_removed,
     leased_node_removed,
-    machine_given_back,
+    lease_released,
     placement_round,
-    starts_round,
+    outbox_round,
 )
 
 

@@ -154,11 +154,13 @@ def test_a_program_that_never_gets_ready_is_named_with_the_end_of_its_log(
     running: Running,
 ) -> None:
     broken = Program(name="broken", command=("sh", "-c", "echo the cause; exit 3"))
-    deaf = Program(name="deaf", command=("sleep", "9"), ready=running.plan().programs[0].ready)
+    feed_error = Program(
+        name="feed_error", command=("sleep", "9"), ready=running.plan().programs[0].ready
+    )
 
     def plan() -> Stack:
         update = {
-            "programs": (broken, deaf),
+            "programs": (broken, feed_error),
             "ready_limit_s": 1.5,
             "backoff": Backoff(first_s=30),
         }
@@ -168,7 +170,7 @@ def test_a_program_that_never_gets_ready_is_named_with_the_end_of_its_log(
         running.up(plan)
     words = str(refused.value)
     assert re.search(r"broken does not run .*the end of .*broken.log:\n {2}the cause", words)
-    assert f"deaf does not answer (tcp://127.0.0.1:{running.port})" in words
+    assert f"feed_error does not answer (tcp://127.0.0.1:{running.port})" in words
 
 
 def test_what_a_first_start_left_half_made_is_discarded(running: Running, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from workflows.effects import providers, regions
 class CloudProjects:
     """The effects of providers' and regions' parts, of keys, and of regions' storage."""
 
-    parts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    resources: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """What is there, by provider."""
     forgotten_keys: set[str] = field(default_factory=set)
     storage: dict[str, list[regions.StorageNode]] = field(default_factory=lambda: defaultdict(list))
@@ -21,24 +21,28 @@ class CloudProjects:
     storage_added: int = 0
     storage_comes_as: NodeStatus = NodeStatus.ACTIVE
 
-    def make_provider_part(
+    def ensure_provider_resource(
         self, asked: providers.ProviderResource
     ) -> providers.CloudResourceReport:
-        self.parts[asked.provider_id].add(asked.part)
+        self.resources[asked.provider_id].add(asked.resource)
         return _seen(asked)
 
-    def remove_provider_part(
+    def remove_provider_resource(
         self, asked: providers.ProviderResource
     ) -> providers.CloudResourceReport:
-        self.parts[asked.provider_id].discard(asked.part)
+        self.resources[asked.provider_id].discard(asked.resource)
         return _seen(asked)
 
-    def make_region_part(self, asked: regions.RegionResource) -> providers.CloudResourceReport:
-        self.parts[asked.region_id].add(asked.part)
+    def ensure_region_resource(
+        self, asked: regions.RegionResource
+    ) -> providers.CloudResourceReport:
+        self.resources[asked.region_id].add(asked.resource)
         return _seen(asked)
 
-    def remove_region_part(self, asked: regions.RegionResource) -> providers.CloudResourceReport:
-        self.parts[asked.region_id].discard(asked.part)
+    def remove_region_resource(
+        self, asked: regions.RegionResource
+    ) -> providers.CloudResourceReport:
+        self.resources[asked.region_id].discard(asked.resource)
         return _seen(asked)
 
     def add_storage_node(self, asked: regions.AddStorageNode) -> regions.StorageNode:
@@ -55,7 +59,7 @@ class CloudProjects:
     def find_storage(self, asked: regions.FindStorage) -> regions.StorageFound:
         return regions.StorageFound(nodes=tuple(self.storage[asked.region_id]))
 
-    def dismiss_node(self, asked: regions.DismissNode) -> Done:
+    def request_node_removal(self, asked: regions.RequestNodeRemoval) -> Done:
         for region_id, nodes in self.storage.items():
             self.storage[region_id] = [one for one in nodes if one.node_id != asked.node_id]
         return Done()
@@ -74,5 +78,5 @@ class CloudProjects:
 def _seen(
     asked: providers.ProviderResource | regions.RegionResource,
 ) -> providers.CloudResourceReport:
-    part = CloudResource(name=asked.part, resource=f"{asked.part} of {asked.provider_id}")
-    return providers.CloudResourceReport(part=part)
+    resource = CloudResource(name=asked.resource, path=f"{asked.resource} of {asked.provider_id}")
+    return providers.CloudResourceReport(resource=resource)

@@ -88,7 +88,7 @@ async def at_work(
             workflow_runner=workflow_runner(),
             graceful_shutdown_timeout=timedelta(0),
         )
-        for queue in (queues.MAIN, queues.PLANNING, queues.NEWS, queues.site(REGION))
+        for queue in (queues.MAIN, queues.PLANNING, queues.NOTIFICATIONS, queues.site(REGION))
     ]
     async with workers[0], workers[1], workers[2], workers[3]:
         yield

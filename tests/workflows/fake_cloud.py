@@ -77,18 +77,18 @@ class RentedMachines:
         return providers.PricesRefreshed(kept=kept)
 
     def create_machine(self, asked: machine.CreateMachine) -> MachineObservation:
-        key = (asked.machine_name, asked.offer.place)
+        key = (asked.machine_name, asked.offer.zone)
         if key in self.cloud.machines:
             return self.cloud.machines[key]
-        if asked.offer.place in self.cloud.short:
+        if asked.offer.zone in self.cloud.short:
             raise ApplicationError(
-                f"{asked.offer.place} has none left", type=errors.CAPACITY_EXHAUSTED
+                f"{asked.offer.zone} has none left", type=errors.CAPACITY_EXHAUSTED
             )
         self.cloud.made[key] += 1
-        is_silent = asked.offer.place in self.cloud.silent
+        is_silent = asked.offer.zone in self.cloud.silent
         self.cloud.machines[key] = MachineObservation(
             state=MachineState.RUNNING,
-            place=asked.offer.place,
+            zone=asked.offer.zone,
             provider_machine_id=f"vm-{sum(self.cloud.made.values())}",
             host=None if is_silent else "10.0.0.1",
             minion_id=None if is_silent else HOST_KEY,
@@ -98,18 +98,18 @@ class RentedMachines:
         )
         return self.cloud.machines[key]
 
-    def look_at_machine(self, asked: machine.DescribeMachine) -> MachineObservation:
+    def describe_machine(self, asked: machine.DescribeMachine) -> MachineObservation:
         gone = MachineObservation(state=MachineState.GONE)
-        return self.cloud.machines.get((asked.machine_name, asked.place), gone)
+        return self.cloud.machines.get((asked.machine_name, asked.zone), gone)
 
-    def await_machine(self, asked: machine.DescribeMachine) -> MachineObservation:
-        seen = self.look_at_machine(asked)
+    def wait_for_machine(self, asked: machine.DescribeMachine) -> MachineObservation:
+        seen = self.describe_machine(asked)
         if seen.state is MachineState.RUNNING and not seen.is_reachable:
             raise ApplicationError(f"{asked.machine_name}: no address yet", type=errors.NOT_YET)
         return seen
 
-    def release_machine(self, asked: machine.TerminateMachine) -> MachineObservation:
-        key = (asked.machine_name, asked.place)
+    def terminate_machine(self, asked: machine.TerminateMachine) -> MachineObservation:
+        key = (asked.machine_name, asked.zone)
         if (ended := self.cloud.machines.pop(key, None)) is not None:
             self.cloud.gone[key] = ended
         if asked.was_unseen and key in self.cloud.gone:
@@ -119,15 +119,17 @@ class RentedMachines:
             )
         return MachineObservation(state=MachineState.GONE, ended_at=self.cloud.ended_at)
 
-    def end_unknown_machine(self, asked: machine.TerminateOrphanedMachine) -> MachineObservation:
+    def terminate_orphaned_machine(
+        self, asked: machine.TerminateOrphanedMachine
+    ) -> MachineObservation:
         self.cloud.unknown.discard(asked.machine_name)
         return MachineObservation(state=MachineState.GONE)
 
-    def follow_news(self, asked: providers.StartNotifications) -> Done:
+    def start_notifications(self, asked: providers.StartNotifications) -> Done:
         self.cloud.followed[asked.provider_id] += 1
         return Done()
 
-    async def listen_for_news(
+    async def receive_notifications(
         self, _: providers.ReceiveNotifications
     ) -> providers.NotificationsReceived:
         if self.cloud.provider_is_gone:
@@ -138,8 +140,8 @@ class RentedMachines:
         await asyncio.sleep(LISTENING_S)
         return providers.NotificationsReceived()
 
-    def tell_news_state(self, asked: providers.ReportFeedStatus) -> Done:
-        self.cloud.news_states.append(asked.state.deaf)
+    def report_feed_status(self, asked: providers.ReportFeedStatus) -> Done:
+        self.cloud.news_states.append(asked.state.feed_error)
         return Done()
 
     def find_shortages(self, _: machine.FindShortages) -> machine.ShortagesFound:
@@ -152,7 +154,7 @@ class RentedMachines:
         self.cloud.remembered[asked.scope] = asked.reason
         return Done()
 
-    def tell_holder(self, asked: leases.NotifyHolder) -> leases.HolderNotified:
+    def notify_holder(self, asked: leases.NotifyHolder) -> leases.HolderNotified:
         if asked.ready is not None:
             self.cloud.ready.append(asked.ready)
         if asked.lost is not None:

@@ -30,7 +30,7 @@ class LeasedNodes(RentedMachines):
     client: Client | None = None
     rows: dict[str, Record] = field(default_factory=dict)
 
-    async def lease_machine(self, asked: leased.AcquireLease) -> leased.LeaseAcquired:
+    async def acquire_lease(self, asked: leased.AcquireLease) -> leased.LeaseAcquired:
         live = [one for one, holder in self.leases.items() if holder == asked.node_id]
         live = [one for one in live if self._status(one) not in _LEAVING]
         lease_id = asked.lease_id if asked.lease_id in self.leases or not live else live[-1]
@@ -73,22 +73,22 @@ class LeasedNodes(RentedMachines):
             LeaseLifecycle.run, request, id=_id_of(asked.lease_id), task_queue=queues.MAIN
         )
 
-    async def return_machine(self, asked: leased.ReleaseLease) -> leased.LeaseReleased:
+    async def release_lease(self, asked: leased.ReleaseLease) -> leased.LeaseReleased:
         held = [one for one, holder in self.leases.items() if holder == asked.node_id]
         left = [one for one in held if not self._status(one).is_final]
         for lease_id in left:
             ended = LeaseRelease(reason=asked.reason, by_holder=True)
-            await self._signal(_id_of(lease_id), "give_back", ended)
+            await self._signal(_id_of(lease_id), "release", ended)
         return leased.LeaseReleased(left=tuple(left))
 
-    def withdraw_places(
+    def withdraw_allocations(
         self, asked: placement.WithdrawAllocations
     ) -> placement.AllocationsWithdrawn:
         self.withdrawn.append(asked.reason)
         return placement.AllocationsWithdrawn()
 
-    async def tell_holder(self, asked: leased.NotifyHolder) -> leased.HolderNotified:  # type: ignore[override]
-        told = super().tell_holder(asked)
+    async def notify_holder(self, asked: leased.NotifyHolder) -> leased.HolderNotified:  # type: ignore[override]
+        told = super().notify_holder(asked)
         workflow_id = self.holders.get(asked.holder_id)
         if workflow_id is None:
             return told
@@ -113,4 +113,4 @@ _LEAVING = (LeaseStatus.RELEASING, LeaseStatus.RELEASED, LeaseStatus.REFUSED)
 
 
 def _id_of(lease_id: str) -> str:
-    return f"machine/{lease_id}"
+    return f"lease/{lease_id}"

@@ -204,18 +204,20 @@ class World(LeasedNodes, CloudProjects):
             self.held.pop(step.resource_id, None)
         return Recorded(applied=True)
 
-    def deliver_requests(
-        self, _: reconciliation.DeliverRequests
-    ) -> reconciliation.RequestsDelivered:
-        return reconciliation.RequestsDelivered(delivered=0)
+    def relay_outbox(self, _: reconciliation.RelayOutbox) -> reconciliation.OutboxRelayed:
+        return reconciliation.OutboxRelayed(delivered=0)
 
-    def sweep_lost(self, _: reconciliation.SweepLost) -> reconciliation.LostSwept:
-        return reconciliation.LostSwept()
+    def restart_lost_workflows(
+        self, _: reconciliation.RestartLostWorkflows
+    ) -> reconciliation.LostWorkflowsRestarted:
+        return reconciliation.LostWorkflowsRestarted()
 
-    def sweep_machines(self, _: reconciliation.SweepMachines) -> reconciliation.MachinesSwept:
+    def reconcile_machines(
+        self, _: reconciliation.ReconcileMachines
+    ) -> reconciliation.MachinesReconciled:
         found, self.cloud.stray = self.cloud.stray, set()
         self.cloud.swept.update(found)
-        return reconciliation.MachinesSwept(released=tuple(sorted(found)))
+        return reconciliation.MachinesReconciled(released=tuple(sorted(found)))
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────────
 
@@ -236,44 +238,45 @@ class World(LeasedNodes, CloudProjects):
             run_ids=tuple(run for _, run in held), job_ids=tuple({j: None for j, _ in held})
         )
 
-    def bill_strays(self, _: node.BillOrphanedRuns) -> Done:
+    def bill_orphaned_runs(self, _: node.BillOrphanedRuns) -> Done:
         return Done()
 
-    async def tell_jobs(self, asked: node.NotifyJobs) -> node.JobsNotified:
-        from workflows.contracts.jobs import EndRequest, NodeBack, NodeLost
+    async def notify_jobs(self, asked: node.NotifyJobs) -> node.JobsNotified:
+        from workflows.contracts.jobs import EndRequest, MachineGone, NodeReachable, NodeUnreachable
+        from workflows.contracts.nodes import NodeNotice
 
         if self.client is None:
             return node.JobsNotified()
         jobs = self.find_node_runs(node.FindNodeRuns(node_id=asked.node_id)).job_ids
         for job_id in jobs:
             handle = self.client.get_workflow_handle(f"job/{job_id}")
-            if asked.what == "lost":
-                await handle.signal("node_lost", NodeLost(node_id=asked.node_id, reason="lost"))
-            elif asked.what == "ended":
-                lost = NodeLost(
-                    node_id=asked.node_id,
-                    reason=asked.reason,
-                    for_good=True,
-                    ended_at=asked.ended_at,
+            if asked.notice is NodeNotice.UNREACHABLE:
+                outage = NodeUnreachable(node_id=asked.node_id, reason="lost")
+                await handle.signal("node_unreachable", outage)
+            elif asked.notice is NodeNotice.MACHINE_GONE:
+                gone = MachineGone(
+                    node_id=asked.node_id, reason=asked.reason, ended_at=asked.ended_at
                 )
-                await handle.signal("node_lost", lost)
-            elif asked.what == "back":
+                await handle.signal("machine_gone", gone)
+            elif asked.notice is NodeNotice.REACHABLE:
                 where = node_address(asked.node_id).model_copy(
                     update={"host": self.machines[asked.node_id].host}
                 )
-                await handle.signal("node_back", NodeBack(node_id=asked.node_id, node=where))
+                await handle.signal(
+                    "node_reachable", NodeReachable(node_id=asked.node_id, node=where)
+                )
             else:
                 ending = EndRequest(
                     reason=asked.reason,
                     code="node-removed",
                     node_id=asked.node_id,
-                    is_gone=asked.what == "gone",
+                    is_gone=asked.notice is NodeNotice.REMOVED_UNREACHABLE,
                 )
                 await handle.signal("stop", ending)
         return node.JobsNotified(job_ids=jobs)
 
     def reach_node(self, asked: node.ReachNode) -> node.NodeReached:
-        return node.NodeReached(boot_mark=str(self.machine(asked.node).boot))
+        return node.NodeReached(boot_id=str(self.machine(asked.node).boot))
 
     def inspect_node(self, asked: node.InspectNode) -> node.NodeInspected:
         return node.NodeInspected(hardware=self.machine(asked.node).hardware)
@@ -292,14 +295,14 @@ class World(LeasedNodes, CloudProjects):
         self.machine(asked.node).boot += 1
         return Done()
 
-    def release_node(self, asked: node.RestoreLogins) -> Done:
+    def restore_logins(self, asked: node.RestoreLogins) -> Done:
         self.machine(asked.node).is_released = True
         return Done()
 
     def list_runs(self, asked: node.ListRuns) -> node.RunsListed:
         return node.RunsListed(run_ids=tuple(self.machine(asked.node).runs))
 
-    def end_strays(self, asked: node.EndOrphanedRuns) -> node.OrphanedRunsEnded:
+    def end_orphaned_runs(self, asked: node.EndOrphanedRuns) -> node.OrphanedRunsEnded:
         machine = self.machine(asked.node)
         for run_id, run in machine.runs.items():
             stray = run_id in asked.among and run_id not in asked.live
@@ -323,20 +326,20 @@ class World(LeasedNodes, CloudProjects):
     def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
         return job.PlacementFound(placement=self.held.get(asked.job_id))
 
-    def seal_work_orders(self, asked: job.SealRunSpecs) -> job.RunSpecsSealed:
+    def seal_run_specs(self, asked: job.SealRunSpecs) -> job.RunSpecsSealed:
         self.orders.add((asked.job_id, asked.attempt))
         return job.RunSpecsSealed(references=tuple("order" for _ in asked.assignments))
 
-    def discard_work_orders(self, asked: job.DiscardRunSpecs) -> Done:
+    def discard_run_specs(self, asked: job.DiscardRunSpecs) -> Done:
         self.orders.discard((asked.job_id, asked.attempt))
         return Done()
 
     def remove_stored(self, asked: job.RemoveStored) -> Done:
         self.logs = {run for run in self.logs if not run.startswith(asked.job_id)}
         self.outputs = {run for run in self.outputs if not run.startswith(asked.job_id)}
-        return self.discard_state(job.DiscardSnapshots(job_id=asked.job_id))
+        return self.discard_snapshots(job.DiscardSnapshots(job_id=asked.job_id))
 
-    def save_state(self, asked: job.SaveSnapshot) -> job.SnapshotSaved:
+    def save_snapshot(self, asked: job.SaveSnapshot) -> job.SnapshotSaved:
         run = self.machine(asked.node).runs[asked.run_id]
         job_id, worker, attempt = parse_run_id(asked.run_id)
         before = self.states.get((job_id, worker))
@@ -350,7 +353,7 @@ class World(LeasedNodes, CloudProjects):
             self.states[job_id, worker] = StateSnapshot(attempt, asked.at, run.kept)
         return job.SnapshotSaved(outcome=job.SnapshotOutcome.SAVED)
 
-    def discard_state(self, asked: job.DiscardSnapshots) -> Done:
+    def discard_snapshots(self, asked: job.DiscardSnapshots) -> Done:
         self.states = {key: copy for key, copy in self.states.items() if key[0] != asked.job_id}
         return Done()
 
@@ -366,7 +369,7 @@ class World(LeasedNodes, CloudProjects):
             run.state, run.starts = RunState.RUNNING, run.starts + 1
         return run.report(asked.run_id)
 
-    def look_at_run(self, asked: job.GetRunStatus) -> RunReport:
+    def get_run_status(self, asked: job.GetRunStatus) -> RunReport:
         run = self.machine(asked.node).runs.get(asked.run_id)
         if run is None:
             return RunReport(run_id=asked.run_id, state=RunState.UNKNOWN)
@@ -407,7 +410,7 @@ class World(LeasedNodes, CloudProjects):
             self.place(job_id, attempt or 1)
         return PlanningRound(placed=len(waiting))
 
-    async def announce_placements(
+    async def notify_placed_jobs(
         self, _: placement.NotifyPlacedJobs
     ) -> placement.PlacedJobsNotified:
         for job_id, placed in list(self.held.items()):
@@ -461,7 +464,7 @@ class World(LeasedNodes, CloudProjects):
         ids = tuple(sorted(self.dependents[asked.resource_id])) + own
         return lifecycles.DependentsFound(ids=ids, own_ids=own)
 
-    def tell_dependents(self, asked: lifecycles.TellDependents) -> Done:
+    def remove_dependents(self, asked: lifecycles.RemoveDependents) -> Done:
         self.dependents[asked.resource_id].clear()
         self.storage[asked.resource_id].clear()
         return Done()

@@ -20,7 +20,7 @@ from workflows.effects.billing import (
     post_usage,
     tell_job_to_end,
 )
-from workflows.effects.jobs import GetRunStatus, look_at_run
+from workflows.effects.jobs import GetRunStatus, get_run_status
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import wait_until
 from workflows.rules.billing.wakeups import next_wakeup_s
@@ -47,7 +47,7 @@ class JobBilling:
         self._done = False
         self._told = False
         self._look_again = False
-        self._posted_microcredits = request.carried_microcredits
+        self._posted_microcredits = request.resumed_microcredits
 
     @workflow.run
     async def run(self, request: BillingRequest) -> BillingReport:
@@ -62,8 +62,8 @@ class JobBilling:
                 await self._out_of_credits(forecast)
             # A `settled` that has come meanwhile would not come again to the next run.
             if workflow.info().is_continue_as_new_suggested() and not self._done:
-                carried = {"carried_microcredits": self._posted_microcredits}
-                workflow.continue_as_new(self._request.model_copy(update=carried))
+                resumed_from = {"resumed_microcredits": self._posted_microcredits}
+                workflow.continue_as_new(self._request.model_copy(update=resumed_from))
         return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
 
     async def _check_balance(self) -> BalanceForecast:
@@ -83,7 +83,7 @@ class JobBilling:
     async def _seconds_of(self, worker: BilledWorker) -> WorkerUsage | None:
         question = GetRunStatus(node=worker.node, run_id=worker.run_id)
         try:
-            report = await look_at_run(question, summary=f"meter worker {worker.worker}")
+            report = await get_run_status(question, summary=f"meter worker {worker.worker}")
         except EFFECT_FAILED as failure:
             workflow.logger.warning(
                 "worker %s is not metered now: %s", worker.run_id, cause_of(failure)[1]
@@ -133,11 +133,11 @@ class JobBilling:
         self._done = self._done or done.attempt >= self._request.attempt
 
     @workflow.signal(description="The payer's credits last less long than when it looked.")
-    def look_again(self) -> None:
+    def recheck_balance(self) -> None:
         self._look_again = True
 
     @workflow.signal(description="A node of the job is somewhere else now.")
-    def moved(self, request: BillingRequest) -> None:
+    def nodes_moved(self, request: BillingRequest) -> None:
         if request.attempt == self._request.attempt:
             self._request = self._request.model_copy(update={"workers": request.workers})
 

@@ -52,7 +52,7 @@ class BillingRequest(Contract):
     started_at: datetime
     workers: tuple["BilledWorker", ...]
     period_s: int = 3600
-    carried_microcredits: int = 0
+    resumed_microcredits: int = 0
     """What earlier runs of the workflow have posted, before it continued as new."""
 
 

@@ -84,19 +84,24 @@ class WorkerIdle(Contract):
     idle_s: float
 
 
-class NodeLost(Contract):
-    """Signal `node_lost`: the node cannot be reached. It may be healthy."""
+class NodeUnreachable(Contract):
+    """Signal `node_unreachable`: the node cannot be reached. It may be healthy."""
 
     node_id: str
     reason: str
-    for_good: bool = False
-    """Its machine is no more, and what ran there has ended with it: it never comes back."""
+
+
+class MachineGone(Contract):
+    """Signal `machine_gone`: the node's machine has ended, and what ran there with it."""
+
+    node_id: str
+    reason: str
     ended_at: datetime | None = None
-    """When that was, by the clock of the machine's provider; None: nobody has said when."""
+    """When the machine ended, by its provider's clock; None: the provider has not said when."""
 
 
-class NodeBack(Contract):
-    """Signal `node_back`: the node can be reached again; look at what is there."""
+class NodeReachable(Contract):
+    """Signal `node_reachable`: the node can be reached again; look at what is there."""
 
     node_id: str
     node: NodeAddress | None = None
@@ -149,7 +154,7 @@ class JobRequest(Contract):
     """Go straight to the end from what is carried: an earlier run was ended from outside."""
     sequence: int = 0
     """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
-    carried: "JobProgress | None" = None
+    resumed_from: "JobProgress | None" = None
 
 
 class WorkerProgress(Contract):

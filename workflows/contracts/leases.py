@@ -8,7 +8,7 @@ from workflows.contracts.statuses import LeaseStatus, ProviderKind
 
 
 class LeaseRequest(Contract):
-    """Input of `machine/{lease}`. The row with all of it is committed before the start."""
+    """Input of `lease/{id}`. The row with all of it is committed before the start."""
 
     lease_id: str
     account_id: str
@@ -26,11 +26,11 @@ class LeaseRequest(Contract):
     deadline: datetime
     """Then it is given back, whoever holds it."""
     sequence: int = 0
-    carried: "LeaseProgress | None" = None
+    resumed_from: "LeaseProgress | None" = None
 
 
 class LeaseRelease(Contract):
-    """Signal `give_back`: the machine is not needed any more."""
+    """Signal `release`: the machine is not needed any more."""
 
     reason: str
     by_holder: bool = False
@@ -59,7 +59,7 @@ class LeaseProgress(Contract):
     offer: MachineOffer | None = None
     seen: MachineObservation | None = None
     was_ready: bool = False
-    given_back: LeaseRelease | None = None
+    released: LeaseRelease | None = None
     lost: MachineLost | None = None
     earlier_microcredits: int = 0
 

@@ -3,8 +3,8 @@
 from workflows.contracts.base import Contract
 
 
-class Look(Contract):
-    """Signal `look`: see now whether a region's site is served, or a provider's key still works."""
+class Refresh(Contract):
+    """Signal `refresh`: look now at what is otherwise polled: a site, a provider, a machine."""
 
 
 class Removal(Contract):

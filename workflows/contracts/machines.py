@@ -12,7 +12,7 @@ from workflows.contracts.statuses import MachineState, ProviderKind
 class MachineOffer(Contract):
     """One way to get a machine: where, of which type, at which price."""
 
-    place: str = ""
+    zone: str = ""
     """A zone or a data centre; empty where the provider chooses it."""
     machine_type: str
     gpu_type: str | None = None
@@ -25,7 +25,7 @@ class MachineOffer(Contract):
     @property
     def scope(self) -> str:
         """What is short when this is not to be had: remembered for all jobs."""
-        return f"{self.place}/{self._machine}/{self._kind}"
+        return f"{self.zone}/{self._machine}/{self._kind}"
 
     @property
     def label(self) -> str:
@@ -72,7 +72,7 @@ class MachineObservation(Contract):
     """What the provider says of a machine."""
 
     state: MachineState
-    place: str = ""
+    zone: str = ""
     provider_machine_id: str | None = None
     host: str | None = None
     port: int = 22
@@ -103,17 +103,17 @@ class OrphanedMachine(Contract):
     """A machine that carries a provider's ownership label, and that no lease names."""
 
     name: str
-    place: str
+    zone: str
 
 
 class OrphanedMachinesFound(Contract):
-    """Signal `unknown_machines` to a provider: what the sweep has found, for people to look at."""
+    """Signal `orphaned_machines` to a provider: what the sweep has found, for people to look at."""
 
     machines: tuple[OrphanedMachine, ...]
 
 
 class TerminateOrphan(Contract):
-    """Signal `end_unknown` to a provider: a person wants a machine gone that no lease names."""
+    """Signal `terminate_orphan` to a provider: a person wants an orphaned machine gone."""
 
     machine: OrphanedMachine
     requested_by: str = ""

@@ -1,6 +1,7 @@
 """Machines: their address, what inspection finds, what a region asks of them."""
 
 from datetime import datetime
+from enum import StrEnum
 
 from workflows.contracts.base import Contract
 from workflows.contracts.machines import MachineClaim
@@ -59,7 +60,7 @@ class Hardware(Contract):
     runtimes: tuple[str, ...] = ("process",)
     addresses: tuple[str, ...] = ()
     reboot_required: bool = False
-    boot_mark: str = ""
+    boot_id: str = ""
     """Changes with each boot of the machine."""
 
 
@@ -112,7 +113,7 @@ class NodeRequest(Contract):
     relaxed_requirements: tuple[str, ...] = ()
     sequence: int = 0
     """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
-    carried: "NodeProgress | None" = None
+    resumed_from: "NodeProgress | None" = None
 
     @property
     def relaxed(self) -> tuple[str, ...]:
@@ -131,8 +132,8 @@ class NodeProgress(Contract):
     port: int
     user: str
     root: str | None
-    boot_mark: str = ""
-    inspected_boot: str = ""
+    boot_id: str = ""
+    inspected_boot_id: str = ""
     minion_id: str = ""
     """Of the machine that it had; empty: the request says it."""
     lease_id: str = ""
@@ -142,6 +143,20 @@ class NodeReport(Contract):
     node_id: str
     status: NodeStatus
     status_reason: str | None = None
+
+
+class NodeNotice(StrEnum):
+    """What the jobs on a node are notified of."""
+
+    UNREACHABLE = "unreachable"
+    """It cannot be reached, and may be healthy."""
+    REACHABLE = "reachable"
+    MACHINE_GONE = "machine-gone"
+    """Its machine has ended, and what ran there with it: it never comes back."""
+    REMOVED = "removed"
+    """It is being removed: jobs must end."""
+    REMOVED_UNREACHABLE = "removed-unreachable"
+    """It is being removed and cannot be reached any more: nothing can be ended there."""
 
 
 class Announcement(Contract):

@@ -22,7 +22,7 @@ class CloudResource(Contract):
 
     name: str
     """What of the provider it is, such as `network`; see `RESOURCES`."""
-    resource: str
+    path: str
     """What the cloud calls it; of one that could not be removed, why."""
 
 
@@ -51,34 +51,34 @@ class ProviderRequest(Contract):
     account_id: str
     kind: ProviderKind
     sequence: int = 0
-    carried_status: ProviderStatus | None = None
-    carried_reason: str | None = None
-    known_strays: tuple[OrphanedMachine, ...] = ()
+    resumed_status: ProviderStatus | None = None
+    resumed_reason: str | None = None
+    known_orphans: tuple[OrphanedMachine, ...] = ()
     """Machines that no lease names, and of which people were told."""
-    deaf: str = ""
+    feed_error: str = ""
     """Why nothing is heard of its machines, as people were told."""
     price_trouble: str = ""
     """What was wrong with its prices, as it was told."""
 
 
 class NotificationsRequest(Contract):
-    """Input of `news/{provider}`."""
+    """Input of `provider/{id}/notifications`."""
 
     provider_id: str
     kind: ProviderKind
-    deaf: str | None = None
+    feed_error: str | None = None
     """What the provider was told last, see `FeedStatus`; None: nothing, or nobody knows."""
 
 
 class NotificationsReport(Contract):
     provider_id: str
-    deaf: str | None = None
+    feed_error: str | None = None
 
 
 class FeedStatus(Contract):
-    """Signal `news_state` to a provider: whether its cloud's news of its machines comes to us."""
+    """Signal `feed_status` to a provider: whether its cloud's news of its machines comes to us."""
 
-    deaf: str = ""
+    feed_error: str = ""
     """Why it does not; empty: it does."""
 
 

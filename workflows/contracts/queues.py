@@ -2,7 +2,7 @@
 
 MAIN = "main"
 PLANNING = "planning"
-NEWS = "news"
+NOTIFICATIONS = "news"
 """Activities that listen for as long as a provider is there: they hold up nothing on `main`."""
 
 

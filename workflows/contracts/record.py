@@ -18,7 +18,7 @@ Noun = Literal["provider", "region", "node", "job", "lease"]
 class ProviderChanges(Contract):
     noun: Literal["provider"] = "provider"
     checks: tuple[Check, ...] | None = None
-    parts: tuple[CloudResource, ...] | None = None
+    resources: tuple[CloudResource, ...] | None = None
 
 
 class RegionChanges(Contract):

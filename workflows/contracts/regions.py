@@ -18,7 +18,7 @@ class RegionRequest(Contract):
     storage: MachineClaim | None = None
     """The machine of its storage node, which a region in a cloud makes itself."""
     sequence: int = 0
-    carried_status: RegionStatus | None = None
+    resumed_status: RegionStatus | None = None
 
 
 class RegionReport(Contract):

@@ -3,7 +3,7 @@
 from workflows.contracts.base import Contract
 
 
-class SweepRequest(Contract):
+class ReconciliationRequest(Contract):
     """Input of `starts` and `sweep`."""
 
     page_size: int = 200

@@ -51,7 +51,7 @@ class NodeStatus(StrEnum):
 
 
 class LeaseStatus(StrEnum):
-    """The life of a machine that costs money: `machine/{lease}`."""
+    """The life of a machine that costs money: `lease/{id}`."""
 
     RESERVED = "reserved"
     CREATING = "creating"

@@ -35,7 +35,7 @@ class StageWorker(SiteCommand):
     """Bring code, packages, input and the sealed environment to the node, once for each set."""
 
     run_id: str
-    work_order: str
+    run_spec: str
     assignment: WorkerAssignment
     restores_state: bool = False
     """Copies of the worker's resume state may lie in the store, from attempts before."""
@@ -131,12 +131,10 @@ class RemoveStored(Contract):
 
 
 find_placement = Effect("find_placement", FindPlacement, PlacementFound)
-seal_work_orders = Effect(
-    "seal_work_orders", SealRunSpecs, RunSpecsSealed, waits_for_cancellation=True
-)
+seal_run_specs = Effect("seal_run_specs", SealRunSpecs, RunSpecsSealed, waits_for_cancellation=True)
 """Secrets lie in what it writes: it is never still writing when they are discarded."""
-discard_work_orders = Effect("discard_work_orders", DiscardRunSpecs, Done)
-discard_state = Effect("discard_state", DiscardSnapshots, Done, start_to_close_s=120)
+discard_run_specs = Effect("discard_run_specs", DiscardRunSpecs, Done)
+discard_snapshots = Effect("discard_snapshots", DiscardSnapshots, Done, start_to_close_s=120)
 remove_stored = Effect("remove_stored", RemoveStored, Done, start_to_close_s=120)
 
 stage_worker = Effect(
@@ -158,8 +156,8 @@ start_worker = Effect(
     retry_first_s=0.5,
     retry_max_s=15,
 )
-look_at_run = Effect(
-    "look_at_run",
+get_run_status = Effect(
+    "get_run_status",
     GetRunStatus,
     RunReport,
     queue=None,
@@ -197,8 +195,8 @@ store_output = Effect(
     heartbeat_s=HEARTBEAT_S,
     retry_max_s=15,
 )
-save_state = Effect(
-    "save_state",
+save_snapshot = Effect(
+    "save_snapshot",
     SaveSnapshot,
     SnapshotSaved,
     queue=None,

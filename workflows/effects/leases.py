@@ -51,9 +51,9 @@ class LeaseReleased(Contract):
     asks with it, one that is over never hears of it."""
 
 
-lease_machine = Effect("lease_machine", AcquireLease, LeaseAcquired)
+acquire_lease = Effect("acquire_lease", AcquireLease, LeaseAcquired)
 
-return_machine = Effect("return_machine", ReleaseLease, LeaseReleased)
+release_lease = Effect("release_lease", ReleaseLease, LeaseReleased)
 
 
 class NotifyHolder(Contract):
@@ -69,4 +69,4 @@ class HolderNotified(Contract):
     """False: its workflow has ended, or never was."""
 
 
-tell_holder = Effect("tell_holder", NotifyHolder, HolderNotified, schedule_to_close_s=600)
+notify_holder = Effect("notify_holder", NotifyHolder, HolderNotified, schedule_to_close_s=600)

@@ -22,7 +22,7 @@ class DependentsFound(Contract):
     made for itself, and nodes that leave already, or were made for a job that has ended."""
 
 
-class TellDependents(Contract):
+class RemoveDependents(Contract):
     """Send `remove` to everything that still uses the resource."""
 
     resource_id: str
@@ -31,4 +31,4 @@ class TellDependents(Contract):
 
 find_dependents = Effect("find_dependents", FindDependents, DependentsFound)
 
-tell_dependents = Effect("tell_dependents", TellDependents, Done)
+remove_dependents = Effect("remove_dependents", RemoveDependents, Done)

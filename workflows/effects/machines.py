@@ -14,7 +14,7 @@ class NamedMachine(Contract):
     provider_id: str
     provider_kind: ProviderKind
     machine_name: str
-    place: str = ""
+    zone: str = ""
 
 
 class CreateMachine(NamedMachine):
@@ -43,7 +43,7 @@ class TerminateOrphanedMachine(Contract):
     provider_id: str
     provider_kind: ProviderKind
     machine_name: str
-    place: str
+    zone: str
 
 
 class FindShortages(Contract):
@@ -74,8 +74,8 @@ create_machine = Effect(
 )
 """Given up, it is left only when its attempt is over: nothing is made behind its release."""
 
-look_at_machine = Effect(
-    "look_at_machine",
+describe_machine = Effect(
+    "describe_machine",
     DescribeMachine,
     MachineObservation,
     start_to_close_s=60,
@@ -85,7 +85,7 @@ look_at_machine = Effect(
 )
 
 describe_machine_briefly = Effect(
-    "look_at_machine",
+    "describe_machine",
     DescribeMachine,
     MachineObservation,
     start_to_close_s=20,
@@ -96,8 +96,8 @@ describe_machine_briefly = Effect(
 )
 """What it was, before its end is asked for; that does not wait for an answer."""
 
-await_machine = Effect(
-    "await_machine",
+wait_for_machine = Effect(
+    "wait_for_machine",
     DescribeMachine,
     MachineObservation,
     start_to_close_s=60,
@@ -109,8 +109,8 @@ await_machine = Effect(
 )
 """Until it has an address and a key, or is no more: `NotYet` is asked again by the engine."""
 
-release_machine = Effect(
-    "release_machine",
+terminate_machine = Effect(
+    "terminate_machine",
     TerminateMachine,
     MachineObservation,
     start_to_close_s=120,
@@ -120,8 +120,8 @@ release_machine = Effect(
 )
 """For ever: it costs money until its provider says that it is gone."""
 
-end_unknown_machine = Effect(
-    "end_unknown_machine",
+terminate_orphaned_machine = Effect(
+    "terminate_orphaned_machine",
     TerminateOrphanedMachine,
     MachineObservation,
     start_to_close_s=120,

@@ -8,6 +8,7 @@ from workflows.contracts.nodes import (
     Announcement,
     Hardware,
     NodeAddress,
+    NodeNotice,
     Preparation,
     RunSeen,
     WatchEnded,
@@ -28,7 +29,7 @@ class ReachNode(SiteCommand):
 
 
 class NodeReached(Contract):
-    boot_mark: str
+    boot_id: str
 
 
 class InspectNode(SiteCommand):
@@ -62,7 +63,7 @@ class NodePrepared(Contract):
 
 
 class RebootNode(SiteCommand):
-    boot_mark: str
+    boot_id: str
     """The boot that is to end: a machine that has restarted since is left alone."""
 
 
@@ -113,20 +114,18 @@ class BillOrphanedRuns(Contract):
 class WatchNode(SiteCommand):
     """Bring the exits and log bytes of all runs of the node until cancelled or lost."""
 
-    boot_mark: str = ""
+    boot_id: str = ""
     """Of the boot that is known: after another one the node is looked at first. Empty: any."""
 
 
 class NotifyJobs(Contract):
-    """Signal every job with a live allocation on the node that it is lost or back, that its machine
-    is no more, or that it must end because the node is being removed, or is removed unreached."""
+    """Signal every job with a live allocation on the node what has become of the node."""
 
     node_id: str
-    what: str
-    """`lost`, `back`, `ended`, `removed` or `gone`."""
+    notice: NodeNotice
     reason: str = ""
     ended_at: datetime | None = None
-    """Of a machine that is no more, by its provider's clock."""
+    """When the machine ended, by its provider's clock; with `MACHINE_GONE` alone."""
 
 
 class JobsNotified(Contract):
@@ -136,8 +135,8 @@ class JobsNotified(Contract):
 find_announcement = Effect("find_announcement", FindAnnouncement, AnnouncementFound)
 find_peers = Effect("find_peers", FindPeers, PeersFound)
 find_node_runs = Effect("find_node_runs", FindNodeRuns, NodeRunsFound)
-bill_strays = Effect("bill_strays", BillOrphanedRuns, Done)
-tell_jobs = Effect("tell_jobs", NotifyJobs, JobsNotified, schedule_to_close_s=120)
+bill_orphaned_runs = Effect("bill_orphaned_runs", BillOrphanedRuns, Done)
+notify_jobs = Effect("notify_jobs", NotifyJobs, JobsNotified, schedule_to_close_s=120)
 """Within two minutes: a job that cannot be told must not keep its node from being watched."""
 
 try_node = Effect(
@@ -227,8 +226,8 @@ reboot_node = Effect(
     start_to_close_s=30,
     schedule_to_close_s=600,
 )
-release_node = Effect(
-    "release_node",
+restore_logins = Effect(
+    "restore_logins",
     RestoreLogins,
     Done,
     queue=None,
@@ -248,8 +247,8 @@ list_runs = Effect(
     schedule_to_close_s=90,
     attempts=3,
 )
-end_strays = Effect(
-    "end_strays",
+end_orphaned_runs = Effect(
+    "end_orphaned_runs",
     EndOrphanedRuns,
     OrphanedRunsEnded,
     queue=None,

@@ -37,8 +37,8 @@ plan_placements = Effect(
 )
 """A round of 500 jobs takes seconds; until a killed one is begun anew, no job is placed."""
 
-announce_placements = Effect(
-    "announce_placements", NotifyPlacedJobs, PlacedJobsNotified, start_to_close_s=20
+notify_placed_jobs = Effect(
+    "notify_placed_jobs", NotifyPlacedJobs, PlacedJobsNotified, start_to_close_s=20
 )
 """Some hundred signals; a worker that is killed meanwhile holds up every job so long."""
 
@@ -56,4 +56,4 @@ class AllocationsWithdrawn(Contract):
     job_ids: tuple[str, ...] = ()
 
 
-withdraw_places = Effect("withdraw_places", WithdrawAllocations, AllocationsWithdrawn)
+withdraw_allocations = Effect("withdraw_allocations", WithdrawAllocations, AllocationsWithdrawn)

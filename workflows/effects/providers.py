@@ -26,11 +26,11 @@ class ProviderResource(Contract):
 
     provider_id: str
     kind: ProviderKind
-    part: str
+    resource: str
 
 
 class CloudResourceReport(Contract):
-    part: CloudResource
+    resource: CloudResource
 
 
 class ForgetProviderKey(Contract):
@@ -51,8 +51,8 @@ try_provider = Effect(
 )
 """For what is reached over the network, which may be away for longer than anybody waits."""
 
-make_provider_part = Effect(
-    "make_provider_part",
+ensure_provider_resource = Effect(
+    "ensure_provider_resource",
     ProviderResource,
     CloudResourceReport,
     start_to_close_s=150,
@@ -61,8 +61,8 @@ make_provider_part = Effect(
 )
 """Find it, else make it."""
 
-remove_provider_part = Effect(
-    "remove_provider_part",
+remove_provider_resource = Effect(
+    "remove_provider_resource",
     ProviderResource,
     CloudResourceReport,
     start_to_close_s=150,
@@ -93,7 +93,7 @@ class NotificationsReceived(Contract):
 
     told: int = 0
     """About machines that are held: their workflows know."""
-    unheeded: int = 0
+    ignored: int = 0
     """About others, of no meaning, or not to be read."""
     is_over: bool = False
     """The provider is being removed: nobody needs to listen any more."""
@@ -109,13 +109,15 @@ class ReportFeedStatus(Contract):
 LISTEN_S = 3600.0
 """How long one attempt at listening lasts: then it is begun anew, and its history does not grow."""
 
-follow_news = Effect("follow_news", StartNotifications, Done, schedule_to_close_s=600)
+start_notifications = Effect(
+    "start_notifications", StartNotifications, Done, schedule_to_close_s=600
+)
 
-listen_for_news = Effect(
-    "listen_for_news",
+receive_notifications = Effect(
+    "receive_notifications",
     ReceiveNotifications,
     NotificationsReceived,
-    queue=queues.NEWS,
+    queue=queues.NOTIFICATIONS,
     start_to_close_s=2 * LISTEN_S,
     schedule_to_start_s=600,
     heartbeat_s=HEARTBEAT_S,
@@ -124,7 +126,7 @@ listen_for_news = Effect(
 )
 """One for each provider, whichever worker does it; another takes it up when that one is gone."""
 
-tell_news_state = Effect("tell_news_state", ReportFeedStatus, Done, schedule_to_close_s=600)
+report_feed_status = Effect("report_feed_status", ReportFeedStatus, Done, schedule_to_close_s=600)
 
 
 class RefreshPrices(Contract):

@@ -26,7 +26,7 @@ class RegionResource(Contract):
     provider_id: str
     kind: ProviderKind
     cloud_region: str
-    part: str
+    resource: str
 
 
 class AddStorageNode(Contract):
@@ -56,7 +56,7 @@ class StorageFound(Contract):
     nodes: tuple[StorageNode, ...] = ()
 
 
-class DismissNode(Contract):
+class RequestNodeRemoval(Contract):
     """Ask a node to be removed, whatever it holds."""
 
     node_id: str
@@ -73,8 +73,8 @@ check_site = Effect(
     schedule_to_close_s=120,
 )
 
-make_region_part = Effect(
-    "make_region_part",
+ensure_region_resource = Effect(
+    "ensure_region_resource",
     RegionResource,
     CloudResourceReport,
     start_to_close_s=150,
@@ -82,8 +82,8 @@ make_region_part = Effect(
     waits_for_cancellation=True,
 )
 
-remove_region_part = Effect(
-    "remove_region_part",
+remove_region_resource = Effect(
+    "remove_region_resource",
     RegionResource,
     CloudResourceReport,
     start_to_close_s=150,
@@ -94,4 +94,4 @@ add_storage_node = Effect("add_storage_node", AddStorageNode, StorageNode)
 
 find_storage = Effect("find_storage", FindStorage, StorageFound)
 
-dismiss_node = Effect("dismiss_node", DismissNode, Done)
+request_node_removal = Effect("request_node_removal", RequestNodeRemoval, Done)

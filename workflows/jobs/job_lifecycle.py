@@ -16,8 +16,9 @@ from workflows.contracts.jobs import (
     JobProgress,
     JobReport,
     JobRequest,
-    NodeBack,
-    NodeLost,
+    MachineGone,
+    NodeReachable,
+    NodeUnreachable,
     Placement,
     WorkerExit,
     WorkerIdle,
@@ -30,10 +31,10 @@ from workflows.effects.jobs import (
     FindPlacement,
     RemoveStored,
     SealRunSpecs,
-    discard_work_orders,
+    discard_run_specs,
     find_placement,
     remove_stored,
-    seal_work_orders,
+    seal_run_specs,
 )
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
@@ -71,7 +72,7 @@ class JobLifecycle:
 
     @workflow.init
     def __init__(self, request: JobRequest) -> None:
-        progress = request.carried
+        progress = request.resumed_from
         self._request = request
         self._attempt = progress.attempt if progress else 1
         self._workers = [
@@ -95,7 +96,7 @@ class JobLifecycle:
         self._start_again = False
         self._remove_asked = False
         lost_since = progress.lost if progress else {}
-        self._outages = NodeOutages(request.unreachable_limit_s, lost_since, self.node_lost)
+        self._outages = NodeOutages(request.unreachable_limit_s, lost_since, self.node_unreachable)
         self._snapshots = StateSnapshots(request, self._outages, self._write)
         self._teardown = Teardown(
             request, self._termination, self._outages, self._snapshots, self._note_teardown
@@ -170,7 +171,7 @@ class JobLifecycle:
             attempt=self._attempt,
             assignments=placement.assignments,
         )
-        self._orders = (await self._unless_ended(seal_work_orders(orders))).references
+        self._orders = (await self._unless_ended(seal_run_specs(orders))).references
 
     async def _fetch(self) -> None:
         """Code, packages and input come to the nodes, each once for equal content."""
@@ -229,9 +230,9 @@ class JobLifecycle:
                 self._end_when_idle()
             elif isinstance(message, WorkerExit):
                 await self._note_exit(message)
-            elif isinstance(message, NodeLost):
+            elif isinstance(message, NodeUnreachable):
                 await self._note_lost(message.node_id, message.reason)
-            elif isinstance(message, NodeBack):
+            elif isinstance(message, NodeReachable):
                 await self._unless_ended(self._note_back(message))
 
     async def _wind_down(self) -> None:
@@ -248,7 +249,7 @@ class JobLifecycle:
         await self._snapshots.stopped()
         orders = DiscardRunSpecs(job_id=self._request.job_id, attempt=self._attempt)
         try:
-            await discard_work_orders.run_locally(orders)
+            await discard_run_specs.run_locally(orders)
         except EFFECT_FAILED as failure:
             workflow.logger.warning("its sealed orders are left: %s", failure)
         self._termination.reconsider()
@@ -299,17 +300,19 @@ class JobLifecycle:
     def worker_idle(self, idle: WorkerIdle) -> None:
         self._inbox.put(idle)
 
-    @workflow.signal(description="A node cannot be reached, and may be healthy; or never will be.")
-    def node_lost(self, lost: NodeLost) -> None:
-        if not lost.for_good:
-            self._inbox.put(lost)
-        elif lost.node_id in self._places():
-            reason = self._outages.lose_machine(lost)
+    @workflow.signal(description="A node cannot be reached, and may be healthy.")
+    def node_unreachable(self, outage: NodeUnreachable) -> None:
+        self._inbox.put(outage)
+
+    @workflow.signal(description="The machine of a node has ended: the node never comes back.")
+    def machine_gone(self, gone: MachineGone) -> None:
+        if gone.node_id in self._places():
+            reason = self._outages.lose_machine(gone)
             if not self._concluded:
                 self._termination.lose(reason)
 
     @workflow.signal(description="A node can be reached again.")
-    def node_back(self, back: NodeBack) -> None:
+    def node_reachable(self, back: NodeReachable) -> None:
         self._inbox.put(back)
 
     @workflow.signal(description="End the job; it will not run again.")
@@ -399,13 +402,13 @@ class JobLifecycle:
             )
         if newly:
             self._status = JobStatus.UNREACHABLE
-            await self._show_lost(NodeLost(node_id=node_id, reason=reason))
+            await self._show_outage(NodeUnreachable(node_id=node_id, reason=reason))
 
-    async def _show_lost(self, lost: NodeLost) -> None:
-        message = f"node {lost.node_id} cannot be reached: {lost.reason}"
+    async def _show_outage(self, outage: NodeUnreachable) -> None:
+        message = f"node {outage.node_id} cannot be reached: {outage.reason}"
         await self._write(Event(type="job.unreachable", message=message), reason=message)
 
-    async def _note_back(self, back: NodeBack) -> None:
+    async def _note_back(self, back: NodeReachable) -> None:
         if [worker for worker in self._workers if worker.moves(back.node)]:
             await self._bill()  # it asks the node, too
         for worker in self._workers:
@@ -432,20 +435,20 @@ class JobLifecycle:
         await self._unless_ended(while_handling(work, self._has_node_news, self._attend))
 
     async def _attend(self) -> None:
-        while (news := self._inbox.pick(NodeLost, NodeBack)) is not None:
-            if isinstance(news, NodeLost) and self._outages.add(news.node_id):
-                await self._show_lost(news)
-            elif isinstance(news, NodeBack):
+        while (news := self._inbox.pick(NodeUnreachable, NodeReachable)) is not None:
+            if isinstance(news, NodeUnreachable) and self._outages.add(news.node_id):
+                await self._show_outage(news)
+            elif isinstance(news, NodeReachable):
                 await self._follow(news)
 
-    async def _follow(self, back: NodeBack) -> None:
+    async def _follow(self, back: NodeReachable) -> None:
         for worker in self._workers:
             worker.moves(back.node)
         if self._outages.remove(back.node_id):
             await self._write(Event(type="job.reachable", message=f"node {back.node_id} is back"))
 
     def _has_node_news(self) -> bool:
-        return self._inbox.holds(NodeLost, NodeBack)
+        return self._inbox.holds(NodeUnreachable, NodeReachable)
 
     def _places(self) -> set[str]:
         """The nodes of this attempt, from the moment when it was told of them."""
@@ -486,7 +489,7 @@ class JobLifecycle:
             restarts=self._termination.restarts,
             has_copies=self._snapshots.has_copies,
         )
-        workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
+        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": carry}))
 
     async def _write(
         self, *events: Event, reason: str | None = None, release: bool = False

@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
-from workflows.contracts.jobs import NodeLost
+from workflows.contracts.jobs import MachineGone, NodeUnreachable
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import WorkerStatus
 from workflows.jobs.worker import Worker
@@ -33,7 +33,7 @@ class NodeOutages:
     """
 
     def __init__(
-        self, limit_s: int, since: Mapping[str, datetime], tell: Callable[[NodeLost], None]
+        self, limit_s: int, since: Mapping[str, datetime], tell: Callable[[NodeUnreachable], None]
     ) -> None:
         self._tell = tell
         self._limit = timedelta(seconds=limit_s)
@@ -69,12 +69,12 @@ class NodeOutages:
         """It is removed although it cannot be reached: nothing is asked of it any more."""
         self._gone[node_id] = "was removed while it could not be reached"
 
-    def lose_machine(self, lost: NodeLost) -> str:
-        """It never comes back, and what ran there has ended with it: in words."""
-        self._gone[lost.node_id] = f"its machine is no more: {lost.reason}"
-        if lost.ended_at is not None:
-            self._ended_at.setdefault(lost.node_id, lost.ended_at)
-        self.machine_lost = self._said(lost.node_id)
+    def lose_machine(self, gone: MachineGone) -> str:
+        """Note that a node's machine has ended, and what ran there with it; why, in words."""
+        self._gone[gone.node_id] = f"its machine is gone: {gone.reason}"
+        if gone.ended_at is not None:
+            self._ended_at.setdefault(gone.node_id, gone.ended_at)
+        self.machine_lost = self._said(gone.node_id)
         return self.machine_lost
 
     def is_away(self, worker: Worker) -> bool:
@@ -160,7 +160,7 @@ class NodeOutages:
         """Until the node is back or has moved, or it is time to look once more."""
         node_id = where.node_id
         if node_id not in self._since:
-            self._tell(NodeLost(node_id=node_id, reason=seen))
+            self._tell(NodeUnreachable(node_id=node_id, reason=seen))
             await wait_until(lambda: node_id in self._since, DISOWNED_INTERVAL, "until it is heard")
         left = self._left(node_id)
         await wait_until(

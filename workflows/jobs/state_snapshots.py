@@ -6,7 +6,12 @@ from datetime import timedelta
 
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import JobRequest
-from workflows.effects.jobs import DiscardSnapshots, SnapshotOutcome, SnapshotSaved, discard_state
+from workflows.effects.jobs import (
+    DiscardSnapshots,
+    SnapshotOutcome,
+    SnapshotSaved,
+    discard_snapshots,
+)
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
@@ -33,7 +38,7 @@ class StateSnapshots:
         self._interval = timedelta(seconds=request.state_interval_s)
         self._outages = lost
         self._tell = tell
-        self.has_copies = request.carried is not None and request.carried.has_copies
+        self.has_copies = request.resumed_from is not None and request.resumed_from.has_copies
         self._copying: asyncio.Task[None] | None = None
         self._is_told = False
         """Of the first copy; nobody is told of each."""
@@ -75,7 +80,7 @@ class StateSnapshots:
     async def _copy(self, worker: Worker) -> None:
         self.has_copies = True
         try:
-            saved = await worker.save_state()
+            saved = await worker.save_snapshot()
         except EFFECT_FAILED as failure:
             await self._tell_amiss(worker, cause_of(failure)[1])
             return
@@ -120,7 +125,7 @@ class StateSnapshots:
         """The job has ended: nothing of its state stays in the store."""
         if self.has_copies:
             await self.stopped()
-            await discard_state(DiscardSnapshots(job_id=self._job_id))
+            await discard_snapshots(DiscardSnapshots(job_id=self._job_id))
 
 
 def _found(worker: Worker) -> Event:

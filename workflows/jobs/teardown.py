@@ -101,7 +101,7 @@ class Teardown:
                 worker.ran_until(ended_at, workflow.now())
         for refusal in await settle(self._request.job_id, attempt, workers):
             message = f"its bill could not be settled: {refusal}"
-            await self._write(Event(type="job.unbilled", message=message), None)
+            await self._write(Event(type="job.billing-failed", message=message), None)
 
     async def _upload(self, workers: Sequence[Worker]) -> None:
         """Logs to their last byte, then the output; a finished job has both stored."""

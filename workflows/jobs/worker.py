@@ -31,8 +31,8 @@ from workflows.effects.jobs import (
     clean_worker,
     collect_log,
     end_worker,
-    look_at_run,
-    save_state,
+    get_run_status,
+    save_snapshot,
     stage_worker,
     start_worker,
     store_output,
@@ -75,12 +75,12 @@ class Worker:
 
     # ── what is asked of its node ───────────────────────────────────────────────────────────
 
-    async def stage(self, work_order: str, *, restores_state: bool) -> None:
+    async def stage(self, run_spec: str, *, restores_state: bool) -> None:
         """Bring code, packages, input, sealed environment and resume state to its node."""
         command = StageWorker(
             node=self.node,
             run_id=self.run,
-            work_order=work_order,
+            run_spec=run_spec,
             assignment=self.assigned,
             restores_state=restores_state,
         )
@@ -99,7 +99,7 @@ class Worker:
     async def look(self) -> None:
         """Ask its node for its run."""
         self.idle_s = 0.0
-        self.sees(await look_at_run(GetRunStatus(node=self.node, run_id=self.run)))
+        self.sees(await get_run_status(GetRunStatus(node=self.node, run_id=self.run)))
 
     async def end(self, grace_s: int) -> None:
         """End its whole process tree; the node says that it is gone."""
@@ -113,10 +113,10 @@ class Worker:
             return 0
         return (await store_output(StoreOutput(node=self.node, run_id=self.run))).stored_bytes
 
-    async def save_state(self) -> SnapshotSaved:
+    async def save_snapshot(self) -> SnapshotSaved:
         """Copy its resume state off its node."""
         command = SaveSnapshot(node=self.node, run_id=self.run, at=workflow.now())
-        return await save_state(command, summary=f"copy the state of worker {self.index}")
+        return await save_snapshot(command, summary=f"copy the state of worker {self.index}")
 
     async def clean(self) -> None:
         """Remove its folders from its node."""
@@ -253,7 +253,7 @@ class Worker:
         """What is told when nobody could see it end; for_good: its node does not come back."""
         later = "" if for_good else "; it is ended when its node is back"
         message = f"worker {self.index} could not be seen to end: {seen}{later}"
-        return Event(type="job.worker-left", message=message)
+        return Event(type="job.worker-abandoned", message=message)
 
     def progress(self) -> WorkerProgress:
         return WorkerProgress(

@@ -5,7 +5,7 @@ from temporalio.exceptions import is_cancelled_exception
 from workflows.contracts.events import Event
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import MachineObservation, MachineOffer
-from workflows.effects.leases import NotifyHolder, tell_holder
+from workflows.effects.leases import NotifyHolder, notify_holder
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter
 
@@ -29,10 +29,10 @@ class Holder:
 
     async def _tell(self, told: NotifyHolder) -> bool:
         try:
-            return (await tell_holder(told)).is_there
+            return (await notify_holder(told)).is_there
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             message = f"{self.id} could not be told: {cause_of(failure)[1]}"
-        await self._record_event(Event(type="lease.holder-not-told", message=message))
+        await self._record_event(Event(type="lease.holder-not-notified", message=message))
         return True

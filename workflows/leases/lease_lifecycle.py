@@ -24,7 +24,7 @@ from workflows.contracts.leases import (
     LeaseRequest,
     MachineLost,
 )
-from workflows.contracts.lifecycles import Look, Removal
+from workflows.contracts.lifecycles import Refresh, Removal
 from workflows.contracts.machines import MachineNews, MachineObservation, MachineOffer, Shortage
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.record import LeaseChanges
@@ -35,13 +35,13 @@ from workflows.effects.machines import (
     FindShortages,
     RememberShortage,
     TerminateMachine,
-    await_machine,
     create_machine,
+    describe_machine,
     describe_machine_briefly,
     find_shortages,
-    look_at_machine,
-    release_machine,
     remember_shortage,
+    terminate_machine,
+    wait_for_machine,
 )
 from workflows.effects.nodes import ReachNode, await_ssh
 from workflows.leases.holder import Holder
@@ -63,7 +63,7 @@ _NO_OTHER_OFFER = (REQUEST_REFUSED, HOST_KEY_MISMATCH, OUT_OF_TIME)
 Answer = TypeVar("Answer")
 
 
-@workflow.defn(name="MachineLifecycle")
+@workflow.defn(name="LeaseLifecycle")
 class LeaseLifecycle:
     """One machine, from the lease that was committed for it until its provider says it is gone.
 
@@ -76,18 +76,20 @@ class LeaseLifecycle:
 
     @workflow.init
     def __init__(self, request: LeaseRequest) -> None:
-        carried = request.carried
+        resumed_from = request.resumed_from
         self._request = request
         self._journal = Journal(
-            request.lease_id, request.account_id, carried.sequence if carried else request.sequence
+            request.lease_id,
+            request.account_id,
+            resumed_from.sequence if resumed_from else request.sequence,
         )
-        self._status = carried.status if carried else LeaseStatus.RESERVED
-        self._offer = carried.offer if carried else None
-        self._seen = carried.seen if carried else None
-        self._was_ready = carried.was_ready if carried else False
-        self._given_back = carried.given_back if carried else None
-        self._lost = carried.lost if carried else None
-        self._earlier_microcredits = carried.earlier_microcredits if carried else 0
+        self._status = resumed_from.status if resumed_from else LeaseStatus.RESERVED
+        self._offer = resumed_from.offer if resumed_from else None
+        self._seen = resumed_from.seen if resumed_from else None
+        self._was_ready = resumed_from.was_ready if resumed_from else False
+        self._release_request = resumed_from.released if resumed_from else None
+        self._lost = resumed_from.lost if resumed_from else None
+        self._earlier_microcredits = resumed_from.earlier_microcredits if resumed_from else 0
         """What the machines of earlier offers have cost that were not kept."""
         self._earlier_ended_at: datetime | None = None
         """When the last of them ended."""
@@ -103,9 +105,9 @@ class LeaseLifecycle:
     async def run(self, request: LeaseRequest) -> LeaseReport:
         clock = asyncio.create_task(self._mind_the_time())
         try:
-            if request.carried is None or self._status in _BEGINNINGS:
+            if request.resumed_from is None or self._status in _BEGINNINGS:
                 await self._acquire()
-            if self._status is LeaseStatus.READY and self._given_back is None:
+            if self._status is LeaseStatus.READY and self._release_request is None:
                 await self._serve()
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
             self._note(cause)
@@ -150,7 +152,7 @@ class LeaseLifecycle:
         """None: it answers over SSH. Else why it is not to be had, with nothing left of it."""
         is_another = self._offer not in (None, offer)
         self._offer, self._seen, self._status = offer, None, LeaseStatus.CREATING
-        message = f"{offer.machine_type} in {offer.place or 'any place'} is asked for"
+        message = f"{offer.machine_type} in {offer.zone or 'any zone'} is asked for"
         await self._write(Event(type="lease.creating", message=message), is_another=is_another)
         try:
             await self._unless_over(self._make(offer))
@@ -194,7 +196,7 @@ class LeaseLifecycle:
         """Found or made; then it has an address and a key; then it answers with that key."""
         made = CreateMachine(**self._name, offer=offer, spec=self._request.spec)
         await self._see(await create_machine(made))
-        seen = await await_machine(DescribeMachine(**self._name))
+        seen = await wait_for_machine(DescribeMachine(**self._name))
         if not seen.is_reachable:
             reason = seen.reason or f"it is {seen.state} and was never to be reached"
             raise ApplicationError(reason, type=UNAVAILABLE)
@@ -218,7 +220,7 @@ class LeaseLifecycle:
             await self._write(Event(type="lease.ready", message=f"answers at {self._where()}"))
         if not await self._tell_ready() and is_new:
             raise ApplicationError(f"{self._holder.id}, whom it is for, is not there")
-        while not self._given_back:
+        while not self._release_request:
             if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
                 self._continue()
             interval = NOTIFIED_POLL_INTERVAL if self._news else POLL_INTERVAL
@@ -242,7 +244,7 @@ class LeaseLifecycle:
     async def _look(self) -> None:
         """Raises: ApplicationError, when it is no more. Who cannot be asked has not ended it."""
         try:
-            seen = await self._unless_over(look_at_machine(DescribeMachine(**self._name)))
+            seen = await self._unless_over(describe_machine(DescribeMachine(**self._name)))
         except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise
@@ -270,11 +272,11 @@ class LeaseLifecycle:
         reason = self._reason()
         if self._offer is not None:
             await self._say_releasing(reason)
-        if self._given_back is None or not self._given_back.by_holder:
+        if self._release_request is None or not self._release_request.by_holder:
             await self._holder.tell_lost(self._lost or self._taken_away(reason))
         if self._offer is not None:
             self._seen = await self._end_it()
-        is_refused = not self._was_ready and self._given_back is None
+        is_refused = not self._was_ready and self._release_request is None
         self._status = LeaseStatus.REFUSED if is_refused else LeaseStatus.RELEASED
         await self._write(Event(type=f"lease.{self._status}", message=reason), reason=reason)
 
@@ -293,7 +295,7 @@ class LeaseLifecycle:
                 command = TerminateMachine(
                     **self._name, provider_machine_id=known_id, was_unseen=was_unseen
                 )
-                return self._ended(await release_machine(command))
+                return self._ended(await terminate_machine(command))
             except EFFECT_FAILED as failure:
                 reason = f"it could not be ended and may still cost: {cause_of(failure)[1]}"
             if reason != told:
@@ -337,29 +339,27 @@ class LeaseLifecycle:
     # ── messages ────────────────────────────────────────────────────────────────────────────
 
     @workflow.signal(description="The machine is not needed any more.")
-    async def give_back(self, asked: LeaseRelease) -> None:
+    async def release(self, asked: LeaseRelease) -> None:
         """Written down at once: what is under way may go on for minutes, and be killed."""
-        if self._given_back is None and not self._status.is_final:
-            self._given_back = asked
+        if self._release_request is None and not self._status.is_final:
+            self._release_request = asked
             await self._say_releasing(asked.reason)
 
     @workflow.signal(description="Its region or provider is removed.")
     async def remove(self, removal: Removal) -> None:
-        await self.give_back(
-            LeaseRelease(reason=f"removed by {removal.requested_by or 'a person'}")
-        )
+        await self.release(LeaseRelease(reason=f"removed by {removal.requested_by or 'a person'}"))
 
     @workflow.signal(description="Its provider has news of it: look now.")
-    def look(self) -> None:
-        if not self._inbox.holds(Look):
-            self._inbox.put(Look())
+    def refresh(self) -> None:
+        if not self._inbox.holds(Refresh):
+            self._inbox.put(Refresh())
 
     @workflow.signal(description="Its provider tells what has happened to it.")
     def news(self, told: MachineNews) -> None:
         known = self._seen.provider_machine_id if self._seen else None
         if not known or told.provider_machine_id in ("", known):
             self._news = told
-        self.look()
+        self.refresh()
 
     @workflow.query(description="Status, reason, and what the provider says.")
     def status(self) -> LeaseReport:
@@ -370,7 +370,7 @@ class LeaseLifecycle:
     def _note(self, cause: BaseException) -> None:
         if is_cancelled_exception(cause):
             self._canceled_outside()
-        elif self._given_back is None:
+        elif self._release_request is None:
             kind, reason = cause_of(cause)
             self._lost = MachineLost(
                 lease_id=self._request.lease_id,
@@ -387,25 +387,25 @@ class LeaseLifecycle:
         return min(told, default=None)
 
     def _canceled_outside(self) -> None:
-        self._given_back = self._given_back or CANCELED_OUTSIDE
+        self._release_request = self._release_request or CANCELED_OUTSIDE
 
     def _reason(self) -> str:
-        if self._given_back is not None:
-            return self._given_back.reason
+        if self._release_request is not None:
+            return self._release_request.reason
         return self._lost.reason if self._lost else "its release goes on"
 
     def _taken_away(self, reason: str) -> MachineLost:
-        by_person = self._given_back is not None and self._given_back.by_person
+        by_person = self._release_request is not None and self._release_request.by_person
         return MachineLost(lease_id=self._request.lease_id, reason=reason, by_person=by_person)
 
     async def _unless_over(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Raises: Interrupted, when it is given back; ApplicationError, when its time is up."""
         try:
             return await interruptible(
-                work, when=lambda: self._given_back is not None or self._out_of_time
+                work, when=lambda: self._release_request is not None or self._out_of_time
             )
         except Interrupted:
-            if self._given_back is None:
+            if self._release_request is None:
                 self._must_have_time()
             raise
 
@@ -426,7 +426,7 @@ class LeaseLifecycle:
             "provider_id": request.provider_id,
             "provider_kind": request.provider_kind,
             "machine_name": request.machine_name,
-            "place": self._offer.place if self._offer else "",
+            "zone": self._offer.zone if self._offer else "",
         }
 
     def _address(self, seen: MachineObservation) -> NodeAddress:
@@ -459,18 +459,18 @@ class LeaseLifecycle:
             offer=self._offer,
             seen=self._seen,
             was_ready=self._was_ready,
-            given_back=self._given_back,
+            released=self._release_request,
             lost=self._lost,
             earlier_microcredits=self._earlier_microcredits,
         )
-        workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
+        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": carry}))
 
     async def _write(
         self, event: Event, *, reason: str | None = None, is_another: bool = False
     ) -> None:
         known: dict[str, Any] = {}
         if self._seen is not None:
-            known = self._seen.model_dump(exclude={"state", "place", "offer_label", "reason"})
+            known = self._seen.model_dump(exclude={"state", "zone", "offer_label", "reason"})
         changes = LeaseChanges(
             offer=self._offer,
             earlier_microcredits=self._earlier_microcredits,

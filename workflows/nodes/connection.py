@@ -22,7 +22,7 @@ from workflows.effects.nodes import (
     find_node_again,
     probe_node,
     reboot_node,
-    release_node,
+    restore_logins,
     try_node,
 )
 from workflows.nodes.location import NodeLocation, refusal
@@ -89,7 +89,7 @@ class NodeConnection:
                     await show_cause(kind, message)
                 await wait_until(partial(inbox.holds, Announcement), FIRST_INTERVAL, "to try again")
             else:
-                self._location.confirm(reached.boot_mark)
+                self._location.confirm(reached.boot_id)
                 return
 
     def _turn(self, kind: str) -> bool:
@@ -115,23 +115,21 @@ class NodeConnection:
     async def reboot(self) -> None:
         """A boot that we have not seen is left alone. Raises: the failure of the last try."""
         await self.look()
-        await reboot_node(
-            RebootNode(node=self._location.address(), boot_mark=self._location.boot_mark)
-        )
+        await reboot_node(RebootNode(node=self._location.address(), boot_id=self._location.boot_id))
 
     async def restart(self) -> None:
         """Restart the machine, and wait until it is back."""
-        ended = self._location.boot_mark
+        ended = self._location.boot_id
         await self._record_event(
             Event(type="node.restarting", message="the machine asks for a restart")
         )
-        await reboot_node(RebootNode(node=self._location.address(), boot_mark=ended))
+        await reboot_node(RebootNode(node=self._location.address(), boot_id=ended))
         deadline = workflow.now() + REBOOT_LIMIT
-        while self._location.boot_mark == ended and workflow.now() < deadline:
+        while self._location.boot_id == ended and workflow.now() < deadline:
             await workflow.sleep(REBOOT_INTERVAL, summary="restarts")
             again = await find_node_again(ReachNode(node=self._location.address()))
-            self._location.boot_mark = again.boot_mark
-        if self._location.boot_mark == ended:
+            self._location.boot_id = again.boot_id
+        if self._location.boot_id == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
         await self._record_event(Event(type="node.restarted", message="is back"))
 
@@ -139,7 +137,7 @@ class NodeConnection:
         """It would find out by itself, within the hour."""
         region = workflow.get_external_workflow_handle(f"region/{self._request.region_id}")
         try:
-            await region.signal("look")
+            await region.signal("refresh")
         except FailureError as failure:
             workflow.logger.warning("%s was not told to look: %s", region.id, failure)
 
@@ -155,15 +153,15 @@ class NodeConnection:
         why = "it cannot be reached"
         try:
             if not gone:
-                await release_node(RestoreLogins(node=self._location.address()))
+                await restore_logins(RestoreLogins(node=self._location.address()))
                 return
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]
         await self._record_event(Event(type="node.logins-closed", message=closed_words(why)))
 
     async def _note_boot(self, reached: NodeReached) -> None:
-        if self._location.boot_mark and reached.boot_mark != self._location.boot_mark:
+        if self._location.boot_id and reached.boot_id != self._location.boot_id:
             await self._record_event(
                 Event(type="node.restarted", message="the machine has restarted")
             )
-        self._location.boot_mark = reached.boot_mark
+        self._location.boot_id = reached.boot_id

@@ -66,7 +66,7 @@ class Inspection:
             relaxed=self._request.relaxed,
         )
         before, self._last = self._last, hardware
-        self._location.inspected_boot = self._location.boot_mark
+        self._location.inspected_boot_id = self._location.boot_id
         is_new = before is None or summary_of(before) != summary_of(hardware)
         told = (Event(type="node.inspected", message=summary_of(hardware)),) if is_new else ()
         await self._note(NodeChanges(hardware=hardware, requirements=requirements), told)

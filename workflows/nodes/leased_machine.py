@@ -13,10 +13,10 @@ from workflows.effects.leases import (
     AcquireLease,
     LeaseAcquired,
     ReleaseLease,
-    lease_machine,
-    return_machine,
+    acquire_lease,
+    release_lease,
 )
-from workflows.effects.placement import WithdrawAllocations, withdraw_places
+from workflows.effects.placement import WithdrawAllocations, withdraw_allocations
 from workflows.nodes.location import NodeLocation, refusal
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter, Journal
@@ -63,7 +63,7 @@ class LeasedMachine:
         self._journal = journal
         self._record_event = record_event
         self._claim: MachineClaim | None = request.machine
-        self.lease_id = request.carried.lease_id if request.carried else ""
+        self.lease_id = request.resumed_from.lease_id if request.resumed_from else ""
         self.offer: MachineOffer | None = None
         """What it was made as, once it was."""
         self._told_of = ""
@@ -73,7 +73,7 @@ class LeasedMachine:
         """When the one that it has lost has ended, where its provider says so."""
         self.is_killed = False
         """A person has ended it: what ran there is not begun again elsewhere."""
-        self._tries_left = TRIES if request.carried else 0
+        self._tries_left = TRIES if request.resumed_from else 0
 
     @property
     def is_wished_for(self) -> bool:
@@ -125,7 +125,7 @@ class LeasedMachine:
         return leased.ready
 
     async def _lease(self, claim: MachineClaim) -> LeaseAcquired:
-        return await lease_machine.run_locally(
+        return await acquire_lease.run_locally(
             AcquireLease(
                 lease_id=self.lease_id,
                 node_id=self._request.node_id,
@@ -167,12 +167,12 @@ class LeasedMachine:
     def loss(self) -> MachineGoneError:
         return MachineGoneError(self._lost or "its machine is no more")
 
-    async def withdraw_places(self, reason: str) -> None:
+    async def withdraw_allocations(self, reason: str) -> None:
         """Jobs that were never told of their places here are placed anew, and say why."""
         if self._claim is None:
             return
         node_id = self._request.node_id
-        await withdraw_places(
+        await withdraw_allocations(
             WithdrawAllocations(node_id=node_id, reason=reason, at=workflow.now())
         )
 
@@ -206,6 +206,6 @@ class LeasedMachine:
         command = ReleaseLease(
             node_id=node_id, reason=reason, at=workflow.now(), sequence=self._journal.sequence
         )
-        returned = await return_machine(command)
+        returned = await release_lease(command)
         self._journal.sequence = max(self._journal.sequence, returned.sequence)
         return returned.left

@@ -13,14 +13,14 @@ class NodeLocation:
     """Told by the person who added it or by the machine itself; unknown until then."""
 
     def __init__(self, request: NodeRequest) -> None:
-        carried = request.carried
+        resumed_from = request.resumed_from
         self._request = request
-        self.host = carried.host if carried else request.host
-        self.port = carried.port if carried else request.port
-        self.user = carried.user if carried else request.user
-        self.minion_id = (carried.minion_id if carried else "") or request.minion_id
-        self.boot_mark = carried.boot_mark if carried else ""
-        self.inspected_boot = carried.inspected_boot if carried else ""
+        self.host = resumed_from.host if resumed_from else request.host
+        self.port = resumed_from.port if resumed_from else request.port
+        self.user = resumed_from.user if resumed_from else request.user
+        self.minion_id = (resumed_from.minion_id if resumed_from else "") or request.minion_id
+        self.boot_id = resumed_from.boot_id if resumed_from else ""
+        self.inspected_boot_id = resumed_from.inspected_boot_id if resumed_from else ""
         self._told: Announcement | None = None
         self._looks_where_told = False
 
@@ -31,7 +31,7 @@ class NodeLocation:
     @property
     def has_restarted(self) -> bool:
         """It may be another machine than the one that was inspected."""
-        return self.inspected_boot != self.boot_mark
+        return self.inspected_boot_id != self.boot_id
 
     def take(self, announcement: Announcement | None) -> None:
         """It is where the machine says that it is."""
@@ -43,7 +43,7 @@ class NodeLocation:
         """It is another machine now."""
         self.host, self.port, self.user = seen.host, seen.port, seen.user
         self.minion_id = seen.minion_id or ""
-        self.boot_mark = self.inspected_boot = ""
+        self.boot_id = self.inspected_boot_id = ""
         self._told, self._looks_where_told = None, False
 
     def try_announced(self, announcement: Announcement) -> None:
@@ -53,9 +53,9 @@ class NodeLocation:
         if self._looks_where_told:
             self._told = announcement
 
-    def confirm(self, boot_mark: str) -> None:
+    def confirm(self, boot_id: str) -> None:
         """It is where it was looked for last."""
-        self.boot_mark = boot_mark
+        self.boot_id = boot_id
         self._settle()
 
     def _settle(self) -> None:
@@ -116,8 +116,8 @@ class NodeLocation:
             port=address.port,
             user=address.user,
             root=address.root,
-            boot_mark=self.boot_mark,
-            inspected_boot=self.inspected_boot,
+            boot_id=self.boot_id,
+            inspected_boot_id=self.inspected_boot_id,
             minion_id=self.minion_id,
         )
 

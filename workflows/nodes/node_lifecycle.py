@@ -17,6 +17,7 @@ from workflows.contracts.nodes import (
     Activate,
     Announcement,
     Maintain,
+    NodeNotice,
     NodeReport,
     NodeRequest,
     Reboot,
@@ -54,17 +55,17 @@ class NodeLifecycle:
 
     @workflow.init
     def __init__(self, request: NodeRequest) -> None:
-        carried = request.carried
+        resumed_from = request.resumed_from
         self._request = request
         self._journal = Journal(
             request.node_id,
             request.account_id,
-            carried.sequence if carried else request.sequence,
+            resumed_from.sequence if resumed_from else request.sequence,
         )
-        self._status = carried.status if carried else NodeStatus.NEW
+        self._status = resumed_from.status if resumed_from else NodeStatus.NEW
         self._resume_status = (
-            carried.resume_status
-            if carried
+            resumed_from.resume_status
+            if resumed_from
             else first_status_of(request.services, is_leased=request.machine is not None)
         )
         self._location = NodeLocation(request)
@@ -81,7 +82,7 @@ class NodeLifecycle:
 
     @workflow.run
     async def run(self, request: NodeRequest) -> NodeReport:
-        if request.carried is None:
+        if request.resumed_from is None:
             await self._onboard()
         while self._removal is None:
             try:
@@ -154,7 +155,7 @@ class NodeLifecycle:
             await self._look_for_it()
         if self._removal is not None or not await self._online():
             return
-        asked = WatchNode(node=self._location.address(), boot_mark=self._location.boot_mark)
+        asked = WatchNode(node=self._location.address(), boot_id=self._location.boot_id)
         self._watch = watch_node.start(asked, summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
@@ -191,7 +192,7 @@ class NodeLifecycle:
             reason = f"no worker serves the site of {self._request.region_id} ({said})"
         self._status = NodeStatus.OFFLINE
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
-        await self._running_jobs.tell("lost", reason)
+        await self._running_jobs.notify(NodeNotice.UNREACHABLE, reason)
         if kind == UNSERVED:
             await self._connection.let_its_region_look()
 
@@ -215,7 +216,7 @@ class NodeLifecycle:
             if not await self._probe(left):
                 return False
             await self._record_event(
-                Event(type="node.strays-left", message=left)
+                Event(type="node.orphaned-runs-left", message=left)
             )  # no reason to lose the others
         if self._location.has_restarted and not await self._is_inspected_again():
             return False
@@ -223,7 +224,7 @@ class NodeLifecycle:
             self._status = self._resume_status
             back = Event(type="node.back", message="can be reached again")
             await self._write(back, reason=self._withheld)
-            await self._running_jobs.tell("back")
+            await self._running_jobs.notify(NodeNotice.REACHABLE)
         return True
 
     async def _is_inspected_again(self) -> bool:
@@ -246,12 +247,14 @@ class NodeLifecycle:
         if self._machine.is_wished_for or self._status not in never_used:
             await self._close()
         if self._machine.is_wished_for and self._ended_by is None:
-            await self._machine.withdraw_places("the node that was made for it is being removed")
+            await self._machine.withdraw_allocations(
+                "the node that was made for it is being removed"
+            )
         await self._running_jobs.drain(lambda: gone or self._machine.is_lost(self._inbox))
         self._stop_watch()
         if self._machine.is_wished_for:
             await self._machine.give_back(self._ended_by or "its node is removed")
-        elif self._request.exclusive and (self._location.boot_mark or self._request.carried):
+        elif self._request.exclusive and (self._location.boot_id or self._request.resumed_from):
             await self._connection.restore_logins(gone=gone)
 
     async def _archive(self) -> None:
@@ -359,7 +362,7 @@ class NodeLifecycle:
         moved = Event(type="node.moved", message=f"now at {there.host}:{there.port}")
         await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
         if self._status is not NodeStatus.OFFLINE:
-            await self._running_jobs.tell("back")
+            await self._running_jobs.notify(NodeNotice.REACHABLE)
 
     async def _reboot(self, asked: Reboot) -> None:
         """With jobs on the node it needs force; the API says so first, this is the law."""
@@ -432,9 +435,11 @@ class NodeLifecycle:
             self._status = NodeStatus.FAILED if pause is None else NodeStatus.OFFLINE
             kind = "node.failed" if pause is None else "node.machine-lost"
             await self._write(Event(type=kind, message=reason), reason=reason)
-        await self._machine.withdraw_places(reason)
-        what = "gone" if self._machine.is_killed else "ended"
-        await self._running_jobs.tell(what, reason, ended_at=self._machine.ended_at)
+        await self._machine.withdraw_allocations(reason)
+        notice = NodeNotice.MACHINE_GONE
+        if self._machine.is_killed:
+            notice = NodeNotice.REMOVED_UNREACHABLE
+        await self._running_jobs.notify(notice, reason, ended_at=self._machine.ended_at)
         if self._removal is not None:
             await self._running_jobs.wait_for_their_end()
             return
@@ -477,7 +482,7 @@ class NodeLifecycle:
         await workflow.wait_condition(workflow.all_handlers_finished)
         carry = self._location.progress(self._journal.sequence, self._status, self._resume_status)
         carry = carry.model_copy(update={"lease_id": self._machine.lease_id})
-        workflow.continue_as_new(self._request.model_copy(update={"carried": carry}))
+        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": carry}))
 
     async def _write(
         self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None

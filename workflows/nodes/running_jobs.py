@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from workflows.contracts.events import Event
-from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.nodes import NodeNotice, NodeRequest
 from workflows.effects.nodes import (
     BillOrphanedRuns,
     EndOrphanedRuns,
@@ -14,11 +14,11 @@ from workflows.effects.nodes import (
     ListRuns,
     NodeRunsFound,
     NotifyJobs,
-    bill_strays,
-    end_strays,
+    bill_orphaned_runs,
+    end_orphaned_runs,
     find_node_runs,
     list_runs,
-    tell_jobs,
+    notify_jobs,
 )
 from workflows.nodes.location import NodeLocation
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
@@ -46,27 +46,31 @@ class RunningJobs:
         """What live jobs hold here."""
         return await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
 
-    async def tell(self, what: str, reason: str = "", *, ended_at: datetime | None = None) -> None:
-        """A job that cannot be told looks by itself: the others do not wait for it."""
+    async def notify(
+        self, notice: NodeNotice, reason: str = "", *, ended_at: datetime | None = None
+    ) -> None:
+        """Notify every job; one that cannot be signalled polls by itself, the others go on."""
         node_id = self._request.node_id
-        command = NotifyJobs(node_id=node_id, what=what, reason=reason, ended_at=ended_at)
+        command = NotifyJobs(node_id=node_id, notice=notice, reason=reason, ended_at=ended_at)
         try:
-            await tell_jobs(command)
+            await notify_jobs(command)
         except EFFECT_FAILED as failure:
-            await self._record_event(Event(type="node.jobs-untold", message=cause_of(failure)[1]))
+            await self._record_event(
+                Event(type="node.jobs-not-notified", message=cause_of(failure)[1])
+            )
 
     async def end_orphans(self) -> None:
         """End, and bill, what runs here and no live job claims."""
         there = (await list_runs(ListRuns(node=self._location.address()))).run_ids
         live = (await self.held()).run_ids
-        ended = await end_strays(
+        ended = await end_orphaned_runs(
             EndOrphanedRuns(node=self._location.address(), among=there, live=live)
         )
         if ended.runs:
-            await bill_strays(BillOrphanedRuns(runs=ended.runs))
+            await bill_orphaned_runs(BillOrphanedRuns(runs=ended.runs))
             names = ", ".join(run.run_id for run in ended.runs)
             await self._record_event(
-                Event(type="node.strays-ended", message=f"no live job claimed {names}")
+                Event(type="node.orphaned-runs-ended", message=f"no live job claimed {names}")
             )
 
     async def drain(self, is_gone: Callable[[], bool]) -> None:
@@ -74,9 +78,11 @@ class RunningJobs:
         held = await self.held()
         deadline = workflow.now() + DRAIN_LIMIT
         while (left := await self.held()).job_ids and workflow.now() < deadline:
-            # Again and again: one may have been deaf, or started again by the sweep meanwhile.
+            # Again and again: a signal may have been lost, or a job started again meanwhile.
             reason = f"node {self._request.name} is being removed"
-            await self.tell("gone" if is_gone() else "removed", reason)
+            gone = is_gone()
+            notice = NodeNotice.REMOVED_UNREACHABLE if gone else NodeNotice.REMOVED
+            await self.notify(notice, reason)
             await self.wait_for_their_end()
         if unseen := held.run_ids if is_gone() else left.run_ids:
             message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"

@@ -9,7 +9,7 @@ from workflows.contracts.placement import PlacementRequest
 from workflows.effects.placement import (
     NotifyPlacedJobs,
     PlanPlacements,
-    announce_placements,
+    notify_placed_jobs,
     plan_placements,
 )
 from workflows.primitives.waiting import wait_until
@@ -47,7 +47,7 @@ class PlacementLoop:
     async def _announce(self) -> None:
         more = True
         while more:
-            announced = await announce_placements(NotifyPlacedJobs())
+            announced = await notify_placed_jobs(NotifyPlacedJobs())
             more, self._untold = announced.more, announced.untold
 
     @workflow.signal(description="Something waits or something has become free.")

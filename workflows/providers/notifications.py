@@ -10,22 +10,22 @@ from workflows.effects.providers import (
     LISTEN_S,
     ReceiveNotifications,
     ReportFeedStatus,
-    listen_for_news,
-    tell_news_state,
+    receive_notifications,
+    report_feed_status,
 )
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 
-DEAF_INTERVAL = timedelta(minutes=5)
+FEED_ERROR_INTERVAL = timedelta(minutes=5)
 """As often as the sweep comes by, which sees then what nobody has heard."""
 TRIAL_S = 10.0
 """So long it is listened for the first time, and after nothing was heard."""
 
 
-@workflow.defn(name="ProviderNews")
+@workflow.defn(name="ProviderNotifications")
 class ProviderNotifications:
     """What happens to a provider's machines, told to their workflows within seconds.
 
-    listening ⇄ deaf → over, with the provider
+    listening ⇄ feed_error → over, with the provider
 
     Nothing depends on it: what it misses is seen by the machines' own looks and by the sweep.
     """
@@ -33,14 +33,14 @@ class ProviderNotifications:
     @workflow.init
     def __init__(self, request: NotificationsRequest) -> None:
         self._request = request
-        self._deaf = request.deaf
+        self._deaf = request.feed_error
         self._is_over = False
 
     @workflow.run
     async def run(self, request: NotificationsRequest) -> NotificationsReport:
         while not self._is_over:
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(request.model_copy(update={"deaf": self._deaf}))
+                workflow.continue_as_new(request.model_copy(update={"feed_error": self._deaf}))
             await self._listen()
         return self._report()
 
@@ -51,35 +51,37 @@ class ProviderNotifications:
             for_s=LISTEN_S if self._deaf == "" else TRIAL_S,
         )
         try:
-            heard = await listen_for_news(command)
+            heard = await receive_notifications(command)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             await self._tell(cause_of(failure)[1])
-            await workflow.sleep(DEAF_INTERVAL, summary="it is tried again")
+            await workflow.sleep(FEED_ERROR_INTERVAL, summary="it is tried again")
             return
         self._is_over = heard.is_over
         if not self._is_over:
             await self._tell("")
 
-    async def _tell(self, deaf: str) -> None:
+    async def _tell(self, feed_error: str) -> None:
         """The provider, where people see it; it is told again when it could not be told."""
-        workflow.set_current_details(f"hears nothing: {deaf}" if deaf else "listens")
-        if deaf == self._deaf:
+        workflow.set_current_details(f"hears nothing: {feed_error}" if feed_error else "listens")
+        if feed_error == self._deaf:
             return
-        state = ReportFeedStatus(provider_id=self._request.provider_id, state=FeedStatus(deaf=deaf))
+        state = ReportFeedStatus(
+            provider_id=self._request.provider_id, state=FeedStatus(feed_error=feed_error)
+        )
         try:
-            await tell_news_state(state)
+            await report_feed_status(state)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             workflow.logger.warning("the provider was not told: %s", cause_of(failure)[1])
             return
-        self._deaf = deaf
+        self._deaf = feed_error
 
     @workflow.query(description="Whether it hears, and if not why.")
     def status(self) -> NotificationsReport:
         return self._report()
 
     def _report(self) -> NotificationsReport:
-        return NotificationsReport(provider_id=self._request.provider_id, deaf=self._deaf)
+        return NotificationsReport(provider_id=self._request.provider_id, feed_error=self._deaf)

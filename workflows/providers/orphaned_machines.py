@@ -7,7 +7,7 @@ from temporalio.exceptions import is_cancelled_exception
 from workflows.contracts.events import Event
 from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import ProviderRequest
-from workflows.effects.machines import TerminateOrphanedMachine, end_unknown_machine
+from workflows.effects.machines import TerminateOrphanedMachine, terminate_orphaned_machine
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter
 from workflows.primitives.waiting import gather_all
@@ -17,7 +17,7 @@ class OrphanedMachines:
     """They may be at work for somebody: nothing ends them but a person's word."""
 
     def __init__(self, request: ProviderRequest, record_event: EventWriter) -> None:
-        self.known = list(request.known_strays)
+        self.known = list(request.known_orphans)
         """Of which people were told."""
         self._request = request
         self._record_event = record_event
@@ -28,8 +28,8 @@ class OrphanedMachines:
         for machine in found.machines:
             if machine not in self.known:
                 self.known.append(machine)
-                message = f"{machine.name} in {machine.place}: has our label, and no lease names it"
-                await self._record_event(Event(type="provider.unknown-machine", message=message))
+                message = f"{machine.name} in {machine.zone}: has our label, and no lease names it"
+                await self._record_event(Event(type="provider.orphaned-machine", message=message))
 
     async def end(self, asked: Iterable[TerminateOrphan]) -> None:
         """All at once, each by itself: one that cannot be ended saves no other."""
@@ -39,15 +39,15 @@ class OrphanedMachines:
         machine = asked.machine
         by = f", asked for by {asked.requested_by}" if asked.requested_by else ""
         try:
-            await end_unknown_machine(self._command(machine), summary=machine.name)
+            await terminate_orphaned_machine(self._command(machine), summary=machine.name)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            message = f"{machine.name} in {machine.place}: not ended: {cause_of(failure)[1]}{by}"
+            message = f"{machine.name} in {machine.zone}: not ended: {cause_of(failure)[1]}{by}"
             await self._record_event(Event(type="provider.machine-not-ended", message=message))
             return
         self.known = [one for one in self.known if one != machine]
-        message = f"{machine.name} in {machine.place}: is gone{by}"
+        message = f"{machine.name} in {machine.zone}: is gone{by}"
         await self._record_event(Event(type="provider.machine-ended", message=message))
 
     def _command(self, machine: OrphanedMachine) -> TerminateOrphanedMachine:
@@ -55,5 +55,5 @@ class OrphanedMachines:
             provider_id=self._request.provider_id,
             provider_kind=self._request.kind,
             machine_name=machine.name,
-            place=machine.place,
+            zone=machine.zone,
         )

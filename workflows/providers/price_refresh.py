@@ -2,7 +2,7 @@
 
 from temporalio import workflow
 
-from workflows.contracts.schedules import SweepRequest
+from workflows.contracts.schedules import ReconciliationRequest
 from workflows.effects.providers import PricesRefreshed, RefreshPrices, refresh_prices
 
 
@@ -11,5 +11,5 @@ class PriceRefresh:
     """Prices as clouds tell them; where they do not, those that are known stay."""
 
     @workflow.run
-    async def run(self, _request: SweepRequest) -> PricesRefreshed:
+    async def run(self, _request: ReconciliationRequest) -> PricesRefreshed:
         return await refresh_prices(RefreshPrices())

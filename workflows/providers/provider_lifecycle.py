@@ -6,7 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event
-from workflows.contracts.lifecycles import Look, Removal
+from workflows.contracts.lifecycles import Refresh, Removal
 from workflows.contracts.machines import OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import (
     RESOURCES,
@@ -21,9 +21,9 @@ from workflows.contracts.record import ProviderChanges
 from workflows.contracts.statuses import ProviderStatus
 from workflows.effects.lifecycles import (
     FindDependents,
-    TellDependents,
+    RemoveDependents,
     find_dependents,
-    tell_dependents,
+    remove_dependents,
 )
 from workflows.effects.providers import (
     CheckProvider,
@@ -32,10 +32,10 @@ from workflows.effects.providers import (
     ProviderResource,
     StartNotifications,
     check_provider,
-    follow_news,
+    ensure_provider_resource,
     forget_provider_key,
-    make_provider_part,
-    remove_provider_part,
+    remove_provider_resource,
+    start_notifications,
     try_provider,
 )
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
@@ -63,19 +63,19 @@ class ProviderLifecycle:
     def __init__(self, request: ProviderRequest) -> None:
         self._request = request
         self._journal = Journal(request.provider_id, request.account_id, request.sequence)
-        self._status = request.carried_status or ProviderStatus.NEW
+        self._status = request.resumed_status or ProviderStatus.NEW
         self._inbox = Inbox()
         self._removed = False
         self._made: list[CloudResource] = []
-        self._journal.reason = request.carried_reason
+        self._journal.reason = request.resumed_reason
         self._orphans = OrphanedMachines(request, self._record_event)
-        self._deaf = request.deaf
+        self._deaf = request.feed_error
         """Why its cloud's news does not come to us, as it was told."""
         self._price_trouble = request.price_trouble
 
     @workflow.run
     async def run(self, request: ProviderRequest) -> ProviderReport:
-        if request.carried_status is None:
+        if request.resumed_status is None:
             await self._enable()
         while not self._removed:
             await self._serve()
@@ -112,25 +112,25 @@ class ProviderLifecycle:
         """By a workflow of its own. Without it what happens is seen later, by the sweep."""
         asked = StartNotifications(provider_id=self._request.provider_id, kind=self._request.kind)
         try:
-            await follow_news(asked)
+            await start_notifications(asked)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            await self._hear(FeedStatus(deaf=cause_of(failure)[1]))
+            await self._hear(FeedStatus(feed_error=cause_of(failure)[1]))
 
     async def _hear(self, news: FeedStatus) -> None:
-        if news.deaf == self._deaf:
+        if news.feed_error == self._deaf:
             return
-        self._deaf = news.deaf
-        if news.deaf:
+        self._deaf = news.feed_error
+        if news.feed_error:
             message = (
                 f"nothing is heard of its machines, they are looked at every few minutes instead: "
-                f"{news.deaf} (a recheck makes what is missing)"
+                f"{news.feed_error} (a recheck makes what is missing)"
             )
-            await self._record_event(Event(type="provider.news-lost", message=message))
+            await self._record_event(Event(type="provider.notifications-lost", message=message))
         else:
             message = "what happens to its machines is heard again"
-            await self._record_event(Event(type="provider.news-heard", message=message))
+            await self._record_event(Event(type="provider.notifications-received", message=message))
 
     async def _hear_of_prices(self, prices: PricesState) -> None:
         """People are told when it changes; what is known of prices is used whatever it is."""
@@ -153,18 +153,20 @@ class ProviderLifecycle:
     async def _make_resources(self) -> None:
         """What it has once in its cloud, one after another; each is found before it is made."""
         self._made.clear()
-        for part in self._resources():
-            self._made.append((await make_provider_part(part, summary=part.part)).part)
+        for resource in self._resources():
+            self._made.append(
+                (await ensure_provider_resource(resource, summary=resource.resource)).resource
+            )
 
     def _with_resources(self, changes: ProviderChanges) -> ProviderChanges:
         """And what of it is known to be there; nothing of the kind where machines are one's own."""
-        parts = tuple(self._made) if self._is_cloud else None
-        return changes.model_copy(update={"parts": parts})
+        resources = tuple(self._made) if self._is_cloud else None
+        return changes.model_copy(update={"resources": resources})
 
     def _resources(self) -> tuple[ProviderResource, ...]:
         return tuple(
             ProviderResource(
-                provider_id=self._request.provider_id, kind=self._request.kind, part=name
+                provider_id=self._request.provider_id, kind=self._request.kind, resource=name
             )
             for name in RESOURCES.get(self._request.kind, ())
         )
@@ -223,10 +225,10 @@ class ProviderLifecycle:
             return
         before, self._status = self._status, ProviderStatus.REMOVING
         await self._write(Event(type="provider.removing", message="its regions are removed"))
-        told = TellDependents(resource_id=self._request.provider_id, removal=removal)
+        told = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
         deadline = workflow.now() + REMOVAL_LIMIT
         while (await find_dependents(dependents)).ids and workflow.now() < deadline:
-            await tell_dependents(told)
+            await remove_dependents(told)
             await workflow.sleep(REMOVAL_INTERVAL, summary="its regions end")
         if left := (await find_dependents(dependents)).ids:
             self._status = before
@@ -248,15 +250,15 @@ class ProviderLifecycle:
         """All that we have made, the last thing first; what is gone. What is left says why."""
         gone: list[str] = []
         self._made.clear()
-        for part in reversed(self._resources()):
+        for resource in reversed(self._resources()):
             try:
-                seen = await remove_provider_part(part, summary=part.part)
+                seen = await remove_provider_resource(resource, summary=resource.resource)
             except EFFECT_FAILED as failure:
                 if is_cancelled_exception(failure):
                     raise
-                self._made.append(CloudResource(name=part.part, resource=cause_of(failure)[1]))
+                self._made.append(CloudResource(name=resource.resource, path=cause_of(failure)[1]))
             else:
-                gone.append(seen.part.resource)
+                gone.append(seen.resource.path)
         return gone
 
     async def _refuse_removal(self) -> None:
@@ -272,20 +274,20 @@ class ProviderLifecycle:
         self._inbox.put(Recheck())
 
     @workflow.signal(description="Something did not work: does its key?")
-    def look(self) -> None:
-        if not self._inbox.holds(Look):  # whoever uses it says so at once
-            self._inbox.put(Look())
+    def refresh(self) -> None:
+        if not self._inbox.holds(Refresh):  # whoever uses it says so at once
+            self._inbox.put(Refresh())
 
     @workflow.signal(description="Machines were found that no lease names.")
-    def unknown_machines(self, found: OrphanedMachinesFound) -> None:
+    def orphaned_machines(self, found: OrphanedMachinesFound) -> None:
         self._inbox.put(found)
 
     @workflow.signal(description="A person ends a machine that no lease names.")
-    def end_unknown(self, asked: TerminateOrphan) -> None:
+    def terminate_orphan(self, asked: TerminateOrphan) -> None:
         self._inbox.put(asked)
 
     @workflow.signal(description="Whether news of its machines comes to us.")
-    def news_state(self, news: FeedStatus) -> None:
+    def feed_status(self, news: FeedStatus) -> None:
         self._inbox.put(news)
 
     @workflow.signal(description="How its cloud's prices were read with its key.")
@@ -303,10 +305,10 @@ class ProviderLifecycle:
     def _continue(self) -> None:
         update = {
             "sequence": self._journal.sequence,
-            "carried_status": self._status,
-            "carried_reason": self._journal.reason,
-            "known_strays": tuple(self._orphans.known),
-            "deaf": self._deaf,
+            "resumed_status": self._status,
+            "resumed_reason": self._journal.reason,
+            "known_orphans": tuple(self._orphans.known),
+            "feed_error": self._deaf,
             "price_trouble": self._price_trouble,
         }
         workflow.continue_as_new(self._request.model_copy(update=update))
@@ -337,7 +339,7 @@ def _reasons(checked: ProviderChecked) -> str:
 
 
 def _listed(kept: list[CloudResource]) -> str:
-    return "; ".join(f"{part.name}: {part.resource}" for part in kept)
+    return "; ".join(f"{resource.name}: {resource.path}" for resource in kept)
 
 
 def _told_of_removal(gone: list[str], kept: list[CloudResource]) -> str:

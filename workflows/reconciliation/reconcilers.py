@@ -6,47 +6,47 @@ from datetime import timedelta
 from temporalio import workflow
 
 from workflows.contracts.base import Done
-from workflows.contracts.schedules import SweepRequest
+from workflows.contracts.schedules import ReconciliationRequest
 from workflows.effects.reconciliation import (
-    DeliverRequests,
-    LostSwept,
-    MachinesSwept,
-    SweepLost,
-    SweepMachines,
-    deliver_requests,
-    sweep_lost,
-    sweep_machines,
+    LostWorkflowsRestarted,
+    MachinesReconciled,
+    ReconcileMachines,
+    RelayOutbox,
+    RestartLostWorkflows,
+    reconcile_machines,
+    relay_outbox,
+    restart_lost_workflows,
 )
 
-DELIVERY_INTERVAL = timedelta(seconds=10)
+RELAY_INTERVAL = timedelta(seconds=10)
 
 
-@workflow.defn(name="Starts")
-class Starts:
+@workflow.defn(name="OutboxRelay")
+class OutboxRelay:
     """Every ten seconds: starts and signals that the API wrote down and could not relay."""
 
     @workflow.run
-    async def run(self, request: SweepRequest) -> Done:
+    async def run(self, request: ReconciliationRequest) -> Done:
         while not workflow.info().is_continue_as_new_suggested():
-            delivered = await deliver_requests.run_locally(DeliverRequests())
+            delivered = await relay_outbox.run_locally(RelayOutbox())
             if not delivered.more:
-                await workflow.sleep(DELIVERY_INTERVAL, summary="next look")
+                await workflow.sleep(RELAY_INTERVAL, summary="next look")
         workflow.continue_as_new(request)
 
 
-@workflow.defn(name="Sweep")
-class Sweep:
+@workflow.defn(name="LifecycleReconciliation")
+class LifecycleReconciliation:
     """Rows in an open state whose workflow was ended from outside: restarted or settled."""
 
     @workflow.run
-    async def run(self, request: SweepRequest) -> LostSwept:
-        return await sweep_lost(SweepLost(page_size=request.page_size))
+    async def run(self, request: ReconciliationRequest) -> LostWorkflowsRestarted:
+        return await restart_lost_workflows(RestartLostWorkflows(page_size=request.page_size))
 
 
-@workflow.defn(name="MachineSweep")
-class MachineSweep:
+@workflow.defn(name="LeaseReconciliation")
+class LeaseReconciliation:
     """Machines at providers that nobody holds: ended; leases whose machine is gone: looked at."""
 
     @workflow.run
-    async def run(self, _request: SweepRequest) -> MachinesSwept:
-        return await sweep_machines(SweepMachines())
+    async def run(self, _request: ReconciliationRequest) -> MachinesReconciled:
+        return await reconcile_machines(ReconcileMachines())

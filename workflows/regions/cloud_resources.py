@@ -8,21 +8,21 @@ from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.events import Event
-from workflows.contracts.lifecycles import Look
+from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.providers import REGION_RESOURCES
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.regions import (
     AddStorageNode,
-    DismissNode,
     FindStorage,
     RegionResource,
+    RequestNodeRemoval,
     StorageNode,
     add_storage_node,
-    dismiss_node,
+    ensure_region_resource,
     find_storage,
-    make_region_part,
-    remove_region_part,
+    remove_region_resource,
+    request_node_removal,
 )
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
@@ -54,9 +54,9 @@ class CloudRegion:
 
     async def build(self, inbox: Inbox) -> None:
         """Found or made, one after another. Raises: the failure of what cannot be had."""
-        for part in self._resources():
-            made = await make_region_part(part, summary=part.part)
-            await self._record_event(Event(type="region.part-made", message=made.part.resource))
+        for resource in self._resources():
+            made = await ensure_region_resource(resource, summary=resource.resource)
+            await self._record_event(Event(type="region.resource-made", message=made.resource.path))
         storage = await self._add_storage(())
         await self._record_event(
             Event(type="region.storage-added", message=f"{storage.node_id} is its storage node")
@@ -66,13 +66,13 @@ class CloudRegion:
     async def remove_resources(self) -> str:
         """What is left of them, and why; empty when all are gone."""
         left = []
-        for part in reversed(self._resources()):
+        for resource in reversed(self._resources()):
             try:
-                await remove_region_part(part, summary=part.part)
+                await remove_region_resource(resource, summary=resource.resource)
             except EFFECT_FAILED as failure:
                 if is_cancelled_exception(failure):
                     raise
-                left.append(f"{part.part}: {cause_of(failure)[1]}")
+                left.append(f"{resource.resource}: {cause_of(failure)[1]}")
         return "; ".join(left)
 
     def _resources(self) -> tuple[RegionResource, ...]:
@@ -84,7 +84,7 @@ class CloudRegion:
                 provider_id=request.provider_id,
                 kind=request.provider_kind,
                 cloud_region=request.cloud_region,
-                part=name,
+                resource=name,
             )
             for name in names
         )
@@ -140,7 +140,9 @@ class CloudRegion:
 
     async def _dismiss(self, node_id: str) -> None:
         by = f"region {self._request.name}: another storage node is there"
-        await dismiss_node(DismissNode(node_id=node_id, requested_by=by, at=workflow.now()))
+        await request_node_removal(
+            RequestNodeRemoval(node_id=node_id, requested_by=by, at=workflow.now())
+        )
 
     async def _until_active(self, node_id: str, inbox: Inbox) -> None:
         """Raises: ApplicationError with its reason, when it will not be."""
@@ -153,8 +155,8 @@ class CloudRegion:
             if node is None or node.status in _BROKEN or workflow.now() >= deadline:
                 why = "its storage node is gone" if node is None else _said(node)
                 raise ApplicationError(why, type=REFUSED)
-            await wait_until(partial(inbox.holds, Look), pause, f"{node.name} is {node.status}")
-            pause = POLL_INTERVAL_MIN if inbox.pick(Look) else min(2 * pause, POLL_INTERVAL_MAX)
+            await wait_until(partial(inbox.holds, Refresh), pause, f"{node.name} is {node.status}")
+            pause = POLL_INTERVAL_MIN if inbox.pick(Refresh) else min(2 * pause, POLL_INTERVAL_MAX)
 
 
 def _said(node: StorageNode) -> str:

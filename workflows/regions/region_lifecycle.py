@@ -8,15 +8,15 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event
-from workflows.contracts.lifecycles import Look, Removal
+from workflows.contracts.lifecycles import Refresh, Removal
 from workflows.contracts.record import RegionChanges
 from workflows.contracts.regions import RegionReport, RegionRequest, Replacement
 from workflows.contracts.statuses import RegionStatus
 from workflows.effects.lifecycles import (
     FindDependents,
-    TellDependents,
+    RemoveDependents,
     find_dependents,
-    tell_dependents,
+    remove_dependents,
 )
 from workflows.effects.regions import CheckSite, check_site
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
@@ -45,14 +45,14 @@ class RegionLifecycle:
     def __init__(self, request: RegionRequest) -> None:
         self._request = request
         self._journal = Journal(request.region_id, request.account_id, request.sequence)
-        self._status = request.carried_status or RegionStatus.NEW
+        self._status = request.resumed_status or RegionStatus.NEW
         self._cloud = CloudRegion(request, self._record_event)
         self._inbox = Inbox()
         self._removed = False
 
     @workflow.run
     async def run(self, request: RegionRequest) -> RegionReport:
-        if request.carried_status is None:
+        if request.resumed_status is None:
             await self._provision()
         while not self._removed:
             await self._serve()
@@ -145,16 +145,16 @@ class RegionLifecycle:
 
     async def _take_down(self, removal: Removal) -> str:
         """Nodes, machines and parts are gone, and seen to be. What is left; empty: nothing."""
-        told = TellDependents(resource_id=self._request.region_id, removal=removal)
+        told = RemoveDependents(resource_id=self._request.region_id, removal=removal)
         deadline, pause = workflow.now() + REMOVAL_LIMIT, REMOVAL_INTERVAL
         while (await find_dependents(self._dependents)).ids and workflow.now() < deadline:
-            await tell_dependents(told)
+            await remove_dependents(told)
             if not self._cloud.is_one:
                 await workflow.sleep(pause, summary="its nodes end")
                 continue
             # Its storage tells how far it is.
-            if await wait_until(partial(self._inbox.holds, Look), pause, "its nodes end"):
-                self._inbox.pick(Look)
+            if await wait_until(partial(self._inbox.holds, Refresh), pause, "its nodes end"):
+                self._inbox.pick(Refresh)
             pause = min(2 * pause, LAST_REMOVAL_INTERVAL)
         if left := (await find_dependents(self._dependents)).ids:
             return f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
@@ -182,9 +182,9 @@ class RegionLifecycle:
         self._inbox.put(removal)
 
     @workflow.signal(description="A node of its could not be looked at: is its site served?")
-    def look(self) -> None:
-        if not self._inbox.holds(Look):  # all its nodes say so at once
-            self._inbox.put(Look())
+    def refresh(self) -> None:
+        if not self._inbox.holds(Refresh):  # all its nodes say so at once
+            self._inbox.put(Refresh())
 
     @workflow.signal(description="Give it another storage node.")
     def replace(self, asked: Replacement) -> None:
@@ -196,7 +196,7 @@ class RegionLifecycle:
         return self._report()
 
     def _continue(self) -> None:
-        update = {"sequence": self._journal.sequence, "carried_status": self._status}
+        update = {"sequence": self._journal.sequence, "resumed_status": self._status}
         workflow.continue_as_new(self._request.model_copy(update=update))
 
     async def _record_event(self, event: Event) -> None:

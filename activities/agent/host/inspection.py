@@ -50,7 +50,7 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
             "is_root": os.geteuid() == 0,
             "runtimes": runtimes(),
             "reboot_required": os.path.exists("/run/reboot-required"),
-            "boot_mark": processes.boot_mark(),
+            "boot_id": processes.boot_id(),
             "free_disk_bytes": _free_disk_bytes(Folders(request.get("root", "")).root),
             "addresses": addresses(),
         }

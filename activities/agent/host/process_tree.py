@@ -40,7 +40,7 @@ def strays(run_id: str, known: dict[str, Any]) -> list[processes.Process]:
     long as that one is the process which `known`, the run's process.json, names), and as the
     descendants of these.
     """
-    if known.get("boot_mark") != processes.boot_mark():
+    if known.get("boot_id") != processes.boot_id():
         return []
     everything = [one for one in processes.everything() if one.state not in "ZX"]
     mine = {
@@ -68,7 +68,7 @@ def _is_session_of(process: processes.Process, known: dict[str, Any]) -> bool:
     return processes.is_alive(first, known.get("start_ticks"))
 
 
-def end_strays(run_id: str, known: dict[str, Any], grace_s: float) -> bool:
+def end_orphaned_runs(run_id: str, known: dict[str, Any], grace_s: float) -> bool:
     """TERM, and after the grace KILL, whatever is left of a run; whether all of it is gone."""
     found = strays(run_id, known)
     send(found, signal.SIGTERM)

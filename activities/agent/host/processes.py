@@ -66,7 +66,7 @@ def descendants(ancestors: set[int], among: list[Process]) -> list[Process]:
     return found
 
 
-def boot_mark() -> str:
+def boot_id() -> str:
     """Changes whenever the machine boots, also for a machine that is a namespace of another."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot_id = file.read().strip()

@@ -40,7 +40,7 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
     return {"removed": removed, "kept": kept}
 
 
-def strays(request: dict[str, Any]) -> dict[str, Any]:
+def orphans(request: dict[str, Any]) -> dict[str, Any]:
     """End the runs among those named that are not in `live`; what had run, with its seconds.
 
     among: runs that were here before `live` was asked for; a newer one is not judged by it. One

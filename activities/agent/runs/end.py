@@ -108,7 +108,7 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
         _write(run, document, 0.0, None)
         return
     spec = run.read("spec.json") or {}
-    gone = process_tree.end_strays(run.run_id, process, grace_s)
+    gone = process_tree.end_orphaned_runs(run.run_id, process, grace_s)
     if spec.get("runtime") == "systemd":
         # After the tree: the unit's own time limit is longer than the grace that was asked for.
         subprocess.run(

@@ -68,7 +68,7 @@ class Idleness:
 
     def _write(self, now_s: float) -> None:
         seen = {
-            "boot_mark": processes.boot_mark(),
+            "boot_id": processes.boot_id(),
             "since_s": self.since_s,
             "seen_s": now_s,
             "log_bytes": self.log_bytes,
@@ -88,4 +88,4 @@ def idle_s(run: Run) -> float:
 def _read(run: Run) -> dict[str, Any] | None:
     """What was seen last, since this boot."""
     seen = run.read(FILE)
-    return seen if seen and seen["boot_mark"] == processes.boot_mark() else None
+    return seen if seen and seen["boot_id"] == processes.boot_id() else None

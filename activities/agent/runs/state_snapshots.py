@@ -15,7 +15,7 @@ from ..folders import Folders, Run, take_lock
 MARK_DIGITS = 32
 
 
-def mark_state(request: dict[str, Any]) -> dict[str, Any]:
+def fingerprint_state(request: dict[str, Any]) -> dict[str, Any]:
     """How much there is, and a mark that changes with any of it; no file is read.
 
     Raises: RefusedError `no-folder`.
@@ -44,7 +44,7 @@ def pack_state(request: dict[str, Any]) -> None:
     packing.pack(Folders(request.get("root", "")).run(request["run_id"]), "state", settled=True)
 
 
-def put_state(request: dict[str, Any]) -> None:
+def restore_state(request: dict[str, Any]) -> None:
     """Unpack the tar that follows on stdin into the state folder of a run that is not staged yet.
 
     It replaces what was put there before; what is staged may have written newer state itself, and

@@ -9,14 +9,14 @@ from ..host import processes
 from . import idleness
 
 
-def look(request: dict[str, Any]) -> dict[str, Any]:
+def status(request: dict[str, Any]) -> dict[str, Any]:
     """The state of each run that is asked for, of all that are here when none is named."""
     folders = Folders(request.get("root", ""))
     run_ids = request.get("run_ids")
     asked = folders.run_ids() if run_ids is None else run_ids
     return {
         "runs": {one: state_of(folders.run(one)) for one in asked},
-        "boot_mark": processes.boot_mark(),
+        "boot_id": processes.boot_id(),
     }
 
 
@@ -59,7 +59,7 @@ def _name(
 def is_supervised(run: Run) -> bool:
     """Whether the very supervisor that process.json names is alive."""
     process = run.read("process.json")
-    if process is None or process["boot_mark"] != processes.boot_mark():
+    if process is None or process["boot_id"] != processes.boot_id():
         return False
     return processes.is_alive(process["supervisor_pid"], process["supervisor_start_ticks"])
 

@@ -87,7 +87,7 @@ class Supervisor:
             "supervisor_pid": os.getpid(),
             "supervisor_start_ticks": mine.start_ticks if mine else 0,
             "started_at": processes.now(),
-            "boot_mark": processes.boot_mark(),
+            "boot_id": processes.boot_id(),
             "runtime": self.spec.get("runtime", "process"),
         }
         # Said before it is done: a supervisor that dies in between has not started nothing.

@@ -47,7 +47,7 @@ class OwnedInstance:
     """instance: as Google tells of it."""
 
     instance: Any
-    place: str
+    zone: str
     catalogue: CloudCatalogue
 
     @property
@@ -56,7 +56,7 @@ class OwnedInstance:
 
     @property
     def seen(self) -> MachineObservation:
-        return shown(self.instance, self.place, self.catalogue)
+        return shown(self.instance, self.zone, self.catalogue)
 
 
 class GoogleMachines:
@@ -72,15 +72,15 @@ class GoogleMachines:
         self._provider_id = provider_id
         self._catalogue = catalogue or gcp_catalogue()
 
-    def find(self, name: str, place: str) -> MachineObservation | None:
+    def find(self, name: str, zone: str) -> MachineObservation | None:
         with _answers():
-            instance = self._instance(name, place)
+            instance = self._instance(name, zone)
             if instance is None:
                 return None
             self._must_be_ours(instance)
-            seen = shown(instance, place, self._catalogue)
+            seen = shown(instance, zone, self._catalogue)
             if seen.state is MachineState.RUNNING and seen.host is not None:
-                return seen.model_copy(update=self._proof(name, place))
+                return seen.model_copy(update=self._proof(name, zone))
             return seen
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
@@ -93,30 +93,30 @@ class GoogleMachines:
         )
         with _answers():
             try:
-                operation = self._insert(offer.place, body)
-                self._finish(operation, offer.place, f"instance {name}")
+                operation = self._insert(offer.zone, body)
+                self._finish(operation, offer.zone, f"instance {name}")
             except GoogleRefusedError as refusal:
                 if not refusal.is_there_already:
                     raise
-        found = self.find(name, offer.place)
+        found = self.find(name, offer.zone)
         if found is None:
-            raise NotYet(f"{name}: was asked for, and is not to be seen in {offer.place} yet")
+            raise NotYet(f"{name}: was asked for, and is not to be seen in {offer.zone} yet")
         return found
 
-    def terminate(self, name: str, place: str) -> None:
+    def terminate(self, name: str, zone: str) -> None:
         with _answers():
-            instance = self._instance(name, place)
+            instance = self._instance(name, zone)
             if instance is None:
                 return
             self._must_be_ours(instance)
-            if shown(instance, place, self._catalogue).state is MachineState.ENDING:
+            if shown(instance, zone, self._catalogue).state is MachineState.ENDING:
                 return  # A second deletion would be told that it is not ready for one.
             try:
                 # By its number: done late, it ends no machine that has got the name since.
                 with naming_request(f"instance {name}"):
                     self._instances.delete_unary(
                         project=self._session.project_id,
-                        zone=place,
+                        zone=zone,
                         instance=str(instance.id),
                         timeout=ANSWER_LIMIT_S,
                         retry=None,
@@ -125,9 +125,9 @@ class GoogleMachines:
                 if not refusal.is_missing:
                     raise
 
-    def billed_period(self, name: str, place: str, machine_id: str | None) -> MachineObservation:
+    def billed_period(self, name: str, zone: str, machine_id: str | None) -> MachineObservation:
         with _answers():
-            return lasted(operations_of(self._session, name, place, machine_id))
+            return lasted(operations_of(self._session, name, zone, machine_id))
 
     def list_owned(self) -> Sequence[OwnedInstance]:
         from google.cloud import compute_v1  # noqa: PLC0415 - more than a second

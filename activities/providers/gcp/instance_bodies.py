@@ -53,7 +53,7 @@ def instance_body(
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
     provider_id, project_id = owner
-    zone, region = offer.place, offer.place.rpartition("-")[0]
+    zone, region = offer.zone, offer.zone.rpartition("-")[0]
     machine = machine_of(offer)
     if machine is None and offer.gpu_count:
         gpus = f"{offer.gpu_count}×{offer.gpu_type}"
@@ -131,7 +131,7 @@ def _local_ssds(offer: MachineOffer) -> list[Any]:
         interface="NVME",
         auto_delete=True,
         initialize_params=compute_v1.AttachedDiskInitializeParams(
-            disk_type=f"zones/{offer.place}/diskTypes/local-ssd"
+            disk_type=f"zones/{offer.zone}/diskTypes/local-ssd"
         ),
     )
     return [ssd] * gcp_catalogue().ssd_count(offer.gpu_type, offer.gpu_count)
@@ -147,7 +147,7 @@ def _boot_disk(offer: MachineOffer, spec: MachineSpec) -> Any:
         initialize_params=compute_v1.AttachedDiskInitializeParams(
             source_image=image,
             disk_size_gb=spec.disk_size_gb,
-            disk_type=f"zones/{offer.place}/diskTypes/pd-balanced",
+            disk_type=f"zones/{offer.zone}/diskTypes/pd-balanced",
         ),
     )
 
@@ -190,7 +190,7 @@ def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineObserva
     state = _STATES.get(instance.status, MachineState.MAKING)
     return MachineObservation(
         state=state,
-        place=zone,
+        zone=zone,
         provider_machine_id=str(instance.id),
         host=address,
         user=USER,

@@ -36,18 +36,18 @@ class GcpProject:
         with translated_errors():
             return check_project(session)
 
-    def make(self, part: str) -> CloudResource:
+    def make(self, resource: str) -> CloudResource:
         """Find it, else make it. Raises: RequestRefused for what has our name and is not ours."""
         with translated_errors():
             return CloudResource(
-                name=part, resource=RESOURCES[part].make(self._session, self._provider_id)
+                name=resource, path=RESOURCES[resource].make(self._session, self._provider_id)
             )
 
-    def remove(self, part: str) -> CloudResource:
+    def remove(self, resource: str) -> CloudResource:
         """Remove it if it is there and ours."""
         with translated_errors():
-            removed = RESOURCES[part].remove(self._session, self._provider_id)
-            return CloudResource(name=part, resource=removed)
+            removed = RESOURCES[resource].remove(self._session, self._provider_id)
+            return CloudResource(name=resource, path=removed)
 
     @property
     def _session(self) -> GoogleSession:

@@ -18,13 +18,13 @@ class GcpRegion:
         self._provider_id = provider_id
         self._cloud_region = cloud_region
 
-    def make(self, part: str) -> CloudResource:
+    def make(self, resource: str) -> CloudResource:
         with translated_errors():
             session = google_session(self._provider_id)
             path = make_subnetwork(session, self._provider_id, self._cloud_region)
-        return CloudResource(name=part, resource=path)
+        return CloudResource(name=resource, path=path)
 
-    def remove(self, part: str) -> CloudResource:
+    def remove(self, resource: str) -> CloudResource:
         """Answered when it is seen to be gone."""
         with translated_errors():
             session = google_session(self._provider_id)
@@ -32,4 +32,4 @@ class GcpRegion:
             is_left = is_subnetwork_there(session, self._provider_id, self._cloud_region)
         if is_left:
             raise Unavailable(f"{path}: is still there")
-        return CloudResource(name=part, resource=path)
+        return CloudResource(name=resource, path=path)

@@ -156,7 +156,7 @@ class CreditGrant(BaseModel):
     ]
 
 
-class DataPlace(BaseModel):
+class DataSource(BaseModel):
     """
     Where input comes from or output goes to.
     """
@@ -227,7 +227,7 @@ class LeaseStatus(
             "reserved", "creating", "waiting_for_ssh", "ready", "releasing", "released", "refused"
         ],
         Field(
-            description="The life of a machine that costs money: `machine/{lease}`.",
+            description="The life of a machine that costs money: `lease/{id}`.",
             title="LeaseStatus",
         ),
     ]
@@ -241,7 +241,7 @@ class LeasedOffer(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    place: Annotated[str, Field(title="Place")]
+    zone: Annotated[str, Field(title="Zone")]
     machine_type: Annotated[str, Field(title="Machine Type")]
     gpu_type: Annotated[str | None, Field(title="Gpu Type")]
     gpu_count: Annotated[int, Field(title="Gpu Count")]
@@ -258,7 +258,7 @@ class MachineEnding(BaseModel):
     )
     provider_id: Annotated[str, Field(title="Provider Id")]
     name: Annotated[str, Field(title="Name")]
-    place: Annotated[str, Field(title="Place")]
+    zone: Annotated[str, Field(title="Zone")]
     lease_id: Annotated[str | None, Field(title="Lease Id")]
 
 
@@ -576,14 +576,14 @@ class ProviderCredentials(BaseModel):
 
 class ProviderMachine(BaseModel):
     """
-    A machine that carries the provider's mark.
+    A machine that carries the provider's ownership label.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
     name: Annotated[str, Field(title="Name")]
-    place: Annotated[str, Field(title="Place")]
+    zone: Annotated[str, Field(title="Zone")]
     state: Annotated[str, Field(title="State")]
     provider_machine_id: Annotated[str | None, Field(title="Provider Machine Id")]
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
@@ -605,7 +605,7 @@ class ProviderMachineList(BaseModel):
     items: Annotated[list[ProviderMachine], Field(title="Items")]
 
 
-class ProviderPart(BaseModel):
+class ProviderResource(BaseModel):
     """
     What was made in the cloud for the provider as a whole.
     """
@@ -614,7 +614,7 @@ class ProviderPart(BaseModel):
         extra="allow",
     )
     name: Annotated[str, Field(title="Name")]
-    resource: Annotated[str, Field(title="Resource")]
+    path: Annotated[str, Field(title="Path")]
 
 
 class Quota(BaseModel):
@@ -766,8 +766,8 @@ class SubmittedData(BaseModel):
     model: ModelReference | None = None
     checkpoints: Annotated[list[str], Field(title="Checkpoints")] = []
     volumes: Annotated[list[str], Field(title="Volumes")] = []
-    input: DataPlace | None = None
-    output: DataPlace | None = None
+    input: DataSource | None = None
+    output: DataSource | None = None
 
 
 class SubmittedEnvironment(BaseModel):
@@ -1172,7 +1172,7 @@ class Provider(BaseModel):
     fee_waived: Annotated[bool, Field(title="Fee Waived")]
     credentials: ProviderCredentials | None
     checks: Annotated[list[ProviderCheck], Field(title="Checks")]
-    parts: Annotated[list[ProviderPart], Field(title="Parts")]
+    resources: Annotated[list[ProviderResource], Field(title="Resources")]
 
 
 class ProviderCreation(BaseModel):

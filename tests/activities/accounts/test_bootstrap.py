@@ -17,7 +17,7 @@ from activities.db.session import Database
 from activities.secrets.sealing import master_key
 from activities.settings import settings
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 START = "from activities.accounts.bootstrap import bootstrap; bootstrap()"
 
 

@@ -97,7 +97,7 @@ class LocalAgent:
 
     def look(self, run_id: str) -> dict[str, Any]:
         """The state of one run."""
-        state: dict[str, Any] = self.call("look", run_ids=[run_id])["runs"][run_id]
+        state: dict[str, Any] = self.call("status", run_ids=[run_id])["runs"][run_id]
         return state
 
     def exit_of(self, run_id: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class LocalAgent:
 
     def end_all(self) -> None:
         """End every run of this root, so that no test leaves anything behind."""
-        for run_id, state in self.call("look", run_ids=None)["runs"].items():
+        for run_id, state in self.call("status", run_ids=None)["runs"].items():
             if state["state"] in ("running", "lost"):
                 self.call("end", run_id=run_id, grace_s=0)
 

@@ -36,7 +36,7 @@ def test_this_machine_is_found_as_it_is(agent: LocalAgent) -> None:
     assert found["hostname"] == socket.gethostname()
     assert found["kernel"] == platform.release()
     assert found["is_root"] is (os.geteuid() == 0)
-    assert found["boot_mark"] == processes.boot_mark()
+    assert found["boot_id"] == processes.boot_id()
     assert found["python_version"] == platform.python_version()
     assert "process" in found["runtimes"]
     assert found["free_disk_bytes"] > 0

@@ -20,7 +20,7 @@ RUN = "job-gone-0-1"
 def test_strays_are_ended_and_the_others_left_alone(agent: LocalAgent) -> None:
     agent.run("job-stray-0-1", "sleep 600")
     agent.run("job-kept-0-1", "sleep 600")
-    ended = agent.call("strays", live=["job-kept-0-1"], among=["job-stray-0-1", "job-kept-0-1"])[
+    ended = agent.call("orphans", live=["job-kept-0-1"], among=["job-stray-0-1", "job-kept-0-1"])[
         "ended"
     ]
     assert list(ended) == ["job-stray-0-1"]
@@ -34,20 +34,20 @@ def test_strays_of_another_control_plane_on_the_same_machine_are_left_alone(
     agent.run("job-ours-0-1", "sleep 600", owner="SHA256:ours")
     agent.run("job-theirs-0-1", "sleep 600", owner="SHA256:theirs")
     both = ["job-ours-0-1", "job-theirs-0-1"]
-    ended = agent.call("strays", live=[], among=both, owner="SHA256:ours")["ended"]
+    ended = agent.call("orphans", live=[], among=both, owner="SHA256:ours")["ended"]
     assert list(ended) == ["job-ours-0-1"]
     assert agent.look("job-theirs-0-1")["state"] == "running"
 
 
 def test_a_run_that_came_after_the_list_of_what_is_live_is_left_alone(agent: LocalAgent) -> None:
     agent.run("job-new-0-1", "sleep 600")
-    assert agent.call("strays", live=[], among=["job-old-0-1"])["ended"] == {}
+    assert agent.call("orphans", live=[], among=["job-old-0-1"])["ended"] == {}
     assert agent.look("job-new-0-1")["state"] == "running"
 
 
 def test_a_run_that_was_staged_too_late_can_never_start(agent: LocalAgent) -> None:
     agent.call("stage", run_id="job-late-0-1", spec=spec("sleep 600"))
-    ended = agent.call("strays", live=[], among=["job-late-0-1"])["ended"]
+    ended = agent.call("orphans", live=[], among=["job-late-0-1"])["ended"]
     assert ended["job-late-0-1"]["elapsed_s"] == 0
     assert agent.call("start", run_id="job-late-0-1")["state"] == "exited"
 
@@ -66,7 +66,7 @@ def test_a_run_that_was_staged_in_part_is_ended_and_can_be_removed(agent: LocalA
     half_staged(agent, "job-theirs-0-1", "SHA256:theirs")
     among = ["job-half-0-1", "job-kept-0-1", "job-theirs-0-1"]
     asked = {"live": ["job-kept-0-1"], "among": among, "owner": "SHA256:ours"}
-    ended = agent.call("strays", **asked)["ended"]
+    ended = agent.call("orphans", **asked)["ended"]
     assert {run_id: state["elapsed_s"] for run_id, state in ended.items()} == {"job-half-0-1": 0}
     agent.stage("job-half-0-1", "echo too late", owner="SHA256:ours")
     assert agent.call("start", run_id="job-half-0-1")["state"] == "exited"
@@ -92,7 +92,7 @@ def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
     monkeypatch.setattr(end, "end_run", refuse_first)
     both = ["job-a-0-1", "job-b-0-1"]
     with pytest.raises(RefusedError, match="still alive"):
-        clean.strays({"root": str(agent.root), "live": [], "among": both})
+        clean.orphans({"root": str(agent.root), "live": [], "among": both})
     assert agent.look("job-b-0-1")["state"] == "exited"
 
 
@@ -178,7 +178,7 @@ def test_what_is_put_into_a_run_that_is_being_removed_does_not_save_it(agent: Lo
     assert agent.call("clean", run_ids=[RUN])["removed"] == [RUN]
     sending.communicate(packed(file("given")), timeout=60)
     assert sending.returncode != 0
-    assert agent.call("look", run_ids=None)["runs"] == {}
+    assert agent.call("status", run_ids=None)["runs"] == {}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount: run as root")

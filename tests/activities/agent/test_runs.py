@@ -203,7 +203,7 @@ def test_a_run_of_before_a_restart_of_the_machine_is_lost_and_harms_nobody(
     document = agent.document(RUN, "process.json")
     bystander = processes.find(document["pid"])
     assert bystander is not None
-    agent.path(RUN, "process.json").write_text(json.dumps({**document, "boot_mark": "earlier"}))
+    agent.path(RUN, "process.json").write_text(json.dumps({**document, "boot_id": "earlier"}))
     assert agent.look(RUN)["state"] == "lost"
     agent.path(RUN, "process.json").write_text(json.dumps(document))
     assert agent.look(RUN)["state"] == "running"

@@ -23,13 +23,13 @@ def state(agent: LocalAgent) -> Path:
 
 
 def mark_of(agent: LocalAgent) -> str:
-    return str(agent.call("mark_state", run_id=RUN)["mark"])
+    return str(agent.call("fingerprint_state", run_id=RUN)["mark"])
 
 
 def test_a_mark_changes_with_whatever_is_kept_and_with_nothing_else(
     agent: LocalAgent, state: Path
 ) -> None:
-    seen = agent.call("mark_state", run_id=RUN)
+    seen = agent.call("fingerprint_state", run_id=RUN)
     assert (seen["bytes"], seen["files"]) == (0, 0)
     marks = [seen["mark"]]
     (state / "line").write_text("epoch 1")
@@ -43,7 +43,7 @@ def test_a_mark_changes_with_whatever_is_kept_and_with_nothing_else(
     (state / "line").rename(state / "other")
     marks.append(mark_of(agent))
     assert len(set(marks)) == len(marks)
-    assert agent.call("mark_state", run_id=RUN)["bytes"] == len("epoch 2")
+    assert agent.call("fingerprint_state", run_id=RUN)["bytes"] == len("epoch 2")
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused_and_one_beside_it_is_not(
@@ -88,7 +88,7 @@ def test_what_could_not_be_restored_is_refused_at_once_or_left_out(
     (state / "kept").write_text("kept")
     (state / "back").symlink_to("../state/kept")
     (state / "near").symlink_to("kept")
-    agent.put_input(NEXT, pack(agent), verb="put_state")
+    agent.put_input(NEXT, pack(agent), verb="restore_state")
     restored = agent.path(NEXT, "state")
     assert sorted(path.name for path in restored.iterdir()) == ["kept", "near"]
     (state / "a\\b").write_text("no")
@@ -101,12 +101,12 @@ def test_what_could_not_be_restored_is_refused_at_once_or_left_out(
 def test_what_is_put_back_is_found_by_the_command_and_left_alone_once_it_is_staged(
     agent: LocalAgent,
 ) -> None:
-    agent.put_input(RUN, packed(file("old", b"old")), verb="put_state")
-    agent.put_input(RUN, packed(file("line", b"epoch 3\n")), verb="put_state")
+    agent.put_input(RUN, packed(file("old", b"old")), verb="restore_state")
+    agent.put_input(RUN, packed(file("line", b"epoch 3\n")), verb="restore_state")
     agent.run(RUN, "cd $BASELOAD_STATE; ls; cat line; echo epoch 4 > line; sleep 600")
     line_of = agent.path(RUN, "state/line")
     wait_for(lambda: line_of.read_text() == "epoch 4\n", "it goes on")
-    agent.put_input(RUN, packed(file("line", b"epoch 3\n")), verb="put_state")
+    agent.put_input(RUN, packed(file("line", b"epoch 3\n")), verb="restore_state")
     assert line_of.read_text() == "epoch 4\n"
     assert agent.path(RUN, "log").read_text() == "line\nepoch 3\n"
     assert not [path for path in agent.path(RUN).iterdir() if path.name.startswith(".part-")]
@@ -115,7 +115,7 @@ def test_what_is_put_back_is_found_by_the_command_and_left_alone_once_it_is_stag
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
 def test_what_is_put_back_belongs_to_the_user_of_the_command(agent: LocalAgent) -> None:
     agent.call("prepare", exclusive=False, authorized_key="", peers=[])
-    agent.put_input(RUN, packed(file("deep/line", b"epoch 3\n")), verb="put_state")
+    agent.put_input(RUN, packed(file("deep/line", b"epoch 3\n")), verb="restore_state")
     agent.run(RUN, "echo epoch 4 > $BASELOAD_STATE/deep/line", user="baseload-job")
     assert agent.exit_of(RUN)["exit_code"] == 0
     assert agent.path(RUN, "state/deep/line").read_text() == "epoch 4\n"

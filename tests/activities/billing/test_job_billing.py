@@ -209,7 +209,7 @@ def asked_to_look(database: Database) -> list[str]:
         rows = session.exec(select(tables.OutboxRow).order_by(col(tables.OutboxRow.id))).all()
         for row in rows:
             session.delete(row)
-        assert {row.verb for row in rows} <= {"look_again"}
+        assert {row.verb for row in rows} <= {"recheck_balance"}
         return [f"job/{row.resource_id}" for row in rows]
 
 
@@ -309,7 +309,7 @@ async def test_billing_is_begun_once_for_an_attempt(job_id: str, temporal_server
     await begin_billing(request_for(1, job_id))
     assert (await handle.describe()).run_id == first.run_id
     assert first.workflow_type == "JobBilling"
-    assert await signals_of(temporal_server, handle.id) == ["moved"]
+    assert await signals_of(temporal_server, handle.id) == ["nodes_moved"]
 
 
 async def test_billing_of_a_new_attempt_waits_for_the_old_one_to_end(
@@ -335,7 +335,7 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
         tables.OutboxRow(
             id=f"req-{name}",
             resource_id=f"{name}/billing",
-            verb="look_again",
+            verb="recheck_balance",
             created_at=NOW,
         )
         for name in (job_id, "job-gone")
@@ -343,7 +343,7 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
     with migrated.write() as session:
         session.add_all(asked)
     assert await relay(temporal_server, [row.id for row in asked]) == 2
-    assert await signals_of(temporal_server, f"job/{job_id}/billing") == ["look_again"]
+    assert await signals_of(temporal_server, f"job/{job_id}/billing") == ["recheck_balance"]
 
 
 async def test_ending_what_is_not_there_is_silent(job_id: str) -> None:

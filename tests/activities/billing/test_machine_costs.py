@@ -30,7 +30,7 @@ def test_spent_is_the_sum_of_what_each_lease_of_a_provider_has_cost(migrated: Da
     with migrated.write() as session:
         account = add_payer(session)
         first, second, third = (
-            add_cloud_region(session, account, place, name=place) for place in "abc"
+            add_cloud_region(session, account, zone, name=zone) for zone in "abc"
         )
         wanted = {first.provider_id: 0, second.provider_id: 0}
         for _ in range(60):

@@ -46,7 +46,7 @@ async def bills(client: Client) -> AsyncIterator[None]:
     """The billing workflow and its effects; commands run by this process's clock."""
     began = datetime.now(UTC)
 
-    @activity.defn(name="look_at_run")
+    @activity.defn(name="get_run_status")
     async def look(asked: GetRunStatus) -> RunReport:
         elapsed_s = (datetime.now(UTC) - began).total_seconds()
         return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=elapsed_s)

@@ -12,7 +12,7 @@ from tests.activities.rows import add_payer
 
 THREADS = 4
 ROUNDS = 25
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 
 COUNT = """
 import sys, threading

@@ -13,7 +13,7 @@ from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.record import LeaseChanges, Record
 from workflows.contracts.statuses import LeaseStatus
 
-OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1_000_000)
+OFFER = MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=1_000_000)
 
 
 class Books:
@@ -29,9 +29,9 @@ class Books:
             self.account_id, self.region_id = account.id, region.id
             self.provider_id = provider.id
 
-    def lease(self, status: LeaseStatus, place: str | None = "zone-a") -> tables.Lease:
+    def lease(self, status: LeaseStatus, zone: str | None = "zone-a") -> tables.Lease:
         """Recorded by the step that brings it there."""
-        offer = None if place is None else OFFER.model_copy(update={"place": place})
+        offer = None if zone is None else OFFER.model_copy(update={"zone": zone})
         lease_id = new_id("lea")
         with self.database.write() as session:
             session.add(lease_row(self, lease_id, LeaseStatus.RESERVED))

@@ -12,10 +12,10 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.leases.leasing import lease_machine, return_machine
+from activities.leases.leasing import acquire_lease, release_lease
 from activities.lifecycles.restarts import restart_of
 from activities.nodes.creation import LeasedNode, add_leased_node
-from activities.placement.withdrawals import withdraw_places
+from activities.placement.withdrawals import withdraw_allocations
 from activities.temporal.client import set_client
 from tests.activities.nodes.test_ephemeral import made_for_a_job, removals_asked
 from tests.activities.outbox.test_relay import signals_of
@@ -30,7 +30,7 @@ from workflows.effects.leases import AcquireLease, LeaseAcquired, ReleaseLease
 from workflows.effects.placement import WithdrawAllocations
 
 LEASE, ANOTHER = "lea-1", "lea-2"
-OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)
+OFFER = MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=1)
 
 
 class World:
@@ -52,7 +52,7 @@ class World:
             self.node, _ = add_leased_node(session, region, asked, NOW)
 
     def lease(self, lease_id: str = LEASE) -> LeaseAcquired:
-        return lease_machine(
+        return acquire_lease(
             AcquireLease(
                 lease_id=lease_id,
                 node_id=self.node.id,
@@ -135,17 +135,17 @@ async def test_a_lease_hears_that_it_is_given_back_even_if_it_has_not_begun(
     set_client(temporal_server)
     asked = ReleaseLease(node_id="nod-1", reason="its node is removed", at=NOW, sequence=3)
     environment = ActivityEnvironment()
-    assert (await environment.run(return_machine, asked)).left == (lease_id,)
-    workflow_id = f"machine/{lease_id}"
+    assert (await environment.run(release_lease, asked)).left == (lease_id,)
+    workflow_id = f"lease/{lease_id}"
     await eventually(lambda: is_told(temporal_server, workflow_id), "it begins, to be ended")
-    await environment.run(return_machine, asked)
+    await environment.run(release_lease, asked)
     told = await signals_of(temporal_server, workflow_id)
-    assert told == ["give_back", "give_back"]
-    (row,) = world.asked(lease_id, "give_back")
+    assert told == ["release", "release"]
+    (row,) = world.asked(lease_id, "release")
     expected = LeaseRelease(reason="its node is removed", by_holder=True)
     assert LeaseRelease.model_validate(row.argument) == expected
     world.set(lease_id, status="released")
-    assert (await environment.run(return_machine, asked)).left == ()
+    assert (await environment.run(release_lease, asked)).left == ()
     assert await signals_of(temporal_server, workflow_id) == told
 
 
@@ -159,12 +159,12 @@ async def test_a_return_that_comes_when_the_node_has_gone_on_leaves_its_next_mac
         session.get_one(tables.Node, "nod-1").sequence = 4
     asked = ReleaseLease(node_id="nod-1", reason="it was preempted", at=NOW, sequence=3)
     environment = ActivityEnvironment()
-    returned = await environment.run(return_machine, asked)
+    returned = await environment.run(release_lease, asked)
     assert (returned.left, returned.sequence) == ((lease_id,), 4)
-    assert world.asked(lease_id, "give_back") == []
+    assert world.asked(lease_id, "release") == []
     asked = asked.model_copy(update={"sequence": returned.sequence})
-    await environment.run(return_machine, asked)
-    await eventually(lambda: world.is_delivered(lease_id, "give_back"), "it is given back")
+    await environment.run(release_lease, asked)
+    await eventually(lambda: world.is_delivered(lease_id, "release"), "it is given back")
 
 
 async def is_told(client: Client, workflow_id: str) -> bool:
@@ -182,8 +182,8 @@ def test_places_nobody_was_told_of_are_withdrawn_on_all_nodes_of_their_job(
     with migrated.write() as session:
         job, (lost, other) = made_for_a_job(session, "one", "two")
     command = WithdrawAllocations(node_id=lost.id, reason="zone-a has none left", at=NOW)
-    assert withdraw_places(command).job_ids == (job.id,)
-    assert withdraw_places(command).job_ids == ()
+    assert withdraw_allocations(command).job_ids == (job.id,)
+    assert withdraw_allocations(command).job_ids == ()
     with migrated.read() as session:
         assert session.exec(select(tables.Allocation)).all() == []
         assert session.exec(select(tables.GpuAllocation)).all() == []
@@ -193,7 +193,7 @@ def test_places_nobody_was_told_of_are_withdrawn_on_all_nodes_of_their_job(
         assert_books_agree(session)
 
 
-@pytest.mark.parametrize("changed", [{"status": JobStatus.PROVISIONING}, {"announced_at": NOW}])
+@pytest.mark.parametrize("changed", [{"status": JobStatus.PROVISIONING}, {"notified_at": NOW}])
 def test_what_a_job_knows_of_is_not_withdrawn(
     migrated: Database, changed: dict[str, object]
 ) -> None:
@@ -202,7 +202,7 @@ def test_what_a_job_knows_of_is_not_withdrawn(
         row = job if "status" in changed else session.exec(select(tables.Allocation)).one()
         row.sqlmodel_update(changed)
     command = WithdrawAllocations(node_id=lost.id, reason="preempted", at=NOW)
-    assert withdraw_places(command).job_ids == ()
+    assert withdraw_allocations(command).job_ids == ()
     with migrated.read() as session:
         assert len(session.exec(select(tables.Allocation)).all()) == 1
 
@@ -210,13 +210,13 @@ def test_what_a_job_knows_of_is_not_withdrawn(
 def test_a_leased_node_whose_workflow_was_lost_goes_on_with_its_machine(world: World) -> None:
     world.lease()
     world.ready()
-    carried = world.restarted(status="active", minion_id="SHA256:k").carried
-    assert carried is not None
-    assert (carried.lease_id, carried.minion_id) == (LEASE, "SHA256:k")
+    resumed_from = world.restarted(status="active", minion_id="SHA256:k").resumed_from
+    assert resumed_from is not None
+    assert (resumed_from.lease_id, resumed_from.minion_id) == (LEASE, "SHA256:k")
 
 
 def test_a_leased_node_whose_machine_has_ended_meanwhile_begins_again(world: World) -> None:
     world.lease()
     world.ready()
     world.set(LEASE, status="released")
-    assert world.restarted(status="active", minion_id="SHA256:k").carried is None
+    assert world.restarted(status="active", minion_id="SHA256:k").resumed_from is None

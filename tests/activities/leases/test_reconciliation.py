@@ -10,8 +10,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.session import Database
 from activities.leases import reconciliation
-from activities.leases.orphaned_machines import end_unknown_machine, listed_machines
-from activities.leases.reconciliation import sweep_machines
+from activities.leases.orphaned_machines import listed_machines, terminate_orphaned_machine
+from activities.leases.reconciliation import reconcile_machines
 from tests.activities.leases.rows import Books
 from tests.activities.providers.fake_driver import Owned, RentedDriver
 from workflows.contracts import errors
@@ -19,9 +19,9 @@ from workflows.contracts.machines import MachineObservation, OrphanedMachine, Or
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.machines import TerminateOrphanedMachine
 from workflows.effects.providers import StartNotifications
-from workflows.effects.reconciliation import MachinesSwept, SweepMachines
+from workflows.effects.reconciliation import MachinesReconciled, ReconcileMachines
 
-RUNNING = MachineObservation(state=MachineState.RUNNING, place="zone-a")
+RUNNING = MachineObservation(state=MachineState.RUNNING, zone="zone-a")
 
 
 @pytest.fixture(autouse=True)
@@ -34,15 +34,17 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return True
 
     async def begin(asked: StartNotifications) -> None:
-        found.append((f"news/{asked.provider_id}", "start", None))
+        found.append((f"provider/{asked.provider_id}/notifications", "start", None))
 
     monkeypatch.setattr(reconciliation, "tell", note)
-    monkeypatch.setattr(reconciliation, "begin_listening", begin)
+    monkeypatch.setattr(reconciliation, "start_listening", begin)
     return found
 
 
-async def sweep() -> MachinesSwept:
-    swept: MachinesSwept = await ActivityEnvironment().run(sweep_machines, SweepMachines())
+async def sweep() -> MachinesReconciled:
+    swept: MachinesReconciled = await ActivityEnvironment().run(
+        reconcile_machines, ReconcileMachines()
+    )
     return swept
 
 
@@ -65,12 +67,12 @@ async def test_a_sweep_ends_what_no_lease_holds_and_nothing_else(
     assert swept.unknown == ("baseload-nobody",)
     assert swept.missing == (vanished.id,)
     unknown = OrphanedMachinesFound(
-        machines=(OrphanedMachine(name="baseload-nobody", place="zone-a"),)
+        machines=(OrphanedMachine(name="baseload-nobody", zone="zone-a"),)
     )
     assert told == [
-        (f"news/{books.provider_id}", "start", None),
-        (f"machine/{vanished.id}", "look", None),
-        (f"provider/{books.provider_id}", "unknown_machines", unknown),
+        (f"provider/{books.provider_id}/notifications", "start", None),
+        (f"lease/{vanished.id}", "refresh", None),
+        (f"provider/{books.provider_id}", "orphaned_machines", unknown),
     ]
 
 
@@ -138,9 +140,9 @@ async def end(books: Books, name: str) -> MachineObservation:
         provider_id=books.provider_id,
         provider_kind=ProviderKind.GCP,
         machine_name=name,
-        place="zone-a",
+        zone="zone-a",
     )
-    seen: MachineObservation = await ActivityEnvironment().run(end_unknown_machine, command)
+    seen: MachineObservation = await ActivityEnvironment().run(terminate_orphaned_machine, command)
     return seen
 
 

@@ -11,8 +11,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.lifecycles.reconciliation import sweep_lost
-from activities.outbox.relay import deliver_requests
+from activities.lifecycles.reconciliation import restart_lost_workflows
+from activities.outbox.relay import relay_outbox
 from activities.temporal.client import set_client
 from tests.activities.nodes.test_running_jobs import start_idle
 from tests.activities.outbox.test_relay import ask, signals_of, status_of, undelivered
@@ -23,7 +23,11 @@ from workflows.contracts.jobs import JobRequest, WorkerAssignment, WorkerProgres
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import NodeStatus, RegionStatus, WorkerStatus
-from workflows.effects.reconciliation import DeliverRequests, LostSwept, SweepLost
+from workflows.effects.reconciliation import (
+    LostWorkflowsRestarted,
+    RelayOutbox,
+    RestartLostWorkflows,
+)
 
 RUNNING = WorkflowExecutionStatus.RUNNING
 
@@ -62,9 +66,11 @@ class World:
         ):
             await start_idle(self.client, f"{noun}/{row.id}")
 
-    async def sweep(self) -> LostSwept:
-        swept = await ActivityEnvironment().run(sweep_lost, SweepLost(page_size=2))
-        assert isinstance(swept, LostSwept)
+    async def sweep(self) -> LostWorkflowsRestarted:
+        swept = await ActivityEnvironment().run(
+            restart_lost_workflows, RestartLostWorkflows(page_size=2)
+        )
+        assert isinstance(swept, LostWorkflowsRestarted)
         return swept
 
     async def argument_of(self, workflow_id: str, shape: Any) -> Any:
@@ -84,7 +90,7 @@ async def world(migrated: Database, temporal_server: Client) -> World:
 
 async def test_what_has_its_workflow_is_left_alone(world: World) -> None:
     await world.start_all()
-    assert await world.sweep() == LostSwept()
+    assert await world.sweep() == LostWorkflowsRestarted()
     assert world.read(world.job).status == "running"
 
 
@@ -95,8 +101,8 @@ async def test_a_job_that_was_terminated_is_started_again_to_end(world: World) -
     request = await world.argument_of(f"job/{world.job.id}", JobRequest)
     assert request.ending is not None
     assert request.ending.code == "terminated"
-    assert (request.carried.sequence, request.carried.status) == (5, "running")
-    assert await world.sweep() == LostSwept()
+    assert (request.resumed_from.sequence, request.resumed_from.status) == (5, "running")
+    assert await world.sweep() == LostWorkflowsRestarted()
 
 
 async def test_a_row_that_cannot_be_read_keeps_nobody_else_from_being_started_again(
@@ -111,17 +117,17 @@ async def test_a_job_that_was_terminated_while_its_node_is_away_knows_so(world: 
     world.set(world.node, status="offline")
     await world.sweep()
     request = await world.argument_of(f"job/{world.job.id}", JobRequest)
-    assert request.carried is not None
-    assert request.carried.lost == {world.node.id: world.read(world.node).updated_at}
+    assert request.resumed_from is not None
+    assert request.resumed_from.lost == {world.node.id: world.read(world.node).updated_at}
 
 
 async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(world: World) -> None:
     started_at = NOW - timedelta(hours=3)
-    place = WorkerAssignment(worker=0, node=node_address())
+    zone = WorkerAssignment(worker=0, node=node_address())
     carry = WorkerProgress(
         index=0,
         status=WorkerStatus.RUNNING,
-        assignment=place,
+        assignment=zone,
         run_id=f"{world.job.id}-0-1",
         started_at=started_at,
     )
@@ -129,14 +135,14 @@ async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(worl
     await world.start_all()
     bill = f"job/{world.job.id}/billing"
     await start_idle(world.client, bill)
-    assert await world.sweep() == LostSwept()
+    assert await world.sweep() == LostWorkflowsRestarted()
     await world.client.get_workflow_handle(bill).terminate()
     assert (await world.sweep()).restarted == (bill,)
     assert await status_of(world.client, bill) is RUNNING
     request = await world.argument_of(bill, BillingRequest)
     assert (request.attempt, request.started_at) == (1, started_at)
     assert [worker.run_id for worker in request.workers] == [carry.run_id]
-    assert await world.sweep() == LostSwept()
+    assert await world.sweep() == LostWorkflowsRestarted()
 
 
 async def test_a_stopped_service_that_was_terminated_rests_on(world: World) -> None:
@@ -146,8 +152,8 @@ async def test_a_stopped_service_that_was_terminated_rests_on(world: World) -> N
     assert (await world.sweep()).restarted == (world.job.id,)
     request = await world.argument_of(f"job/{world.job.id}", JobRequest)
     assert request.ending is None
-    assert request.carried is not None
-    assert request.carried.status == "stopped"
+    assert request.resumed_from is not None
+    assert request.resumed_from.status == "stopped"
 
 
 async def test_providers_regions_and_nodes_are_started_again_where_they_were(
@@ -157,10 +163,10 @@ async def test_providers_regions_and_nodes_are_started_again_where_they_were(
     lost = (world.provider, world.region, world.node, world.job)
     assert set(swept.restarted) == {row.id for row in lost}
     region = await world.argument_of(f"region/{world.region.id}", RegionRequest)
-    assert (region.sequence, region.carried_status) == (4, RegionStatus.HEALTHY)
+    assert (region.sequence, region.resumed_status) == (4, RegionStatus.HEALTHY)
     node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
-    assert node.carried is not None
-    assert (node.carried.sequence, node.carried.status) == (7, NodeStatus.ACTIVE)
+    assert node.resumed_from is not None
+    assert (node.resumed_from.sequence, node.resumed_from.status) == (7, NodeStatus.ACTIVE)
     assert (await world.sweep()).restarted == ()
 
 
@@ -182,8 +188,8 @@ async def test_a_node_lost_while_offline_comes_back_as_what_it_was(world: World)
             session.flush()
     await world.sweep()
     node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
-    assert node.carried is not None
-    assert (node.carried.status, node.carried.resume_status) == (
+    assert node.resumed_from is not None
+    assert (node.resumed_from.status, node.resumed_from.resume_status) == (
         NodeStatus.OFFLINE,
         NodeStatus.ACTIVE,
     )
@@ -193,7 +199,7 @@ async def test_an_onboarding_that_was_lost_begins_anew_with_later_steps(world: W
     world.set(world.node, status="inspecting")
     await world.sweep()
     node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
-    assert (node.carried, node.sequence) == (None, 7)
+    assert (node.resumed_from, node.sequence) == (None, 7)
 
 
 async def test_a_removal_that_was_lost_goes_on(world: World) -> None:
@@ -243,10 +249,10 @@ async def test_requests_are_delivered_once_they_are_old_enough(world: World) -> 
     with world.database.write() as session:
         row = session.get_one(tables.OutboxRow, asked)
         row.created_at = NOW.replace(year=NOW.year + 50)
-    assert (await deliver_requests(DeliverRequests())).delivered == 0
+    assert (await relay_outbox(RelayOutbox())).delivered == 0
     with world.database.write() as session:
         session.get_one(tables.OutboxRow, asked).created_at = NOW
-    assert (await deliver_requests(DeliverRequests())).delivered == 1
+    assert (await relay_outbox(RelayOutbox())).delivered == 1
     assert undelivered(world.database) == []
     assert await status_of(world.client, f"job/{world.job.id}") is RUNNING
 
@@ -257,5 +263,5 @@ async def test_more_is_said_while_more_waits(world: World) -> None:
         jobs = [add_job(session, account) for _ in range(3)]
     for job in jobs:
         ask(world.database, job.id, "start")
-    assert (await deliver_requests(DeliverRequests(limit=2))).more
-    assert not (await deliver_requests(DeliverRequests(limit=2))).more
+    assert (await relay_outbox(RelayOutbox(limit=2))).more
+    assert not (await relay_outbox(RelayOutbox(limit=2))).more

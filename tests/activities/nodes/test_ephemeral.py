@@ -8,9 +8,9 @@ from activities.db.session import Database
 from activities.lifecycles.reconciliation import _dismiss_idle
 from activities.lifecycles.record import record
 from activities.nodes.ephemeral import dismiss_ephemeral
-from activities.placement.allocations import release_job
+from activities.placement.allocations import release_allocations
 from activities.placement.planning import _mark_announced, _unannounced, find_placement
-from activities.placement.withdrawals import withdraw_places
+from activities.placement.withdrawals import withdraw_allocations
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate
@@ -42,9 +42,9 @@ def removals_asked(session: Session) -> list[str]:
 def test_nodes_made_for_a_job_are_asked_to_leave_with_its_release(migrated: Database) -> None:
     with migrated.write() as session:
         job, nodes = made_for_a_job(session, "one", "two")
-        requests = release_job(session, job.id, NOW)
+        requests = release_allocations(session, job.id, NOW)
         assert len(requests) == 2
-        assert release_job(session, job.id, NOW) == []
+        assert release_allocations(session, job.id, NOW) == []
         assert removals_asked(session) == sorted(node.id for node in nodes)
         (first, *_) = session.exec(select(tables.OutboxRow))
         assert first.argument == {"force": True, "requested_by": "the end of its job"}
@@ -59,7 +59,7 @@ def test_who_is_no_guest_of_one_job_or_leaves_already_is_not_asked(
         job, (node,) = made_for_a_job(session, "one")
         node.sqlmodel_update(changed)
         session.flush()
-        assert release_job(session, job.id, NOW) == []
+        assert release_allocations(session, job.id, NOW) == []
         assert removals_asked(session) == []
 
 
@@ -104,7 +104,7 @@ def test_the_sweep_dismisses_a_node_whose_dismissal_was_lost_and_no_other(
 ) -> None:
     with migrated.write() as session:
         job, (node,) = made_for_a_job(session, "one")
-        release_job(session, job.id, NOW)
+        release_allocations(session, job.id, NOW)
     assert _dismiss_idle() == [], "it is asked already"
     with migrated.write() as session:
         (asked,) = session.exec(select(tables.OutboxRow))
@@ -120,13 +120,13 @@ def test_a_job_that_is_told_of_a_machine_while_it_is_lost_hears_that_too(
     with migrated.write() as session:
         job, (node,) = made_for_a_job(session, "one")
     told = _unannounced(10)
-    withdraw_places(WithdrawAllocations(node_id=node.id, reason="preempted", at=NOW))
+    withdraw_allocations(WithdrawAllocations(node_id=node.id, reason="preempted", at=NOW))
     assert len(_mark_announced(told, [])) == 1
     with migrated.read() as session:
         asked = session.exec(select(tables.OutboxRow)).all()
-    assert [(one.resource_id, one.verb) for one in asked] == [(job.id, "node_lost")]
+    assert [(one.resource_id, one.verb) for one in asked] == [(job.id, "machine_gone")]
     assert asked[0].argument is not None
-    assert (asked[0].argument["node_id"], asked[0].argument["for_good"]) == (node.id, True)
+    assert asked[0].argument["node_id"] == node.id
 
 
 def test_a_job_that_keeps_its_machine_hears_of_no_loss(migrated: Database) -> None:

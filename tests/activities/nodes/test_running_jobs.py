@@ -9,19 +9,19 @@ from sqlmodel import select
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
-from activities.billing.orphaned_runs import bill_strays
+from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.db import tables
 from activities.db.session import Database
-from activities.lifecycles.dependents import find_dependents, tell_dependents
+from activities.lifecycles.dependents import find_dependents, remove_dependents
 from activities.nodes.peers import find_announcement, find_peers
-from activities.nodes.running_jobs import find_node_runs, tell_jobs
+from activities.nodes.running_jobs import find_node_runs, notify_jobs
 from activities.temporal.client import set_client
 from tests.activities.outbox.test_relay import signals_of
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
-from workflows.contracts.jobs import EndRequest, NodeLost
+from workflows.contracts.jobs import EndRequest, MachineGone
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.nodes import RunSeen
-from workflows.effects.lifecycles import FindDependents, TellDependents
+from workflows.contracts.nodes import NodeNotice, RunSeen
+from workflows.effects.lifecycles import FindDependents, RemoveDependents
 from workflows.effects.nodes import (
     BillOrphanedRuns,
     FindAnnouncement,
@@ -103,8 +103,8 @@ def test_strays_are_billed_once_for_what_they_had_run(world: World) -> None:
         row = session.get_one(tables.Job, world.job.id)
         row.rates = {"0": {"gpu_count": 1, "microcredits_per_gpu_hour": 250_000}}
     command = BillOrphanedRuns(runs=(seen(world.job.id, 1800.9), seen("job-unknown", 60)))
-    bill_strays(command)
-    bill_strays(command)
+    bill_orphaned_runs(command)
+    bill_orphaned_runs(command)
     with world.database.read() as session:
         row = session.get_one(tables.Job, world.job.id)
         meter = session.exec(select(tables.UsageMeter)).one()
@@ -116,7 +116,7 @@ def test_strays_are_billed_once_for_what_they_had_run(world: World) -> None:
 def test_strays_of_a_job_that_has_ended_do_not_count_as_running(world: World) -> None:
     with world.database.write() as session:
         session.get_one(tables.Job, world.job.id).status = "failed"
-    bill_strays(BillOrphanedRuns(runs=(seen(world.job.id, 60),)))
+    bill_orphaned_runs(BillOrphanedRuns(runs=(seen(world.job.id, 60),)))
     with world.database.read() as session:
         assert not session.exec(select(tables.UsageMeter)).one().running
 
@@ -139,15 +139,20 @@ async def start_idle(client: Client, workflow_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "signal"), [("lost", "node_lost"), ("back", "node_back"), ("removed", "stop")]
+    ("notice", "signal"),
+    [
+        (NodeNotice.UNREACHABLE, "node_unreachable"),
+        (NodeNotice.REACHABLE, "node_reachable"),
+        (NodeNotice.REMOVED, "stop"),
+    ],
 )
 async def test_jobs_on_a_node_are_told(
-    world: World, temporal_server: Client, what: str, signal: str
+    world: World, temporal_server: Client, notice: NodeNotice, signal: str
 ) -> None:
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    told = await tell_jobs(NotifyJobs(node_id=world.node.id, what=what, reason="why"))
+    told = await notify_jobs(NotifyJobs(node_id=world.node.id, notice=notice, reason="why"))
     assert told.job_ids == (world.job.id,)
     assert await signals_of(temporal_server, workflow_id) == [signal]
 
@@ -160,7 +165,7 @@ async def test_jobs_are_told_where_a_node_is_that_is_back(
     await start_idle(temporal_server, workflow_id)
     with world.database.write() as session:
         session.get_one(tables.Node, world.node.id).host = "10.0.0.99"
-    await tell_jobs(NotifyJobs(node_id=world.node.id, what="back"))
+    await notify_jobs(NotifyJobs(node_id=world.node.id, notice=NodeNotice.REACHABLE))
     history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
     told = [
         event.workflow_execution_signaled_event_attributes.input.payloads[0].data
@@ -176,7 +181,9 @@ async def test_a_job_is_told_which_node_was_removed_unreached(
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    await tell_jobs(NotifyJobs(node_id=world.node.id, what="gone", reason="removed"))
+    await notify_jobs(
+        NotifyJobs(node_id=world.node.id, notice=NodeNotice.REMOVED_UNREACHABLE, reason="removed")
+    )
     history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
     told = history.events[-1].workflow_execution_signaled_event_attributes
     assert told.signal_name == "stop"
@@ -191,12 +198,14 @@ async def test_a_job_is_told_when_its_machine_has_ended(
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    ended = NotifyJobs(node_id=world.node.id, what="ended", reason="preempted", ended_at=NOW)
-    await tell_jobs(ended)
+    ended = NotifyJobs(
+        node_id=world.node.id, notice=NodeNotice.MACHINE_GONE, reason="preempted", ended_at=NOW
+    )
+    await notify_jobs(ended)
     history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
     told = history.events[-1].workflow_execution_signaled_event_attributes
-    (lost,) = await temporal_server.data_converter.decode(told.input.payloads, [NodeLost])
-    assert lost == NodeLost(node_id=world.node.id, reason="preempted", for_good=True, ended_at=NOW)
+    (gone,) = await temporal_server.data_converter.decode(told.input.payloads, [MachineGone])
+    assert gone == MachineGone(node_id=world.node.id, reason="preempted", ended_at=NOW)
 
 
 async def test_jobs_are_told_once_however_often_it_is_tried(
@@ -205,14 +214,14 @@ async def test_jobs_are_told_once_however_often_it_is_tried(
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    asked = NotifyJobs(node_id=world.node.id, what="removed", reason="why")
+    asked = NotifyJobs(node_id=world.node.id, notice=NodeNotice.REMOVED, reason="why")
     environment = ActivityEnvironment()
     for _ in range(2):
-        await environment.run(tell_jobs, asked)
+        await environment.run(notify_jobs, asked)
     assert await signals_of(temporal_server, workflow_id) == ["stop"]
 
     environment.info = dataclasses.replace(environment.info, activity_id="another")
-    await environment.run(tell_jobs, asked)
+    await environment.run(notify_jobs, asked)
     assert await signals_of(temporal_server, workflow_id) == ["stop", "stop"]
 
 
@@ -220,7 +229,7 @@ async def test_telling_a_job_that_has_ended_is_silent(
     world: World, temporal_server: Client
 ) -> None:
     set_client(temporal_server)
-    told = await tell_jobs(NotifyJobs(node_id=world.node.id, what="back"))
+    told = await notify_jobs(NotifyJobs(node_id=world.node.id, notice=NodeNotice.REACHABLE))
     assert told.job_ids == (world.job.id,)
 
 
@@ -230,6 +239,8 @@ async def test_a_forced_removal_reaches_every_node_of_the_region(
     set_client(temporal_server)
     for node in (world.node, world.other):
         await start_idle(temporal_server, f"node/{node.id}")
-    await tell_dependents(TellDependents(resource_id=world.region.id, removal=Removal(force=True)))
+    await remove_dependents(
+        RemoveDependents(resource_id=world.region.id, removal=Removal(force=True))
+    )
     for node in (world.node, world.other):
         assert await signals_of(temporal_server, f"node/{node.id}") == ["remove"]

@@ -11,7 +11,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.placement import planning
 from activities.placement.planning import plan_placements
-from activities.placement.withdrawals import withdraw_places
+from activities.placement.withdrawals import withdraw_allocations
 from activities.settings import settings
 from tests.activities.cloud_rows import (
     add_cloud_region,
@@ -59,10 +59,10 @@ def test_a_job_that_no_node_has_room_for_gets_a_node_made_for_it_once(
         (node,) = ephemeral_nodes(session)
         owned, made = sorted(live(session), key=lambda place: place.node_id == node.id)
         assert {owned.job_id, made.job_id} == {first.id, second.id}
-        assert (made.cpu_count, made.gpu_indices, made.announced_at) == (12, [0], None)
+        assert (made.cpu_count, made.gpu_indices, made.notified_at) == (12, [0], None)
         assert (node.region_id, node.status, node.host) == (region.id, "new", None)
         claim = MachineClaim.model_validate(node.machine)
-        assert [offer.place for offer in claim.offers] == [f"us-central1-{zone}" for zone in "abcf"]
+        assert [offer.zone for offer in claim.offers] == [f"us-central1-{zone}" for zone in "abcf"]
         assert {(offer.machine_type, offer.spot) for offer in claim.offers} == {
             ("a2-highgpu-1g", True)
         }
@@ -202,7 +202,7 @@ def test_zones_that_have_none_are_left_out_and_a_region_without_any_is_named(
     with migrated.write() as session:
         (node,) = ephemeral_nodes(session)
         claim = MachineClaim.model_validate(node.machine)
-        assert [offer.place for offer in claim.offers] == ["asia-northeast1-c"]
+        assert [offer.zone for offer in claim.offers] == ["asia-northeast1-c"]
         scope = "asia-northeast1-c/a2-highgpu-1g+1xA100/spot"
         add_shortage(session, region, scope, "none here either")
         needs_spot = SubmittedPlacement(spot=SpotPolicy.REQUIRED)
@@ -225,7 +225,7 @@ def test_a_machine_that_came_to_nothing_is_not_asked_for_again_at_once(
     with migrated.read() as session:
         (first,) = ephemeral_nodes(session)
     reason = "image: not found"
-    withdraw_places(WithdrawAllocations(node_id=first.id, reason=reason, at=datetime.now(UTC)))
+    withdraw_allocations(WithdrawAllocations(node_id=first.id, reason=reason, at=datetime.now(UTC)))
     with migrated.read() as session:
         assert live(session) == []
         assert [told["detail"] for told in refusals(session, job)] == [reason]

@@ -4,7 +4,7 @@ from sqlmodel import Session
 
 from activities.db import tables
 from activities.db.session import Database
-from activities.placement.allocations import release_job
+from activities.placement.allocations import release_allocations
 from activities.placement.inventory import inventory, node_offers
 from tests.activities.placement.rows import add_gpu_node
 from tests.activities.rows import NOW, add_job, add_payer, add_region, allocate
@@ -31,7 +31,7 @@ def test_an_offer_follows_all_that_changes_without_a_step_of_its_node(migrated: 
         assert held.free_cpu_count == before.free_cpu_count - 2
         assert offer_of(session, quiet) is unchanged
 
-        release_job(session, job.id, NOW)
+        release_allocations(session, job.id, NOW)
         session.flush()
         assert offer_of(session, node_id) == before
 

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
-from activities.placement.planning import announce_placements, find_placement, plan_placements
+from activities.placement.planning import find_placement, notify_placed_jobs, plan_placements
 from activities.temporal import client as temporal
 from activities.temporal.client import set_client, tell
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree, live
@@ -64,8 +64,8 @@ async def test_a_placed_job_is_told_once_with_all_that_it_needs(
 ) -> None:
     job_id = placed_job(migrated, workers=2)
     handle = await waiting_workflow(told_by, job_id)
-    assert await announce_placements(NotifyPlacedJobs()) == PlacedJobsNotified(announced=1)
-    assert await announce_placements(NotifyPlacedJobs()) == PlacedJobsNotified(announced=0)
+    assert await notify_placed_jobs(NotifyPlacedJobs()) == PlacedJobsNotified(announced=1)
+    assert await notify_placed_jobs(NotifyPlacedJobs()) == PlacedJobsNotified(announced=0)
     (placement,) = await signals(told_by, handle)
     assert placement == find_placement(FindPlacement(job_id=job_id, attempt=1)).placement
     first, second = placement.assignments
@@ -91,7 +91,7 @@ async def test_a_job_whose_workflow_has_ended_gives_its_place_back_for_good(
     job_id = placed_job(migrated)
     handle = await waiting_workflow(told_by, job_id)
     await handle.terminate()
-    assert (await announce_placements(NotifyPlacedJobs())).announced == 0
+    assert (await notify_placed_jobs(NotifyPlacedJobs())).announced == 0
     with migrated.read() as session:
         assert live(session) == []
         assert_books_agree(session)
@@ -107,7 +107,7 @@ async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_f
         add_gpu_node(session, add_region(session, account))
         deaf_id, job_id = (add_waiting_job(session, account).id for _ in range(2))
     assert plan_placements(PlanPlacements()).placed == 2
-    deaf = await waiting_workflow(told_by, deaf_id)
+    feed_error = await waiting_workflow(told_by, deaf_id)
     handle = await waiting_workflow(told_by, job_id)
 
     async def lost(workflow_id: str, signal: str, placement: Placement) -> bool:
@@ -117,11 +117,11 @@ async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_f
 
     with monkeypatch.context() as broken:
         broken.setattr("activities.placement.planning.tell", lost)
-        answer = await announce_placements(NotifyPlacedJobs(limit=2))
+        answer = await notify_placed_jobs(NotifyPlacedJobs(limit=2))
     assert answer == PlacedJobsNotified(announced=1, more=True, untold=(deaf_id,))
     assert len(await signals(told_by, handle)) == 1
-    assert await signals(told_by, deaf) == []
-    assert (await announce_placements(NotifyPlacedJobs())).announced == 1
-    assert len(await signals(told_by, deaf)) == 1
-    for told in (deaf, handle):
+    assert await signals(told_by, feed_error) == []
+    assert (await notify_placed_jobs(NotifyPlacedJobs())).announced == 1
+    assert len(await signals(told_by, feed_error)) == 1
+    for told in (feed_error, handle):
         await told.terminate()

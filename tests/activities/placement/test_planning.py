@@ -16,7 +16,7 @@ from activities.billing.ledger import Entry, add_credits, post
 from activities.billing.payers import credits_name
 from activities.db import tables
 from activities.db.session import Database
-from activities.placement.allocations import ContendedError, placed_of, release_job, reserve
+from activities.placement.allocations import ContendedError, placed_of, release_allocations, reserve
 from activities.placement.inventory import held, node_offers
 from activities.placement.planning import find_placement, plan_placements
 from activities.placement.queue import waiting_jobs
@@ -30,7 +30,7 @@ from workflows.rules.placement.inventory import Demand
 from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_an_attempt_is_placed_once_and_the_next_attempt_again(
         job = add_waiting_job(session, account)
     assert [round_of().placed, round_of().placed] == [1, 0]
     with migrated.write() as session:
-        release_job(session, job.id, NOW)
+        release_allocations(session, job.id, NOW)
     assert round_of().placed == 0
     with migrated.write() as session:
         session.get_one(tables.Job, job.id).attempt = 2
@@ -219,7 +219,7 @@ def test_what_is_released_is_given_to_the_next(
     assert round_of().placed == 1
     assert refusals(migrated, second) == [("gpu-count", "node n1: asked 4×A100, 0 free of 4")]
     with migrated.write() as session:
-        release_job(session, first.id, NOW)
+        release_allocations(session, first.id, NOW)
     assert round_of().placed == 1
     with migrated.read() as session:
         assert {allocation.job_id for allocation in live(session)} == {second.id}

@@ -36,11 +36,11 @@ class Market:
     """How many machines it has ever made."""
 
     @property
-    def place(self) -> str:
-        return self.offer.place
+    def zone(self) -> str:
+        return self.offer.zone
 
     def find(self) -> MachineObservation | None:
-        return self.driver.find(NAME, self.place)
+        return self.driver.find(NAME, self.zone)
 
     def create(self) -> MachineObservation:
         return self.driver.create(NAME, self.offer, SPEC)
@@ -55,10 +55,10 @@ class Market:
         return found
 
     def billed_period(self, machine_id: str | None) -> MachineObservation:
-        return self.driver.billed_period(NAME, self.place, machine_id)
+        return self.driver.billed_period(NAME, self.zone, machine_id)
 
     def end(self) -> None:
-        self.driver.terminate(NAME, self.place)
+        self.driver.terminate(NAME, self.zone)
         wait_for(lambda: self.find() is None, "it is gone")
 
 
@@ -67,12 +67,12 @@ class DriverContract:
         assert market.find() is None
         market.create()
         seen = market.until_reachable()
-        assert (seen.state, seen.place) == (MachineState.RUNNING, market.place)
+        assert (seen.state, seen.zone) == (MachineState.RUNNING, market.zone)
         assert seen.offer_label == market.offer.label != market.another.label
         assert seen.provider_machine_id is not None
         assert seen.began_at is not None
         (owned,) = market.driver.list_owned()
-        assert (owned.machine_name, owned.place) == (NAME, market.place)
+        assert (owned.machine_name, owned.zone) == (NAME, market.zone)
         assert owned.seen.provider_machine_id == seen.provider_machine_id
         market.end()
         assert list(market.driver.list_owned()) == []
@@ -102,12 +102,12 @@ class DriverContract:
     def test_a_release_may_be_repeated_and_is_silent_when_there_is_nothing(
         self, market: Market
     ) -> None:
-        market.driver.terminate(NAME, market.place)
+        market.driver.terminate(NAME, market.zone)
         market.create()
         market.until_reachable()
         market.lose_a_reply()
         with pytest.raises(Unavailable):
-            market.driver.terminate(NAME, market.place)
+            market.driver.terminate(NAME, market.zone)
         for _ in range(2):
             market.end()
         assert market.made() == 1
@@ -132,7 +132,7 @@ class DriverContract:
         asked: list[Callable[[], object]] = [
             market.find,
             market.create,
-            lambda: market.driver.terminate(NAME, market.place),
+            lambda: market.driver.terminate(NAME, market.zone),
             market.driver.list_owned,
             lambda: market.billed_period("4711"),
         ]

@@ -13,7 +13,7 @@ from workflows.contracts.statuses import MachineState
 @dataclass(frozen=True)
 class Owned:
     machine_name: str
-    place: str
+    zone: str
     seen: MachineObservation = field(
         default=MachineObservation(state=MachineState.RUNNING), compare=False, repr=False
     )
@@ -35,22 +35,22 @@ class RentedDriver:
     refuses: str = ""
     """Why nothing is made any more."""
 
-    def find(self, name: str, place: str) -> MachineObservation | None:
+    def find(self, name: str, zone: str) -> MachineObservation | None:
         self._must_be_there()
-        return self.machines.get(Owned(name, place))
+        return self.machines.get(Owned(name, zone))
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
         self._must_be_there()
-        key = Owned(name, offer.place)
+        key = Owned(name, offer.zone)
         if self.refuses:
             raise RequestRefused(self.refuses)
         if key not in self.machines and self.is_sold_out:
-            raise CapacityExhausted(f"{offer.place} has none left")
+            raise CapacityExhausted(f"{offer.zone} has none left")
         if key not in self.machines:
             self.made[key] += 1
             self.machines[key] = MachineObservation(
                 state=MachineState.RUNNING,
-                place=offer.place,
+                zone=offer.zone,
                 provider_machine_id=str(self.made.total()),
                 host="10.0.0.9",
                 minion_id="SHA256:k",
@@ -60,17 +60,17 @@ class RentedDriver:
         self._may_be_lost()
         return self.machines[key]
 
-    def terminate(self, name: str, place: str) -> None:
+    def terminate(self, name: str, zone: str) -> None:
         self._must_be_there()
         if self.ending:
             self.ending -= 1
-        elif (ended := self.machines.pop(Owned(name, place), None)) is not None:
+        elif (ended := self.machines.pop(Owned(name, zone), None)) is not None:
             update = {"state": MachineState.GONE, "ended_at": datetime.now(UTC)}
             past = ended.model_copy(update=update)
             self.gone[ended.provider_machine_id or ""] = self.gone[name] = past
         self._may_be_lost()
 
-    def billed_period(self, name: str, place: str, machine_id: str | None) -> MachineObservation:
+    def billed_period(self, name: str, zone: str, machine_id: str | None) -> MachineObservation:
         self._must_be_there()
         return self.gone.get(machine_id or name, MachineObservation(state=MachineState.GONE))
 

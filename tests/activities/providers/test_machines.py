@@ -12,10 +12,10 @@ from activities.leases.shortages import find_shortages, remember_shortage
 from activities.lifecycles.restarts import restart_of
 from activities.outbox.workflow_starts import start_of
 from activities.providers.machines import (
-    await_machine,
     create_machine,
-    look_at_machine,
-    release_machine,
+    describe_machine,
+    terminate_machine,
+    wait_for_machine,
 )
 from tests.activities.leases.rows import OFFER, Books
 from tests.activities.providers.fake_driver import Owned, RentedDriver
@@ -38,9 +38,9 @@ NAME = {
     "provider_kind": ProviderKind.GCP,
     "machine_name": "baseload-lea-1",
 }
-CREATE = CreateMachine(**NAME, place="zone-a", offer=OFFER, spec=MachineSpec(lifetime_s=3600))
-LOOK = DescribeMachine(**NAME, place="zone-a")
-RELEASE = TerminateMachine(**NAME, place="zone-a")
+CREATE = CreateMachine(**NAME, zone="zone-a", offer=OFFER, spec=MachineSpec(lifetime_s=3600))
+LOOK = DescribeMachine(**NAME, zone="zone-a")
+RELEASE = TerminateMachine(**NAME, zone="zone-a")
 
 
 async def do(activity: Any, command: Any) -> Any:
@@ -71,10 +71,10 @@ async def test_a_release_is_over_only_when_the_provider_no_longer_knows_the_mach
     await do(create_machine, CREATE)
     driver.ending = 2
     for _ in range(2):
-        assert (await refusal(release_machine, RELEASE)).type == errors.NOT_YET
-    assert (await do(release_machine, RELEASE)).state is MachineState.GONE
+        assert (await refusal(terminate_machine, RELEASE)).type == errors.NOT_YET
+    assert (await do(terminate_machine, RELEASE)).state is MachineState.GONE
     assert driver.machines == {}
-    assert (await do(release_machine, RELEASE)).state is MachineState.GONE
+    assert (await do(terminate_machine, RELEASE)).state is MachineState.GONE
 
 
 async def test_a_machine_is_waited_for_until_it_has_an_address_or_is_no_more(
@@ -82,12 +82,12 @@ async def test_a_machine_is_waited_for_until_it_has_an_address_or_is_no_more(
 ) -> None:
     key = Owned("baseload-lea-1", "zone-a")
     for state in (MachineState.MAKING, MachineState.RUNNING):
-        driver.machines[key] = MachineObservation(state=state, place="zone-a")
-        assert (await refusal(await_machine, LOOK)).type == errors.NOT_YET
-    driver.machines[key] = MachineObservation(state=MachineState.STOPPED, place="zone-a")
-    assert (await do(await_machine, LOOK)).state is MachineState.STOPPED
+        driver.machines[key] = MachineObservation(state=state, zone="zone-a")
+        assert (await refusal(wait_for_machine, LOOK)).type == errors.NOT_YET
+    driver.machines[key] = MachineObservation(state=MachineState.STOPPED, zone="zone-a")
+    assert (await do(wait_for_machine, LOOK)).state is MachineState.STOPPED
     del driver.machines[key]
-    assert (await do(await_machine, LOOK)).state is MachineState.GONE
+    assert (await do(wait_for_machine, LOOK)).state is MachineState.GONE
 
 
 async def test_a_machine_of_another_offer_is_not_taken_but_ended_and_made_anew(
@@ -105,16 +105,16 @@ async def test_a_machine_of_another_offer_is_not_taken_but_ended_and_made_anew(
 async def test_a_machine_that_is_gone_says_when_if_its_provider_does(driver: RentedDriver) -> None:
     made: MachineObservation = await do(create_machine, CREATE)
     release = RELEASE.model_copy(update={"provider_machine_id": made.provider_machine_id})
-    gone: MachineObservation = await do(release_machine, release)
+    gone: MachineObservation = await do(terminate_machine, release)
     assert gone.began_at == made.began_at
     assert gone.ended_at is not None
     driver.gone.clear()
-    assert (await do(release_machine, release)).state is MachineState.GONE
+    assert (await do(terminate_machine, release)).state is MachineState.GONE
 
 
 async def test_machines_of_a_kind_without_driver_are_refused_by_name() -> None:
     command = LOOK.model_copy(update={"provider_kind": ProviderKind.PHYSICAL})
-    failure = await refusal(look_at_machine, command)
+    failure = await refusal(describe_machine, command)
     assert failure.type == errors.REQUEST_REFUSED
     assert "physical" in failure.message
 
@@ -130,14 +130,18 @@ async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
     with migrated.read() as session:
         start = restart_of(session, row).start
         fresh = start_of(session, row)
-    assert (start.id, start.workflow) == (f"machine/{row.id}", "MachineLifecycle")
+    assert (start.id, start.workflow) == (f"lease/{row.id}", "LeaseLifecycle")
     assert isinstance(start.argument, LeaseRequest)
     assert isinstance(fresh.argument, LeaseRequest)
-    carried = start.argument.carried
-    assert carried is not None
-    assert carried.seen is not None
-    assert (carried.status, carried.offer, carried.sequence) == (LeaseStatus.READY, OFFER, 4)
-    assert (carried.seen.host, carried.seen.began_at) == ("10.0.0.9", NOW)
+    resumed_from = start.argument.resumed_from
+    assert resumed_from is not None
+    assert resumed_from.seen is not None
+    assert (resumed_from.status, resumed_from.offer, resumed_from.sequence) == (
+        LeaseStatus.READY,
+        OFFER,
+        4,
+    )
+    assert (resumed_from.seen.host, resumed_from.seen.began_at) == ("10.0.0.9", NOW)
     assert fresh.argument.offers == (OFFER,)
 
 

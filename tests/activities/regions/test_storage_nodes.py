@@ -12,10 +12,10 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.leases.leasing import lease_machine
-from activities.lifecycles.dependents import find_dependents, tell_dependents
-from activities.placement.allocations import release_job
-from activities.regions.storage_nodes import add_storage_node, dismiss_node, find_storage
+from activities.leases.leasing import acquire_lease
+from activities.lifecycles.dependents import find_dependents, remove_dependents
+from activities.placement.allocations import release_allocations
+from activities.regions.storage_nodes import add_storage_node, find_storage, request_node_removal
 from activities.temporal.client import set_client
 from tests.activities.cloud_rows import add_lease
 from tests.activities.nodes.test_running_jobs import start_idle
@@ -26,8 +26,8 @@ from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.leases import AcquireLease
-from workflows.effects.lifecycles import FindDependents, TellDependents
-from workflows.effects.regions import AddStorageNode, DismissNode, FindStorage
+from workflows.effects.lifecycles import FindDependents, RemoveDependents
+from workflows.effects.regions import AddStorageNode, FindStorage, RequestNodeRemoval
 
 OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)
 
@@ -65,7 +65,7 @@ class Place:
             lease_id=f"lea-of-{node_id}", node_id=node_id, region_id=self.region.id,
             machine=self.claim, at=NOW,
         )  # fmt: skip
-        lease_machine(command)
+        acquire_lease(command)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_node_that_leaves_keeps_nobody_from_removing_its_region_once_its_job_h
     found = find_dependents(question)
     assert (set(found.ids), found.own_ids) == ({node.id, lease.id}, ())
     with place.database.write() as session:
-        release_job(session, job.id, NOW)
+        release_allocations(session, job.id, NOW)
     found = find_dependents(question)
     assert set(found.ids) == {node.id, lease.id}
     assert set(found.own_ids) == ({node.id, lease.id} if goes_with_it else set())
@@ -139,23 +139,23 @@ async def test_leases_are_told_to_end_when_nobody_else_is_left(
     place.add(node_id)
     place.lease(node_id)  # Before there is a client: its own workflow is not begun.
     set_client(temporal_server)
-    node, machine = f"node/{node_id}", f"machine/lea-of-{node_id}"
+    node, machine = f"node/{node_id}", f"lease/lea-of-{node_id}"
     await start_idle(temporal_server, node)
     await start_idle(temporal_server, machine)
-    command = TellDependents(resource_id=place.region.id, removal=Removal(force=True))
-    await ActivityEnvironment().run(tell_dependents, command)
+    command = RemoveDependents(resource_id=place.region.id, removal=Removal(force=True))
+    await ActivityEnvironment().run(remove_dependents, command)
     assert await signals_of(temporal_server, node) == ["remove"]
     assert await signals_of(temporal_server, machine) == []
     place.set(tables.Node, node_id, status="archived")
-    await ActivityEnvironment().run(tell_dependents, command)
+    await ActivityEnvironment().run(remove_dependents, command)
     assert await signals_of(temporal_server, machine) == ["remove"]
 
 
 def test_a_node_that_leaves_already_is_not_asked_again(place: Place) -> None:
     place.add("nod-1")
-    command = DismissNode(node_id="nod-1", requested_by="its region", at=NOW)
+    command = RequestNodeRemoval(node_id="nod-1", requested_by="its region", at=NOW)
     for _ in range(2):
-        asyncio.run(dismiss_node(command))
+        asyncio.run(request_node_removal(command))
         place.set(tables.Node, "nod-1", status="removing")
     with place.database.read() as session:
         asked = session.exec(select(tables.OutboxRow).filter_by(verb="remove")).all()

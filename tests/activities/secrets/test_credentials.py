@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from activities.jobs.run_specs import seal_run_specs
 from sqlmodel import select
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.db.session import Database
 from activities.db.tables import Account, Provider, StoredSecret
-from activities.jobs.work_orders import seal_work_orders
 from activities.secrets.credentials import (
     CredentialsError,
     credentials_of,
@@ -158,6 +158,6 @@ def test_no_job_can_resolve_a_providers_key(
         job_id = job.id
     order = SealRunSpecs(job_id=job_id, attempt=1, assignments=())
     with pytest.raises(ApplicationError, match=r"environment\.secrets\.KEY") as refusal:
-        ActivityEnvironment().run(seal_work_orders, order)
+        ActivityEnvironment().run(seal_run_specs, order)
     assert refusal.value.type == WORK_REFUSED
     assert "hunter2" not in str(refusal.value)

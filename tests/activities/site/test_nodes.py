@@ -13,13 +13,13 @@ from activities.settings import settings
 from activities.site import nodes as site_node
 from activities.site.nodes import (
     check_site,
-    end_strays,
+    end_orphaned_runs,
     inspect_node,
     list_runs,
     prepare_node,
     reach_node,
     reboot_node,
-    release_node,
+    restore_logins,
 )
 from tests.activities.agent.agent_process import processes_of
 from tests.activities.sites import REGION, Site
@@ -75,7 +75,7 @@ async def test_a_site_without_the_platforms_key_says_where_it_looked(
 
 async def test_a_node_is_reached_again_and_again_in_the_same_boot(site: Site) -> None:
     first = await site.do(reach_node, ReachNode(node=site.node))
-    assert first.boot_mark
+    assert first.boot_id
     assert await site.do(reach_node, ReachNode(node=site.node)) == first
 
 
@@ -137,7 +137,7 @@ async def test_inspection_finds_this_machine(site: Site) -> None:
     assert found.memory_bytes > 0
     assert "process" in found.runtimes
     assert found.is_root is (os.geteuid() == 0)
-    assert found.boot_mark == (await site.do(reach_node, ReachNode(node=site.node))).boot_mark
+    assert found.boot_id == (await site.do(reach_node, ReachNode(node=site.node))).boot_id
 
 
 async def test_preparing_twice_changes_nothing_and_leaves_other_logins_alone(site: Site) -> None:
@@ -155,9 +155,9 @@ async def test_preparing_twice_changes_nothing_and_leaves_other_logins_alone(sit
 async def test_a_machine_whose_logins_were_never_closed_is_released_as_it_is(site: Site) -> None:
     before = sshd_configuration()
     for _ in range(2):
-        assert await site.do(release_node, RestoreLogins(node=site.node)) == Done()
+        assert await site.do(restore_logins, RestoreLogins(node=site.node)) == Done()
     assert sshd_configuration() == before
-    assert (await site.do(reach_node, ReachNode(node=site.node))).boot_mark
+    assert (await site.do(reach_node, ReachNode(node=site.node))).boot_id
 
 
 async def test_where_no_job_user_can_be_made_it_is_said(
@@ -173,7 +173,7 @@ async def test_where_no_job_user_can_be_made_it_is_said(
 
 
 async def test_a_machine_that_has_restarted_since_is_not_restarted(site: Site) -> None:
-    assert await site.do(reboot_node, RebootNode(node=site.node, boot_mark="earlier")) == Done()
+    assert await site.do(reboot_node, RebootNode(node=site.node, boot_id="earlier")) == Done()
 
 
 async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: Site) -> None:
@@ -181,7 +181,7 @@ async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: S
     site.agent.run(KEPT, "sleep 600")
     await asyncio.to_thread(site.agent.look, STRAY)
     command = EndOrphanedRuns(node=site.node, among=(STRAY, KEPT), live=(KEPT,))
-    found = await site.do(end_strays, command)
+    found = await site.do(end_orphaned_runs, command)
     [seen] = found.runs
     assert (seen.run_id, seen.job_id, seen.worker, seen.attempt) == (STRAY, "job-left", 0, 1)
     assert seen.elapsed_s > 0
@@ -200,15 +200,15 @@ async def test_every_run_on_the_node_is_listed(site: Site) -> None:
 async def test_a_stray_whose_answer_was_lost_is_told_again(site: Site) -> None:
     site.agent.run(STRAY, "sleep 600")
     command = EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
-    assert await site.do(end_strays, command) == await site.do(end_strays, command)
+    assert await site.do(end_orphaned_runs, command) == await site.do(end_orphaned_runs, command)
 
 
 async def test_strays_that_were_told_long_ago_are_told_once_more_and_removed(site: Site) -> None:
     site.agent.run(STRAY, "true")
     command = EndOrphanedRuns(node=site.node, among=(STRAY,), live=())
-    first = await site.do(end_strays, command)
+    first = await site.do(end_orphaned_runs, command)
     os.utime(site.agent.path(STRAY, "told"), (0, 0))
-    assert await site.do(end_strays, command) == first
+    assert await site.do(end_orphaned_runs, command) == first
     assert not site.agent.path(STRAY).exists()
 
 
@@ -219,7 +219,9 @@ async def test_a_stray_that_ended_long_before_anybody_saw_it_is_told(site: Site)
     exit_path = site.agent.path(STRAY, "exit.json")
     told = json.loads(exit_path.read_text()) | {"finished_at": "2020-01-01T00:00:00+00:00"}
     exit_path.write_text(json.dumps(told))
-    ended = await site.do(end_strays, EndOrphanedRuns(node=site.node, among=(STRAY,), live=()))
+    ended = await site.do(
+        end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(STRAY,), live=())
+    )
     [seen] = ended.runs
     assert seen.elapsed_s == told["elapsed_s"]
     assert site.logs.read(STRAY, 0) == b"its log\n"
@@ -230,7 +232,9 @@ async def test_code_that_no_job_has_used_for_weeks_makes_room(site: Site) -> Non
     for folder in folders:
         folder.mkdir(parents=True)
     os.utime(folders[0], (0, 0))
-    await site.do(end_strays, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=()))
+    await site.do(
+        end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
+    )
     assert [folder.exists() for folder in folders] == [False, True]
 
 
@@ -238,7 +242,7 @@ async def test_a_run_that_nobody_named_is_ended_and_not_told(site: Site) -> None
     site.agent.run("somebody", "sleep 600")
     assert (
         await site.do(
-            end_strays, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
+            end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
         )
     ).runs == ()
     assert processes_of("somebody") == []

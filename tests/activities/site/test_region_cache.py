@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
 
 from activities.settings import settings
 from activities.site.nodes import prepare_node
 from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
-from activities.storage.work_orders import RegionCache, RunSpec, seal_order
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent
@@ -64,8 +64,8 @@ class Region:
             cache=self.cache,
         )
         assignment = WorkerAssignment(worker=0, node=node)
-        place = seal_order(job, 1, 0, REGION, order)
-        command = StageWorker(node=node, run_id=run, work_order=place, assignment=assignment)
+        place = seal_run_spec(job, 1, 0, REGION, order)
+        command = StageWorker(node=node, run_id=run, run_spec=place, assignment=assignment)
         began = time.monotonic()
         await self.site.do(stage_worker, command)
         seconds = time.monotonic() - began

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from activities.storage.run_specs import RunSpec, seal_run_spec
 from temporalio.exceptions import ApplicationError
 
 from activities.site import staging
 from activities.site.collection import collect_log, store_output
-from activities.site.nodes import end_strays
-from activities.site.runs import clean_worker, end_worker, look_at_run, start_worker
+from activities.site.nodes import end_orphaned_runs
+from activities.site.runs import clean_worker, end_worker, get_run_status, start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
-from activities.storage.work_orders import RunSpec, seal_order
 from activities.transport.errors import OutcomeUnknown
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import processes_of
@@ -54,7 +54,7 @@ def order(site: Site, command: str, **more: Any) -> StageWorker:
     return StageWorker(
         node=site.node,
         run_id=RUN,
-        work_order=seal_order(JOB, 1, 0, REGION, content),
+        run_spec=seal_run_spec(JOB, 1, 0, REGION, content),
         assignment=WorkerAssignment(worker=0, node=site.node),
     )
 
@@ -72,7 +72,7 @@ async def started(site: Site, command: str, **more: Any) -> RunReport:
 
 
 async def look(site: Site) -> RunReport:
-    return await site.do(look_at_run, GetRunStatus(node=site.node, run_id=RUN))
+    return await site.do(get_run_status, GetRunStatus(node=site.node, run_id=RUN))
 
 
 async def ended(site: Site, grace_s: int = 1) -> RunReport:
@@ -186,7 +186,7 @@ async def test_a_run_whose_staging_broke_off_is_ours_to_end(site: Site, tmp_path
     words = upload(site, tmp_path, file("words", b"as sent"))
     await refusal(site, order(site, "true", input_sha256=words, disk_size_gb=10_000_000))
     assert site.agent.path(RUN, "input/words").read_bytes() == b"as sent"
-    found = await site.do(end_strays, EndOrphanedRuns(node=site.node, among=(RUN,), live=()))
+    found = await site.do(end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(RUN,), live=()))
     assert [(run.run_id, run.elapsed_s) for run in found.runs] == [(RUN, 0)]
     await site.do(clean_worker, CleanWorker(node=site.node, run_id=RUN))
     assert not site.agent.path(RUN).exists()
@@ -211,9 +211,9 @@ async def test_a_work_order_that_is_gone_and_an_upload_that_is_gone_are_named(
     found = await refusal(site, command)
     assert found.type == errors.NOT_FOUND
     assert "ab" * 32 in str(found)
-    site.blobs.delete(command.work_order)
+    site.blobs.delete(command.run_spec)
     found = await refusal(site, command)
-    assert (found.type, command.work_order in str(found)) == (errors.NOT_FOUND, True)
+    assert (found.type, command.run_spec in str(found)) == (errors.NOT_FOUND, True)
 
 
 async def test_the_order_of_another_run_is_not_taken(site: Site) -> None:

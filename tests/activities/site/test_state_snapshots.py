@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from activities.jobs.run_specs import discard_snapshots
+from activities.storage.run_specs import RunSpec, seal_run_spec
 from temporalio.exceptions import ApplicationError
 
-from activities.jobs.work_orders import discard_state
 from activities.settings import settings
 from activities.site.collection import bring_packed
 from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
-from activities.site.state_snapshots import save_state
+from activities.site.state_snapshots import save_snapshot
 from activities.storage.state_snapshots import StateSnapshot, copies_of
-from activities.storage.work_orders import RunSpec, seal_order
 from activities.transport.stream import NodeStream
 from tests.activities.archives import file, packed, symlink
 from tests.activities.sites import REGION, Site
@@ -67,7 +67,7 @@ class Life:
         command = StageWorker(
             node=self.site.node,
             run_id=self.run,
-            work_order=seal_order(JOB, self.attempt, 0, REGION, order),
+            run_spec=seal_run_spec(JOB, self.attempt, 0, REGION, order),
             assignment=WorkerAssignment(worker=0, node=self.site.node),
             restores_state=self.attempt > 1,
         )
@@ -81,7 +81,7 @@ class Life:
     async def saves(self) -> SnapshotSaved:
         self.at += timedelta(minutes=5)
         command = SaveSnapshot(node=self.site.node, run_id=self.run, at=self.at)
-        return await self.site.do(save_state, command)
+        return await self.site.do(save_snapshot, command)
 
     @property
     def copies(self) -> list[StateSnapshot]:
@@ -114,7 +114,7 @@ async def test_the_next_attempt_finds_what_the_one_before_had_saved_last(life: L
     assert (life.state / "line").read_text() == "epoch 5\n"
     await life.saves()
     assert [copy.attempt for copy in life.copies] == [2]
-    discard_state(DiscardSnapshots(job_id=JOB))
+    discard_snapshots(DiscardSnapshots(job_id=JOB))
     assert life.site.blobs.names("states") == []
 
 
@@ -159,7 +159,7 @@ async def test_what_is_written_while_it_is_copied_is_copied_again(
             raise ApplicationError("line: changed", refused, type=errors.OUTCOME_UNKNOWN)
         return await bring_packed(*arguments)
 
-    monkeypatch.setattr(f"{save_state.__module__}.bring_packed", unsettled_once)
+    monkeypatch.setattr(f"{save_snapshot.__module__}.bring_packed", unsettled_once)
     assert (await life.saves()).outcome is SnapshotOutcome.SAVED
     assert (len(tries), len(life.copies)) == (2, 1)
 

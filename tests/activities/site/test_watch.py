@@ -27,7 +27,7 @@ from workflows.contracts.errors import (
     OUTCOME_UNKNOWN,
     WORKER_STOPS,
 )
-from workflows.contracts.jobs import NodeBack, WorkerExit
+from workflows.contracts.jobs import NodeReachable, WorkerExit
 from workflows.contracts.nodes import WatchEnded
 from workflows.effects.nodes import ReachNode, WatchNode
 
@@ -203,14 +203,14 @@ async def test_a_watch_that_is_cancelled_leaves_no_watcher_on_the_node(site: Sit
 async def test_a_machine_that_has_restarted_unseen_is_not_watched_but_looked_at(
     site: Site,
 ) -> None:
-    known = (await site.do(reach_node, ReachNode(node=site.node))).boot_mark
-    environment, task = site.begin(watch_node, WatchNode(node=site.node, boot_mark=known))
+    known = (await site.do(reach_node, ReachNode(node=site.node))).boot_id
+    environment, task = site.begin(watch_node, WatchNode(node=site.node, boot_id=known))
     await wait_until(lambda: watchers(site), "the watcher")
     environment.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(ApplicationError, match="has restarted") as caught:
-        await site.do(watch_node, WatchNode(node=site.node, boot_mark=f"not {known}"))
+        await site.do(watch_node, WatchNode(node=site.node, boot_id=f"not {known}"))
     assert caught.value.type == OUTCOME_UNKNOWN
 
 
@@ -268,7 +268,7 @@ async def test_a_run_whose_supervisor_is_gone_makes_its_job_look(site: Site) -> 
     async with watched(site):
         os.kill(site.agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
         await wait_until(lambda: site.jobs.signals, "a signal")
-    assert site.jobs.of(f"job/{JOB}")[0] == ("node_back", NodeBack(node_id="nod-1"))
+    assert site.jobs.of(f"job/{JOB}")[0] == ("node_reachable", NodeReachable(node_id="nod-1"))
 
 
 async def test_a_log_that_the_store_has_lost_is_brought_again(

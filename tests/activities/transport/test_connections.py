@@ -32,7 +32,7 @@ RUN = "job-t-0-1"
 async def look(
     pool: NodeConnections, endpoint: NodeEndpoint, run_id: str = RUN
 ) -> dict[str, object]:
-    answer = await pool.call(endpoint, "look", {"run_ids": [run_id]}, limit_s=120)
+    answer = await pool.call(endpoint, "status", {"run_ids": [run_id]}, limit_s=120)
     found: dict[str, object] = answer["runs"][run_id]
     return found
 

@@ -28,9 +28,9 @@ def main() -> None:
         print(f"goes on after epoch {line['epoch']}", flush=True)
     while line["epoch"] < epochs:
         line = after_epoch(line)
-        part = state.with_suffix(".part")
-        part.write_text(json.dumps(line))
-        part.replace(state)
+        resource = state.with_suffix(".part")
+        resource.write_text(json.dumps(line))
+        resource.replace(state)
         told = f"slope {line['slope']:.3f} (of {SLOPE}), offset {line['offset']:.3f} (of {OFFSET})"
         print(f"epoch {line['epoch']:>2}/{epochs}  {told}", flush=True)
     output.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from tests.failure.stories.job import JobStory
 from tests.failure.stories.story import HARMLESS
 from workflows.contracts.statuses import JobStatus, JobType
 
-LOOK = Pair("JobBilling", "look_at_run")
+LOOK = Pair("JobBilling", "get_run_status")
 
 
 class BillStory(JobStory):
@@ -19,7 +19,7 @@ class BillStory(JobStory):
     period_s = 1
     planned_end = JobStatus.FAILED
     silent: ClassVar[dict[str, str]] = {
-        "look_at_run": "what could not be metered now is metered at the next hour",
+        "get_run_status": "what could not be metered now is metered at the next hour",
     }
 
     @property

@@ -18,14 +18,14 @@ class CloudRegionStory(RegionStory):
 
     only = frozenset(
         {
-            "make_region_part",
-            "remove_region_part",
+            "ensure_region_resource",
+            "remove_region_resource",
             "add_storage_node",
             "find_storage",
-            "dismiss_node",
+            "request_node_removal",
         }
     )
-    place: ClassVar[dict[str, Any]] = {
+    zone: ClassVar[dict[str, Any]] = {
         "provider_kind": ProviderKind.GCP,
         "name": "burst",
         "cloud_region": "us-central1",
@@ -47,7 +47,9 @@ class CloudRegionStory(RegionStory):
         world = self.world
         left = [node.node_id for node in world.storage[REGION]]
         self.expect(not left, f"{left} are left, and cost")
-        self.expect(not world.parts[REGION], f"{sorted(world.parts[REGION])} are left in its cloud")
+        self.expect(
+            not world.resources[REGION], f"{sorted(world.resources[REGION])} are left in its cloud"
+        )
         if self.mode in HARMLESS:
             seen = world.statuses[REGION]
             self.expect("failed" not in seen, f"it was {seen}")

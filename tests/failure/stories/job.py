@@ -9,8 +9,8 @@ from workflows.contracts.jobs import (
     EndRequest,
     Exit,
     JobRequest,
-    NodeBack,
-    NodeLost,
+    MachineGone,
+    NodeReachable,
     WorkerExit,
     parse_run_id,
     run_id,
@@ -20,7 +20,7 @@ from workflows.contracts.statuses import JobStatus, JobType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 CANCEL = EndRequest(reason="a person wants it no more")
-TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
+TAKEN = MachineGone(node_id="nod-1", reason="it was preempted")
 RAN_S = 7.0
 PATIENCE_S = 0.3
 STEP = 5
@@ -102,7 +102,7 @@ class JobStory(Story):
             await self._node_answers()
 
     def _was_looked_at(self) -> bool:
-        looks = sum(n for pair, n in self.world.done.items() if pair.stub == "look_at_run")
+        looks = sum(n for pair, n in self.world.done.items() if pair.stub == "get_run_status")
         return looks >= len(self.looked)
 
     async def _node_answers(self) -> None:
@@ -110,7 +110,9 @@ class JobStory(Story):
         now = asyncio.get_running_loop().time()
         if now - self.reached_at > PATIENCE_S:
             self.reached_at = now
-            await self.signal(self.workflow_id_of_job, "node_back", NodeBack(node_id="nod-1"))
+            await self.signal(
+                self.workflow_id_of_job, "node_reachable", NodeReachable(node_id="nod-1")
+            )
 
     @property
     def workflow_id_of_job(self) -> str:
@@ -159,7 +161,7 @@ class JobStory(Story):
 
     def look(self) -> None:
         world = self.world
-        if "job.worker-left" in world.events[self.job_id] or self._folder_may_be_left():
+        if "job.worker-abandoned" in world.events[self.job_id] or self._folder_may_be_left():
             world.sweep_node()
         self.expect(self.status == JobStatus.ARCHIVED, f"it is {self.status} in the end")
         self.expect(world.live_runs() == [], f"still run: {world.live_runs()}")
@@ -197,7 +199,7 @@ class PreemptedStory(JobStory):
     """A training whose first machine is taken away while it runs: it finishes on the next."""
 
     type = JobType.TRAINING
-    only = frozenset({"discard_work_orders", "end_billing"})
+    only = frozenset({"discard_run_specs", "end_billing"})
 
     async def _command_ends(self) -> None:
         if self.attempt > 1:
@@ -206,7 +208,7 @@ class PreemptedStory(JobStory):
         machine = self.world.machines["nod-1"]
         if (run := machine.runs.pop(run_id(self.job_id, 0, 1), None)) is not None:
             run.state = RunState.LOST
-        await self.signal(self.workflow_id_of_job, "node_lost", TAKEN)
+        await self.signal(self.workflow_id_of_job, "machine_gone", TAKEN)
 
     def _look_at_its_end(self) -> None:
         super()._look_at_its_end()
@@ -218,7 +220,7 @@ class PreemptedStory(JobStory):
 class KeptStateStory(PreemptedStory):
     """As preempted, on leased machines: what it has kept is copied, found, and removed."""
 
-    only = frozenset({"save_state", "discard_state"})
+    only = frozenset({"save_snapshot", "discard_snapshots"})
     leased = ("nod-1",)
 
     @property
@@ -240,8 +242,8 @@ class KeptStateStory(PreemptedStory):
     def _has_answered(self, copies: int) -> bool:
         """So often a copy was asked for, and made or told to be amiss."""
         world = self.world
-        asked = sum(n for pair, n in world.calls.items() if pair.stub == "save_state")
-        done = sum(n for pair, n in world.done.items() if pair.stub == "save_state")
+        asked = sum(n for pair, n in world.calls.items() if pair.stub == "save_snapshot")
+        done = sum(n for pair, n in world.done.items() if pair.stub == "save_snapshot")
         amiss = "job.state-not-saved" in world.events[self.job_id]
         return asked >= copies and (done >= copies or amiss)
 

@@ -20,12 +20,12 @@ SHORT, PLENTY, SPARE = "zone-a", "zone-b", "zone-c"
 class MachineStory(Story):
     """The first place has none left; the second has; the third is for when that is broken."""
 
-    lifecycle = "MachineLifecycle"
+    lifecycle = "LeaseLifecycle"
     silent: ClassVar = {"remember_shortage": "the next one asks in vain once more, and that is all"}
 
     @property
     def workflow_id(self) -> str:
-        return f"machine/{self.name}"
+        return f"lease/{self.name}"
 
     @property
     def status(self) -> str:
@@ -38,10 +38,8 @@ class MachineStory(Story):
     async def start_it(self) -> None:
         """From the lease, or from its row as the sweep does."""
         offers = tuple(
-            MachineOffer(
-                place=place, machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS
-            )
-            for place in (SHORT, PLENTY, SPARE)
+            MachineOffer(zone=zone, machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS)
+            for zone in (SHORT, PLENTY, SPARE)
         )
         request = LeaseRequest(
             lease_id=LEASE,
@@ -54,7 +52,7 @@ class MachineStory(Story):
             offers=offers,
             spec=MachineSpec(lifetime_s=3600),
             deadline=datetime.now(UTC) + timedelta(hours=1),
-            carried=self._carried(),
+            resumed_from=self._carried(),
         )
         await self.start(LeaseLifecycle, request, self.workflow_id)
 
@@ -69,7 +67,7 @@ class MachineStory(Story):
     async def cancel(self) -> None:
         self.asked = True
         ended = LeaseRelease(reason="not needed any more", by_holder=True)
-        await self.signal(self.workflow_id, "give_back", ended)
+        await self.signal(self.workflow_id, "release", ended)
 
     async def step(self) -> bool:
         if self.has_ended():
@@ -82,10 +80,10 @@ class MachineStory(Story):
 
     def _was_of_use(self) -> bool:
         """Its holder knows of it, it was looked at, and what is to break while it is there has."""
-        told = self.world.cloud.ready or self.stub == "tell_holder"
-        looks = self.world.calls[Pair(self.lifecycle, "look_at_machine")]
-        looked = looks > (self.stub == "look_at_machine")  # one more than the broken one
-        struck = self.is_struck or self.stub in ("release_machine", "record")
+        told = self.world.cloud.ready or self.stub == "notify_holder"
+        looks = self.world.calls[Pair(self.lifecycle, "describe_machine")]
+        looked = looks > (self.stub == "describe_machine")  # one more than the broken one
+        struck = self.is_struck or self.stub in ("terminate_machine", "record")
         return bool(told and looked and struck)
 
     def look(self) -> None:
@@ -96,6 +94,6 @@ class MachineStory(Story):
         if self.mode in HARMLESS:
             self.expect(self.status == LeaseStatus.RELEASED, f"it is {self.status}")
             self.expect(len(cloud.ready) > 0, "its holder was never told")
-            made = sorted(place for _, place in cloud.made)
+            made = sorted(zone for _, zone in cloud.made)
             self.expect(made == [PLENTY], f"made in {made}")
         self.look_at_the_cause()

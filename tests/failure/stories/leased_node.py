@@ -15,9 +15,7 @@ WISH = MachineClaim(
     provider_id="prv-1",
     provider_kind=ProviderKind.GCP,
     offers=(
-        MachineOffer(
-            place="zone-a", machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS
-        ),
+        MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS),
     ),
     spec=MachineSpec(lifetime_s=3600),
 )
@@ -26,7 +24,7 @@ WISH = MachineClaim(
 class LeasedNodeStory(NodeStory):
     """Nobody announces or activates it; its machine is taken once, and it has another."""
 
-    only = frozenset({"lease_machine", "return_machine", "withdraw_places"})
+    only = frozenset({"acquire_lease", "release_lease", "withdraw_allocations"})
     restarts = False
 
     @property
@@ -62,11 +60,11 @@ class LeasedNodeStory(NodeStory):
     def _resumed(self) -> dict[str, Any]:
         """As the sweep finds it: in use only with the machine that its row has."""
         there = self.world.machines_there
-        carried = super()._resumed().get("carried")
-        if not there or carried is None:
+        resumed_from = super()._resumed().get("resumed_from")
+        if not there or resumed_from is None:
             return {}
         update = {"lease_id": there[-1], "minion_id": "SHA256:key"}
-        return {"carried": carried.model_copy(update=update)}
+        return {"resumed_from": resumed_from.model_copy(update=update)}
 
     def look(self) -> None:
         world = self.world

@@ -9,12 +9,16 @@ from tests.failure.stories.story import HARMLESS, Story
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.providers import NotificationsRequest
 from workflows.contracts.record import JobChanges, Record
-from workflows.contracts.schedules import SweepRequest
+from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, ProviderKind
 from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
-from workflows.reconciliation.reconcilers import MachineSweep, Starts, Sweep
+from workflows.reconciliation.reconcilers import (
+    LeaseReconciliation,
+    LifecycleReconciliation,
+    OutboxRelay,
+)
 
 
 class LoopStory(Story):
@@ -97,10 +101,10 @@ class PlacementStory(LoopStory):
 
 
 class StartsStory(LoopStory):
-    lifecycle = "Starts"
+    lifecycle = "OutboxRelay"
 
     async def start_it(self) -> None:
-        await self.start(Starts, SweepRequest(), self.workflow_id)
+        await self.start(OutboxRelay, ReconciliationRequest(), self.workflow_id)
 
     def add(self, job_id: str) -> None:
         self.world.undelivered.add(job_id)
@@ -115,10 +119,10 @@ class StartsStory(LoopStory):
 
 
 class SweepStory(LoopStory):
-    lifecycle = "Sweep"
+    lifecycle = "LifecycleReconciliation"
 
     async def start_it(self) -> None:
-        await self.start(Sweep, SweepRequest(), self.workflow_id)
+        await self.start(LifecycleReconciliation, ReconciliationRequest(), self.workflow_id)
 
     def add(self, job_id: str) -> None:
         self.world.lost_rows.add(job_id)
@@ -135,8 +139,8 @@ class SweepStory(LoopStory):
 class NewsStory(LoopStory):
     """A provider's news: heard, lost with its subscription, heard again; over with the provider."""
 
-    lifecycle = "ProviderNews"
-    silent: ClassVar = {"tell_news_state": "it is tried again with the next look at the news"}
+    lifecycle = "ProviderNotifications"
+    silent: ClassVar = {"report_feed_status": "it is tried again with the next look at the news"}
 
     async def begin(self) -> None:
         await self.start_it()
@@ -165,7 +169,7 @@ class NewsStory(LoopStory):
         return self.is_struck and (told or self._broke_telling())
 
     def _broke_telling(self) -> bool:
-        return self.stub == "tell_news_state" and self.is_struck and self.mode not in HARMLESS
+        return self.stub == "report_feed_status" and self.is_struck and self.mode not in HARMLESS
 
     async def cancel(self) -> None:
         self.world.cloud.provider_is_gone = True
@@ -180,10 +184,10 @@ class NewsStory(LoopStory):
 
 
 class MachineSweepStory(LoopStory):
-    lifecycle = "MachineSweep"
+    lifecycle = "LeaseReconciliation"
 
     async def start_it(self) -> None:
-        await self.start(MachineSweep, SweepRequest(), self.workflow_id)
+        await self.start(LeaseReconciliation, ReconciliationRequest(), self.workflow_id)
 
     def add(self, job_id: str) -> None:
         self.world.cloud.stray.add(job_id)
@@ -202,7 +206,7 @@ class PriceRefreshStory(LoopStory):
     lifecycle = "PriceRefresh"
 
     async def start_it(self) -> None:
-        await self.start(PriceRefresh, SweepRequest(), self.workflow_id)
+        await self.start(PriceRefresh, ReconciliationRequest(), self.workflow_id)
 
     def add(self, job_id: str) -> None:
         self.world.cloud.untold_prices.add(job_id)

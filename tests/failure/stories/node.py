@@ -100,7 +100,7 @@ class NodeStory(Story):
 
     def _all_told(self) -> bool:
         """A job that could not be told looks itself."""
-        return self.stub != "tell_jobs" or self.mode in HARMLESS
+        return self.stub != "notify_jobs" or self.mode in HARMLESS
 
     def _times_back(self) -> int:
         return self.world.events["nod-1"].count("node.back")
@@ -129,13 +129,13 @@ class NodeStory(Story):
         events = self.world.events["nod-1"]
         turned = [e for e in events if e in ("node.active", "node.maintenance", "node.prepared")]
         resumed = NodeStatus.ACTIVE if turned[-1:] == ["node.active"] else NodeStatus.MAINTENANCE
-        carried = NodeProgress(
+        resumed_from = NodeProgress(
             sequence=self.request.sequence,
             status=resumed if removal else NodeStatus(status),
             resume_status=resumed,
             host="10.0.0.1", port=22, user="root", root=None,
         )  # fmt: skip
-        return {"carried": carried}
+        return {"resumed_from": resumed_from}
 
     def look(self) -> None:
         world = self.world
@@ -151,7 +151,7 @@ class NodeStory(Story):
             self.expect(posted == STRAY_S, f"the stray has run {STRAY_S} s, posted {posted}")
         if self.lost and self.asked and self.mode is not Mode.CANCELED and self._all_told():
             told = list(dict.fromkeys(world.job_news[GUEST]))
-            self.expect(told == ["lost", "back", "removed"], f"its job was told {told}")
+            self.expect(told == ["unreachable", "reachable", "removed"], f"its job was told {told}")
         self.look_at_the_cause()
 
 
@@ -159,8 +159,12 @@ class LossStory(NodeStory):
     """Added, lost with a job on it, back, removed: its job hears of each."""
 
     only = frozenset(
-        {"find_node_again", "probe_node", "tell_jobs", "watch_node"}
-        | {"list_runs", "end_strays", "bill_strays"}  # what is left is ended when it is back
+        {"find_node_again", "probe_node", "notify_jobs", "watch_node"}
+        | {
+            "list_runs",
+            "end_orphaned_runs",
+            "bill_orphaned_runs",
+        }  # what is left is ended when it is back
     )
     restarts = False
     is_to_be_lost = True

@@ -86,7 +86,7 @@ class ProviderStory(PlaceStory):
             account_id="acc-1",
             kind=self.kind,
             sequence=row.sequence if row else 0,
-            carried_status=ProviderStatus.READY if kept is ProviderStatus.REMOVING else kept,
+            resumed_status=ProviderStatus.READY if kept is ProviderStatus.REMOVING else kept,
         )
         await self.start(ProviderLifecycle, request, self.workflow_id)
 
@@ -104,16 +104,16 @@ class CloudProviderStory(ProviderStory):
     only = frozenset(
         {
             "try_provider",
-            "make_provider_part",
-            "remove_provider_part",
+            "ensure_provider_resource",
+            "remove_provider_resource",
             "forget_provider_key",
-            "follow_news",
-            "end_unknown_machine",
+            "start_notifications",
+            "terminate_orphaned_machine",
         }
     )
     kind = ProviderKind.GCP
     may_be_left = (Mode.FAILS_FOR_GOOD, Mode.HANGS)
-    STRAY = OrphanedMachine(name="baseload-stray", place="zone-a")
+    STRAY = OrphanedMachine(name="baseload-stray", zone="zone-a")
 
     async def begin(self) -> None:
         self.world.cloud.unknown.add(self.STRAY.name)
@@ -122,9 +122,11 @@ class CloudProviderStory(ProviderStory):
     async def answer(self, status: str) -> None:
         if status == ProviderStatus.READY:
             await self.signal(
-                self.workflow_id, "unknown_machines", OrphanedMachinesFound(machines=(self.STRAY,))
+                self.workflow_id, "orphaned_machines", OrphanedMachinesFound(machines=(self.STRAY,))
             )
-            await self.signal(self.workflow_id, "end_unknown", TerminateOrphan(machine=self.STRAY))
+            await self.signal(
+                self.workflow_id, "terminate_orphan", TerminateOrphan(machine=self.STRAY)
+            )
         await super().answer(status)
 
     def look(self) -> None:
@@ -132,9 +134,9 @@ class CloudProviderStory(ProviderStory):
         if self.mode in HARMLESS:
             self.expect(not self.world.cloud.unknown, "what a person has ended is still there")
             self.expect(self.world.cloud.followed[PROVIDER] > 0, "nobody listens to its news")
-        left = self.world.parts[PROVIDER]
-        allowed = self.stub == "remove_provider_part" and self.mode in self.may_be_left
-        named = all(any(f"{part}: " in line for line in self.world.said) for part in left)
+        left = self.world.resources[PROVIDER]
+        allowed = self.stub == "remove_provider_resource" and self.mode in self.may_be_left
+        named = all(any(f"{resource}: " in line for line in self.world.said) for resource in left)
         self.expect(not left or (allowed and named), f"{sorted(left)} are left in its cloud")
         self.expect(PROVIDER in self.world.forgotten_keys, "its key is still kept")
 
@@ -157,7 +159,7 @@ class RegionStory(PlaceStory):
             account_id="acc-1",
             provider_id=PROVIDER,
             sequence=row.sequence if row else 0,
-            carried_status=RegionStatus.HEALTHY if kept is RegionStatus.REMOVING else kept,
+            resumed_status=RegionStatus.HEALTHY if kept is RegionStatus.REMOVING else kept,
             **self.place,
         )
         await self.start(RegionLifecycle, request, self.workflow_id)

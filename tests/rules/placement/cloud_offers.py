@@ -51,10 +51,10 @@ def market(
     until = NOW.replace(minute=59)
     known = {
         (offer.provider_id, zone.scope): Shortage(
-            scope=zone.scope, reason=short[zone.place], until=until
+            scope=zone.scope, reason=short[zone.zone], until=until
         )
         for offer in offers
         for zone in offer.zones
-        if short is not None and zone.place in short
+        if short is not None and zone.zone in short
     }
     return Market(CloudOffers(offers), known, frozenset(preferred))

@@ -202,7 +202,7 @@ def test_a_zone_that_has_none_is_left_out_and_with_none_left_it_is_said_why_and_
 ):
     one = market(cloud_offer(), short={"east-a": "out of stock"})
     (burst,) = planned([job(gpus=1)], one).bursts
-    assert [zone.place for zone in burst.zones] == ["east-b"]
+    assert [zone.zone for zone in burst.zones] == ["east-b"]
     refusal = only_refusal(job(gpus=1), cloud_offer(), short=FULL)
     assert (refusal.code, refusal.ever) == ("shortage", True)
     assert refusal.detail == (

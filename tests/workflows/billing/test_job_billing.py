@@ -33,7 +33,7 @@ class ClockedWorld(World):
     environment: WorkflowEnvironment
     started_at: datetime
 
-    async def look_at_run(self, asked: GetRunStatus) -> RunReport:  # type: ignore[override]
+    async def get_run_status(self, asked: GetRunStatus) -> RunReport:  # type: ignore[override]
         self.machine(asked.node)
         now = await self.environment.get_current_time()
         elapsed_s = (now - self.started_at).total_seconds()
@@ -122,7 +122,9 @@ async def test_a_node_that_has_moved_is_metered_where_it_is() -> None:
         world.machines["nod-1"].host = "10.0.0.99"
         there = request.workers[0].node.model_copy(update={"host": "10.0.0.99"})
         moved = request.workers[0].model_copy(update={"node": there})
-        await handle.signal(JobBilling.moved, request.model_copy(update={"workers": (moved,)}))
+        await handle.signal(
+            JobBilling.nodes_moved, request.model_copy(update={"workers": (moved,)})
+        )
         await environment.sleep(timedelta(hours=1, minutes=1))
         assert world.posted_s["job-a", 0, 1] >= 3600
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
@@ -189,7 +191,7 @@ async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_ow
         await environment.sleep(timedelta(minutes=6))
         assert world.posted_s["job-a", 0, 1] == 0
         world.balance_microcredits, world.burn_microcredits_per_hour = 0, 3600
-        await handle.signal(JobBilling.look_again)
+        await handle.signal(JobBilling.recheck_balance)
         await eventually(lambda: len(told) == 1, "the job is told at once")
         assert 360 <= world.posted_s["job-a", 0, 1] < 3600, "it is metered before it is told"
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
@@ -210,7 +212,7 @@ async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_e
         )
         await environment.sleep(timedelta(minutes=1))
         world.balance_microcredits, world.burn_microcredits_per_hour = 600, 3600
-        await handle.signal(JobBilling.look_again)
+        await handle.signal(JobBilling.recheck_balance)
         await environment.sleep(timedelta(minutes=5))
         assert world.posted_s["job-a", 0, 1] == 0, "there are credits for five more minutes"
         await environment.sleep(timedelta(minutes=10))
@@ -233,7 +235,7 @@ async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_cre
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
-        await handle.signal(JobBilling.look_again)
+        await handle.signal(JobBilling.recheck_balance)
         await environment.sleep(timedelta(hours=2, minutes=1))
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
         await handle.result()

@@ -12,7 +12,14 @@ from tests.workflows.conftest import Stage
 from tests.workflows.fake_world import Machine, Run
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import EndRequest, Exit, JobReport, NodeBack, NodeLost, WorkerExit
+from workflows.contracts.jobs import (
+    EndRequest,
+    Exit,
+    JobReport,
+    NodeReachable,
+    NodeUnreachable,
+    WorkerExit,
+)
 from workflows.contracts.statuses import JobStatus, JobType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 
@@ -128,7 +135,9 @@ async def at_running(stage: Stage, handle: Handle) -> None:
 
 async def at_unreachable(stage: Stage, handle: Handle) -> None:
     await at_running(stage, handle)
-    await handle.signal(JobLifecycle.node_lost, NodeLost(node_id="nod-1", reason="no route"))
+    await handle.signal(
+        JobLifecycle.node_unreachable, NodeUnreachable(node_id="nod-1", reason="no route")
+    )
     await reaches(stage, handle, JobStatus.UNREACHABLE)
 
 
@@ -148,7 +157,7 @@ def held_in(effect: str) -> Callable[[Stage, Handle], Awaitable[None]]:
             await reaches(stage, handle, JobStatus.RUNNING)
             await exits(stage, handle, 0, code=0, elapsed_s=1)
         await asyncio.wait_for(entered.wait(), 60)
-        free.set() if effect == "seal_work_orders" else None
+        free.set() if effect == "seal_run_specs" else None
 
     return bring
 
@@ -157,7 +166,7 @@ def held_in(effect: str) -> Callable[[Stage, Handle], Awaitable[None]]:
     "bring",
     [
         pytest.param(at_waiting, id="waiting"),
-        pytest.param(held_in("seal_work_orders"), id="provisioning"),
+        pytest.param(held_in("seal_run_specs"), id="provisioning"),
         pytest.param(held_in("stage_worker"), id="waiting_for_data"),
         pytest.param(held_in("start_worker"), id="starting"),
         pytest.param(at_running, id="running"),
@@ -190,7 +199,7 @@ async def test_a_job_canceled_in_the_temporal_ui_ends_everything(stage: Stage) -
 async def test_a_node_that_comes_back_finds_its_job_as_it_was(stage: Stage) -> None:
     handle = await stage.job()
     await at_unreachable(stage, handle)
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await eventually(lambda: stage.world.statuses[job_id_of(handle)][-1] == "running", "runs again")
     run = stage.world.machines["nod-1"].runs[f"{job_id_of(handle)}-0-1"]
     assert (run.starts, run.state) == (1, RunState.RUNNING)
@@ -208,7 +217,7 @@ async def test_a_command_that_ended_while_its_node_was_lost_is_found_finished(
     run_id = f"{job_id_of(handle)}-0-1"
     ended = Exit(exit_code=0, elapsed_s=99)
     stage.world.machines["nod-1"].runs[run_id] = Run(RunState.EXITED, 1, 99, ended)
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
 
     assert (await handle.result()).status is JobStatus.FINISHED
     assert stage.world.posted_s[(job_id_of(handle), 0, 1)] == 99
@@ -219,7 +228,7 @@ async def test_a_command_that_vanished_fails_the_job_and_says_so(stage: Stage) -
     await at_unreachable(stage, handle)
     run_id = f"{job_id_of(handle)}-0-1"
     stage.world.machines["nod-1"].runs[run_id] = Run(RunState.LOST, 1, 30)
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     report = await handle.result()
 
     assert report.status is JobStatus.FAILED
@@ -233,8 +242,10 @@ async def test_a_job_waits_for_a_lost_node_to_its_limit_and_only_then_fails(stag
     await at_running(stage, handle)
     stage.world.machines["nod-1"].reachable = False
     for _ in range(10):
-        stage.world.faults["look_at_run"].append(_unreachable_for_good)
-    await handle.signal(JobLifecycle.node_lost, NodeLost(node_id="nod-1", reason="no route"))
+        stage.world.faults["get_run_status"].append(_unreachable_for_good)
+    await handle.signal(
+        JobLifecycle.node_unreachable, NodeUnreachable(node_id="nod-1", reason="no route")
+    )
     report = await handle.result()
 
     assert "unreachable" in stage.world.statuses[job_id_of(handle)]

@@ -21,7 +21,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
 from tests.workflows.jobs.test_races import LOST, Gate, latest, notebook
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import EndRequest, JobReport, NodeBack
+from workflows.contracts.jobs import EndRequest, JobReport, NodeReachable
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.jobs.job_lifecycle import JobLifecycle
 
@@ -43,7 +43,7 @@ def loses(stage: Stage) -> Machine:
 async def away(stage: Stage, handle: Handle) -> Machine:
     """Its node cannot be reached, and the job knows."""
     machine = loses(stage)
-    await handle.signal(JobLifecycle.node_lost, LOST)
+    await handle.signal(JobLifecycle.node_unreachable, LOST)
     await reaches(stage, handle, JobStatus.UNREACHABLE)
     return machine
 
@@ -53,7 +53,7 @@ def assert_left_to_its_node(stage: Stage, handle: Handle, report: JobReport) -> 
     assert stage.world.live_runs() == [run_of(handle)], "nobody killed it unseen"
     assert job_id_of(handle) not in stage.world.held
     assert job_id_of(handle) not in stage.world.billed_jobs
-    assert "job.worker-left" in stage.world.events[job_id_of(handle)]
+    assert "job.worker-abandoned" in stage.world.events[job_id_of(handle)]
 
 
 async def test_a_node_lost_while_its_job_starts_is_shown_and_waited_for(stage: Stage) -> None:
@@ -61,7 +61,7 @@ async def test_a_node_lost_while_its_job_starts_is_shown_and_waited_for(stage: S
     gate = Gate(stage, "start_worker")
     await placed(stage, handle)
     await gate.entered()
-    await handle.signal(JobLifecycle.node_lost, LOST)
+    await handle.signal(JobLifecycle.node_unreachable, LOST)
     row, job_id = stage.world.rows, job_id_of(handle)
     await eventually(lambda: "no route" in str(row[job_id].status_reason), "the reason is shown")
     gate.open()
@@ -81,7 +81,7 @@ async def test_a_job_waits_while_another_machine_answers_for_its_node(stage: Sta
     row, job_id = stage.world.rows, job_id_of(handle)
     await eventually(lambda: "SHA256:another" in str(row[job_id].status_reason), "it is told")
     machine.minion_id = key
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.RUNNING)
     await exits(stage, handle, 0, code=0, elapsed_s=1)
     assert (await handle.result()).status is JobStatus.FINISHED
@@ -105,7 +105,7 @@ async def test_a_job_does_not_start_longer_than_a_lost_node_is_waited_for(stage:
     gate = Gate(stage, "start_worker")
     await placed(stage, handle)
     await gate.entered()
-    await handle.signal(JobLifecycle.node_lost, LOST)
+    await handle.signal(JobLifecycle.node_unreachable, LOST)
     report = await handle.result()
     gate.open()
 
@@ -123,7 +123,7 @@ async def test_a_job_canceled_while_its_node_is_away_waits_to_the_limit_and_no_l
     await at_running(stage, handle)
     loses(stage)
     await handle.signal(JobLifecycle.cancel, CANCEL)
-    await handle.signal(JobLifecycle.node_lost, LOST)
+    await handle.signal(JobLifecycle.node_unreachable, LOST)
     report = await handle.result()
 
     assert (report.status, report.status_reason) == (JobStatus.CANCELED, CANCEL.reason)
@@ -139,7 +139,7 @@ async def test_a_job_canceled_while_its_node_is_away_is_ended_when_it_is_back(
     await handle.signal(JobLifecycle.cancel, CANCEL)
     await eventually(lambda: "job.ending" in stage.world.events[job_id_of(handle)], "it ends")
     machine.reachable = True
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
 
     assert (await handle.result()).status is JobStatus.CANCELED
     assert_nothing_left(stage, handle)
@@ -154,7 +154,7 @@ async def test_a_job_that_ends_follows_its_node_to_another_address(stage: Stage)
     machine.host, machine.reachable = "10.0.0.99", True
     there = stage.world.held[job_id_of(handle)].assignments[0].node
     moved = there.model_copy(update={"host": machine.host})
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1", node=moved))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1", node=moved))
 
     assert (await handle.result()).status is JobStatus.CANCELED
     assert_nothing_left(stage, handle)
@@ -168,7 +168,7 @@ async def test_an_output_is_waited_for_to_the_limit_of_its_node(stage: Stage) ->
     await exits(stage, handle, 0, code=0, elapsed_s=3)
     await gate.entered()
     machine.reachable = False
-    await handle.signal(JobLifecycle.node_lost, LOST)
+    await handle.signal(JobLifecycle.node_unreachable, LOST)
     report = await handle.result()
     gate.open()
 
@@ -233,7 +233,9 @@ async def test_steps_that_are_written_at_once_are_all_written(stage: Stage) -> N
 
     async def let_the_next_pass(_: Contract) -> None:
         with contextlib.suppress(AssertionError):
-            await eventually(lambda: "job.worker-left" in seen, "the other is first", limit_s=1)
+            await eventually(
+                lambda: "job.worker-abandoned" in seen, "the other is first", limit_s=1
+            )
 
     async def hold_up_what_follows(_: Contract) -> None:
         world.faults["record"].append(let_the_next_pass)
@@ -242,7 +244,7 @@ async def test_steps_that_are_written_at_once_are_all_written(stage: Stage) -> N
     world.faults["record"].append(hold_up_what_follows)
     await handle.signal(JobLifecycle.cancel, CANCEL)
     await handle.result()
-    assert seen.count("job.worker-left") == 2
+    assert seen.count("job.worker-abandoned") == 2
 
 
 async def test_a_removal_that_comes_just_after_a_new_start_ends_and_removes_it(
@@ -259,7 +261,7 @@ async def test_a_removal_that_comes_just_after_a_new_start_ends_and_removes_it(
     assert_nothing_left(stage, handle)
 
 
-@pytest.mark.parametrize("effect", ["post_usage", "end_billing", "discard_work_orders"])
+@pytest.mark.parametrize("effect", ["post_usage", "end_billing", "discard_run_specs"])
 async def test_whatever_fails_for_good_at_its_end_a_job_gives_its_places_back(
     stage: Stage, effect: str
 ) -> None:

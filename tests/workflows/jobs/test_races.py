@@ -26,8 +26,8 @@ from workflows.contracts.jobs import (
     Exit,
     JobProgress,
     JobRequest,
-    NodeBack,
-    NodeLost,
+    NodeReachable,
+    NodeUnreachable,
     WorkerExit,
     WorkerProgress,
 )
@@ -36,7 +36,7 @@ from workflows.effects.billing import PostUsage
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 STOP = EndRequest(reason="for the night")
-LOST = NodeLost(node_id="nod-1", reason="no route")
+LOST = NodeUnreachable(node_id="nod-1", reason="no route")
 
 
 class Gate:
@@ -123,7 +123,7 @@ async def test_news_of_the_attempt_before_says_nothing_of_the_next(stage: Stage)
     gate = Gate(stage, "clean_worker")
     await handle.signal(JobLifecycle.stop, STOP)
     await gate.entered()
-    await handle.signal(JobLifecycle.node_lost, LOST)
+    await handle.signal(JobLifecycle.node_unreachable, LOST)
     gate.open()
     await reaches(stage, handle, JobStatus.STOPPED)
     await handle.signal(JobLifecycle.start_again)
@@ -143,10 +143,10 @@ async def test_another_key_at_a_look_is_a_loss_and_kills_nothing(stage: Stage) -
     await at_running(stage, handle)
     machine = stage.world.machines["nod-1"]
     machine.minion_id = "SHA256:other"
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.UNREACHABLE)
     machine.minion_id = "SHA256:key"
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await eventually(lambda: latest(stage, handle) == "running", "it is seen again")
     await exits(stage, handle, 0, code=0, elapsed_s=3)
 
@@ -160,8 +160,8 @@ async def test_a_login_refused_at_a_look_is_a_loss_too(stage: Stage) -> None:
     async def refuse(_: Contract) -> None:
         raise ApplicationError("login refused", type=errors.LOGIN_REFUSED, non_retryable=True)
 
-    stage.world.faults["look_at_run"].append(refuse)
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    stage.world.faults["get_run_status"].append(refuse)
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.UNREACHABLE)
     assert len(stage.world.live_runs()) == 1
 
@@ -172,8 +172,8 @@ async def test_a_job_follows_its_node_to_another_address(stage: Stage) -> None:
     machine = stage.world.machines["nod-1"]
     machine.host = "10.0.0.99"
     moved = stage.world.place(job_id_of(handle)).assignments[0].node
-    back = NodeBack(node_id="nod-1", node=moved.model_copy(update={"host": machine.host}))
-    await handle.signal(JobLifecycle.node_back, back)
+    back = NodeReachable(node_id="nod-1", node=moved.model_copy(update={"host": machine.host}))
+    await handle.signal(JobLifecycle.node_reachable, back)
     await eventually(lambda: latest(stage, handle) == "running", "it is seen again")
     asks = stage.world.bills[job_id_of(handle)].workers[0].node
     assert asks.host == machine.host, "so does its bill"
@@ -188,11 +188,11 @@ async def test_a_node_lost_while_it_is_staged_is_shown_and_waited_for(stage: Sta
     gate = Gate(stage, "stage_worker")
     await placed(stage, handle)
     await gate.entered()
-    await handle.signal(JobLifecycle.node_lost, LOST)
+    await handle.signal(JobLifecycle.node_unreachable, LOST)
     row = stage.world.rows
     job_id = job_id_of(handle)
     await eventually(lambda: "no route" in str(row[job_id].status_reason), "the reason is shown")
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await eventually(lambda: row[job_id].status_reason is None, "it is over")
     gate.open()
     await reaches(stage, handle, JobStatus.RUNNING)
@@ -275,11 +275,11 @@ def _is_worked(event: object) -> bool:
     return named
 
 
-async def carried(stage: Stage, carry: JobProgress) -> Handle:
+async def resumed_from(stage: Stage, carry: JobProgress) -> Handle:
     job_id = f"job-{carry.status}-{carry.sequence}"
     request = JobRequest(
         job_id=job_id, account_id="acc-1", project_id="prj-1", name="n", type=JobType.NOTEBOOK,
-        carried=carry,
+        resumed_from=carry,
     )  # fmt: skip
     return await stage.client.start_workflow(
         JobLifecycle.run, request, id=f"job/{job_id}", task_queue=queues.MAIN
@@ -306,14 +306,14 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
         workers=(worker,),
         lost={"nod-1": began},
     )
-    handle = await carried(stage, carry)
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    handle = await resumed_from(stage, carry)
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.RUNNING)
 
 
 async def test_a_job_that_has_continued_as_new_while_it_waits_waits_on(stage: Stage) -> None:
     carry = JobProgress(sequence=9, attempt=1, status=JobStatus.WAITING_FOR_RESOURCES)
-    handle = await carried(stage, carry)
+    handle = await resumed_from(stage, carry)
     await placed(stage, handle)
     await reaches(stage, handle, JobStatus.RUNNING)
 
@@ -321,7 +321,7 @@ async def test_a_job_that_has_continued_as_new_while_it_waits_waits_on(stage: St
 async def test_a_stopped_notebook_whose_workflow_was_ended_from_outside_starts_again(
     stage: Stage,
 ) -> None:
-    handle = await carried(stage, JobProgress(sequence=9, attempt=1, status=JobStatus.STOPPED))
+    handle = await resumed_from(stage, JobProgress(sequence=9, attempt=1, status=JobStatus.STOPPED))
     await handle.signal(JobLifecycle.start_again)
     await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)
     await handle.signal(JobLifecycle.placed, stage.world.place(job_id_of(handle), attempt=2))

@@ -19,13 +19,13 @@ from tests.workflows.jobs.test_job_lifecycle import (
 )
 from tests.workflows.jobs.test_races import STOP, Gate, latest, notebook
 from tests.workflows.nodes.test_leased_machine import leased
-from workflows.contracts.jobs import EndRequest, Exit, NodeBack, NodeLost, WorkerExit
+from workflows.contracts.jobs import EndRequest, Exit, MachineGone, NodeReachable, WorkerExit
 from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.record import JobChanges
 from workflows.contracts.statuses import JobStatus, NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
 
-TAKEN = NodeLost(node_id="nod-1", reason="it was preempted", for_good=True)
+TAKEN = MachineGone(node_id="nod-1", reason="it was preempted")
 REMOVED = EndRequest(reason="is removed", code="node-removed", node_id="nod-1", is_gone=True)
 SAYS_WHY = "node nod-1: its machine is no more: it was preempted"
 
@@ -58,7 +58,7 @@ async def placed_again(stage: Stage, handle: Handle, attempt: int, *nodes: str) 
 async def measured(stage: Stage, handle: Handle, run: str, elapsed_s: float) -> None:
     """The job has looked at its run, which its node says has run for so long."""
     stage.world.machines["nod-1"].runs[run].elapsed_s = elapsed_s
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-1"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
 
     async def seen() -> bool:
         (worker,) = (await handle.query(JobLifecycle.status)).workers
@@ -78,7 +78,7 @@ async def test_a_job_begins_again_elsewhere_and_each_attempt_is_billed_as_measur
     job_id = job_id_of(handle)
     await measured(stage, handle, f"{job_id}-0-1", 7.9)
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await waits_again(stage, handle, 2)
     assert job_id not in stage.world.held
     assert stage.world.posted_s == {(job_id, 0, 1): 7}
@@ -99,12 +99,12 @@ async def test_a_job_fails_when_it_has_begun_again_as_often_as_it_may(stage: Sta
     handle = await stage.job(max_restarts=1)
     await at_running(stage, handle)
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await waits_again(stage, handle, 2)
     await placed_again(stage, handle, 2, "nod-2")
     takes(stage, "nod-2")
     again = TAKEN.model_copy(update={"node_id": "nod-2"})
-    await handle.signal(JobLifecycle.node_lost, again)
+    await handle.signal(JobLifecycle.machine_gone, again)
     report = await handle.result()
     assert report.status is JobStatus.FAILED
     assert str(report.status_reason).endswith("has begun again 1 times, which is its limit")
@@ -117,7 +117,7 @@ async def test_the_others_of_its_workers_are_ended_before_it_begins_again(stage:
     await placed(stage, handle, "nod-1", "nod-2")
     await reaches(stage, handle, JobStatus.RUNNING)
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await waits_again(stage, handle, 2)
     assert stage.world.live_runs() == []
     assert stage.world.machines["nod-2"].runs == {}
@@ -127,8 +127,8 @@ async def test_who_cancels_a_job_that_waits_for_another_machine_is_heard(stage: 
     handle = await stage.job()
     await at_running(stage, handle)
     takes(stage)
-    gate = Gate(stage, "discard_work_orders")
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    gate = Gate(stage, "discard_run_specs")
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await gate.entered()
     await handle.signal(JobLifecycle.cancel, CANCEL)
     gate.open()
@@ -144,7 +144,7 @@ async def test_a_job_whose_lost_machine_s_node_is_removed_begins_again_all_the_s
     await at_running(stage, handle)
     takes(stage)
     gate = Gate(stage, "post_usage")
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await gate.entered()
     await handle.signal(JobLifecycle.stop, REMOVED)
     gate.open()
@@ -152,15 +152,15 @@ async def test_a_job_whose_lost_machine_s_node_is_removed_begins_again_all_the_s
 
 
 @pytest.mark.parametrize(
-    ("signal", "told"), [(JobLifecycle.node_lost, TAKEN), (JobLifecycle.stop, REMOVED)]
+    ("signal", "told"), [(JobLifecycle.machine_gone, TAKEN), (JobLifecycle.stop, REMOVED)]
 )
 async def test_what_is_told_late_of_a_node_that_it_has_left_says_nothing_of_the_next(
-    stage: Stage, signal: Any, told: NodeLost | EndRequest
+    stage: Stage, signal: Any, told: MachineGone | EndRequest
 ) -> None:
     handle = await stage.job()
     await at_running(stage, handle)
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await waits_again(stage, handle, 2)
     await handle.signal(signal, told)
     await placed_again(stage, handle, 2, "nod-2")
@@ -178,7 +178,7 @@ async def test_a_notebook_begins_again_by_itself_and_stops_when_it_is_told_to(
 ) -> None:
     handle = await notebook(stage)
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await waits_again(stage, handle, 2)
     await placed_again(stage, handle, 2, "nod-2")
     await handle.signal(JobLifecycle.stop, STOP)
@@ -207,7 +207,7 @@ async def test_a_command_that_its_dying_machine_has_ended_fails_nothing(
     seen = stage.world.events[job_id_of(handle)]
     await eventually(lambda: "job.worker-exited" in seen, "its end is seen")
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await waits_again(stage, handle, 2)
     assert stage.world.posted_s == {(job_id_of(handle), 0, 1): 3}
 
@@ -219,7 +219,7 @@ async def test_an_output_that_went_with_its_machine_is_made_again(stage: Stage) 
     await exits(stage, handle, 0, code=0, elapsed_s=4)
     await gate.entered()
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     gate.open()
     await waits_again(stage, handle, 2)
     assert stage.world.outputs == set()
@@ -238,7 +238,7 @@ async def test_a_job_begins_again_when_a_cloud_takes_its_machine_and_not_when_a_
     (lease_id,) = world.leases
     world.machines["nod-1"].reachable = False
     gone = LeaseRelease(reason="killed by ada", by_person=by_person)
-    await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("give_back", gone)
+    await stage.client.get_workflow_handle(f"lease/{lease_id}").signal("release", gone)
     if by_person:
         report = await handle.result()
         assert (report.status, report.status_reason) == (JobStatus.FAILED, "killed by ada")

@@ -25,7 +25,7 @@ from workflows.contracts.jobs import (
     Exit,
     JobProgress,
     JobRequest,
-    NodeLost,
+    MachineGone,
     WorkerExit,
     WorkerProgress,
     run_id,
@@ -71,8 +71,8 @@ def stored(stage: Stage, handle: Handle, worker: int = 0) -> int | None:
 
 async def is_taken(stage: Stage, handle: Handle, node_id: str = "nod-1", attempt: int = 2) -> None:
     takes(stage, node_id)
-    lost = NodeLost(node_id=node_id, reason="it was preempted", for_good=True)
-    await handle.signal(JobLifecycle.node_lost, lost)
+    lost = MachineGone(node_id=node_id, reason="it was preempted")
+    await handle.signal(JobLifecycle.machine_gone, lost)
     await waits_again(stage, handle, attempt)
 
 
@@ -89,10 +89,10 @@ def store_away(stage: Stage) -> asyncio.Event:
 
     async def away(_: Contract) -> None:
         if not is_back.is_set():
-            stage.world.faults["discard_state"].append(away)
+            stage.world.faults["discard_snapshots"].append(away)
             raise ApplicationError("the store is away")
 
-    stage.world.faults["discard_state"].append(away)
+    stage.world.faults["discard_snapshots"].append(away)
     return is_back
 
 
@@ -158,7 +158,7 @@ async def test_a_job_that_never_kept_anything_is_told_that_it_starts_from_the_be
 ) -> None:
     handle = await running(stage, "nod-1", leased=("nod-1",))
     asked: list[Contract] = []
-    stage.world.faults["save_state"].append(_remembering(asked))
+    stage.world.faults["save_snapshot"].append(_remembering(asked))
     await eventually(lambda: len(asked) == 1, "its state is looked for")
     await is_taken(stage, handle)
     await places(stage, handle, 2, "nod-2")
@@ -173,7 +173,7 @@ async def test_a_copy_that_fails_is_told_once_and_the_next_is_made_all_the_same(
     async def burns(_: Contract) -> None:
         raise burnt
 
-    stage.world.faults["save_state"] += [burns, burns]
+    stage.world.faults["save_snapshot"] += [burns, burns]
     handle = await running(stage, "nod-1", leased=("nod-1",))
     await keeps(stage, handle, 3)
     events = stage.world.events[job_id_of(handle)]
@@ -256,7 +256,7 @@ async def test_a_job_that_has_continued_as_new_copies_on_and_removes_what_was_co
     carry = JobProgress(sequence=9, attempt=1, status=status, workers=(worker,), has_copies=True)
     request = JobRequest(
         job_id=job_id, account_id="acc-1", project_id="prj-1", name="n", type=JobType.TRAINING,
-        state_interval_s=1, carried=carry,
+        state_interval_s=1, resumed_from=carry,
     )  # fmt: skip
     handle = await stage.client.start_workflow(
         JobLifecycle.run, request, id=f"job/{job_id}", task_queue=queues.MAIN
@@ -268,7 +268,7 @@ async def test_a_job_that_has_continued_as_new_copies_on_and_removes_what_was_co
 
 async def test_a_job_on_machines_of_ones_own_is_never_copied(stage: Stage) -> None:
     asked: list[Contract] = []
-    stage.world.faults["save_state"].append(_remembering(asked))
+    stage.world.faults["save_snapshot"].append(_remembering(asked))
     handle = await running(stage, "nod-1", leased=())
     run_of(stage, handle).kept = 3
     await is_taken(stage, handle)

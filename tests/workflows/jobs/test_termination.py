@@ -13,7 +13,13 @@ from tests.workflows.jobs.test_job_lifecycle import (
     placed,
     reaches,
 )
-from workflows.contracts.jobs import NodeBack, NodeLost, Placement, WorkerAssignment, WorkerIdle
+from workflows.contracts.jobs import (
+    NodeReachable,
+    NodeUnreachable,
+    Placement,
+    WorkerAssignment,
+    WorkerIdle,
+)
 from workflows.contracts.statuses import JobStatus
 from workflows.jobs.job_lifecycle import JobLifecycle
 
@@ -71,9 +77,11 @@ async def test_a_worker_may_wait_for_the_others_for_as_long_as_they_work(stage: 
     handle = await running(stage, "nod-1", "nod-2")
     run_of(stage, handle, 0).idle_s = 900.0
     await is_told_idle(handle, 0)
-    await handle.signal(JobLifecycle.node_lost, NodeLost(node_id="nod-2", reason="lost"))
+    await handle.signal(
+        JobLifecycle.node_unreachable, NodeUnreachable(node_id="nod-2", reason="lost")
+    )
     await reaches(stage, handle, JobStatus.UNREACHABLE)
-    await handle.signal(JobLifecycle.node_back, NodeBack(node_id="nod-2"))
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-2"))
     await eventually(
         lambda: stage.world.rows[job_id_of(handle)].status == JobStatus.RUNNING, "it runs on"
     )
@@ -89,7 +97,9 @@ async def test_what_its_node_does_not_confirm_ends_nothing(stage: Stage, unseen:
     run_of(stage, handle, 0).idle_s = 2.0 if unseen == "it works again" else 700.0
     stage.world.machines["nod-1"].reachable = unseen == "it works again"
     await is_told_idle(handle, 0)
-    await handle.signal(JobLifecycle.node_lost, NodeLost(node_id="nod-1", reason="lost"))
+    await handle.signal(
+        JobLifecycle.node_unreachable, NodeUnreachable(node_id="nod-1", reason="lost")
+    )
     await reaches(stage, handle, JobStatus.UNREACHABLE)
     stage.world.machines["nod-1"].reachable = True
     await exits(stage, handle, 0, code=0, elapsed_s=9)

@@ -92,7 +92,7 @@ async def test_a_preempted_attempt_is_billed_to_the_end_that_its_provider_tells(
     world.machines["nod-1"].reachable = False
     world.cloud.end(f"baseload-{lease_id}")
     preempted = MachineNews(what="it was preempted", at=at)
-    machine = stage.client.get_workflow_handle(f"machine/{lease_id}")
+    machine = stage.client.get_workflow_handle(f"lease/{lease_id}")
     await machine.signal(LeaseLifecycle.news, preempted)
     await waits_again(stage, handle, 2)
     assert world.posted_s == {(job_id_of(handle), 0, 1): 1}
@@ -103,6 +103,6 @@ async def test_where_nobody_tells_when_a_machine_has_ended_what_was_measured_is_
 ) -> None:
     handle, _ = await running_for_a_second(stage)
     takes(stage)
-    await handle.signal(JobLifecycle.node_lost, TAKEN)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
     await waits_again(stage, handle, 2)
     assert stage.world.posted_s == {(job_id_of(handle), 0, 1): 0}

@@ -26,9 +26,9 @@ LEASE = "lea-1"
 NAME = "baseload-lea-1"
 
 
-def offer(place: str, microcredits_per_hour: int = PRICE_MICROCREDITS) -> MachineOffer:
+def offer(zone: str, microcredits_per_hour: int = PRICE_MICROCREDITS) -> MachineOffer:
     return MachineOffer(
-        place=place, machine_type="large", microcredits_per_hour=microcredits_per_hour
+        zone=zone, machine_type="large", microcredits_per_hour=microcredits_per_hour
     )
 
 
@@ -50,7 +50,7 @@ async def lease(stage: Stage, *offers: MachineOffer, **changes: Any) -> Handle:
     return await stage.client.start_workflow(
         LeaseLifecycle.run,
         LeaseRequest.model_validate(asked),
-        id=f"machine/{uuid.uuid4().hex}",
+        id=f"lease/{uuid.uuid4().hex}",
         task_queue=queues.MAIN,
     )
 
@@ -59,10 +59,10 @@ async def reaches(stage: Stage, status: LeaseStatus) -> None:
     await eventually(lambda: stage.world.statuses[LEASE][-1:] == [status], f"it is {status}")
 
 
-async def given_back(stage: Stage, handle: Handle) -> LeaseReport:
+async def released(stage: Stage, handle: Handle) -> LeaseReport:
     await reaches(stage, LeaseStatus.READY)
     await handle.signal(
-        LeaseLifecycle.give_back, LeaseRelease(reason="its job has ended", by_holder=True)
+        LeaseLifecycle.release, LeaseRelease(reason="its job has ended", by_holder=True)
     )
     return await handle.result()
 
@@ -75,7 +75,7 @@ async def test_a_machine_is_there_while_it_is_leased_and_gone_after(stage: Stage
     (ready,) = stage.world.cloud.ready
     assert (ready.seen.host, ready.seen.minion_id) == ("10.0.0.1", "SHA256:key")
 
-    assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED
+    assert (await released(stage, handle)).status is LeaseStatus.RELEASED
     assert stage.world.cloud.machines == {}
     assert stage.world.statuses[LEASE] == [
         "creating", "waiting_for_ssh", "ready", "releasing", "released",
@@ -91,13 +91,13 @@ async def test_the_row_names_the_place_before_anything_is_made_there(stage: Stag
         named.append(changes.offer)
 
     stage.world.faults["create_machine"].append(note)
-    await given_back(stage, await lease(stage))
+    await released(stage, await lease(stage))
     assert named == [offer("zone-a")]
 
 
 async def test_what_is_sold_out_is_remembered_and_had_elsewhere(stage: Stage) -> None:
     stage.world.cloud.short.add("zone-a")
-    await given_back(stage, await lease(stage, offer("zone-a"), offer("zone-b")))
+    await released(stage, await lease(stage, offer("zone-a"), offer("zone-b")))
     assert list(stage.world.cloud.made) == [(NAME, "zone-b")]
     assert stage.world.cloud.remembered == {"zone-a/large/on-demand": "zone-a has none left"}
 
@@ -159,7 +159,7 @@ async def test_a_machine_that_its_provider_has_ended_is_told_to_who_holds_it(sta
     handle = await lease(stage)
     await reaches(stage, LeaseStatus.READY)
     stage.world.cloud.end(NAME)
-    await handle.signal(LeaseLifecycle.look)
+    await handle.signal(LeaseLifecycle.refresh)
     assert (await handle.result()).status is LeaseStatus.RELEASED
     assert [lost.reason for lost in stage.world.cloud.lost] == ["its provider says that it is gone"]
 
@@ -230,12 +230,12 @@ async def test_news_of_a_machine_that_is_there_ends_nothing(stage: Stage) -> Non
     async def note(_: Contract) -> None:
         looked.set()
 
-    stage.world.faults["look_at_machine"].append(note)
+    stage.world.faults["describe_machine"].append(note)
     news = MachineNews(what="it was preempted", at=datetime.now(UTC))
     await handle.signal(LeaseLifecycle.news, news)
     await asyncio.wait_for(looked.wait(), 10)
     assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
-    assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED
+    assert (await released(stage, handle)).status is LeaseStatus.RELEASED
 
 
 async def test_another_machine_of_the_same_name_is_not_taken_for_the_one_that_was_ready(
@@ -246,7 +246,7 @@ async def test_another_machine_of_the_same_name_is_not_taken_for_the_one_that_wa
     key = (NAME, "zone-a")
     late = stage.world.cloud.machines[key].model_copy(update={"provider_machine_id": "vm-9"})
     stage.world.cloud.machines[key] = late
-    await handle.signal(LeaseLifecycle.look)
+    await handle.signal(LeaseLifecycle.refresh)
     assert (await handle.result()).status is LeaseStatus.RELEASED
     assert "another machine has its name" in stage.world.cloud.lost[0].reason
     assert stage.world.cloud.machines == {}
@@ -256,7 +256,7 @@ async def test_the_end_of_a_machine_is_when_its_provider_says_it_was(stage: Stag
     began = datetime.now(UTC) - timedelta(hours=3)
     stage.world.cloud.began_at = began
     stage.world.cloud.ended_at = began + timedelta(seconds=4711)
-    await given_back(stage, await lease(stage))
+    await released(stage, await lease(stage))
     changes = stage.world.rows[LEASE].changes
     assert isinstance(changes, LeaseChanges)
     assert (changes.began_at, changes.ended_at) == (began, stage.world.cloud.ended_at)
@@ -276,7 +276,7 @@ async def test_a_machine_that_nobody_saw_costs_none_the_less(stage: Stage) -> No
         raise ApplicationError("no route", type=errors.REQUEST_REFUSED)
 
     stage.world.faults["create_machine"].append(lost_reply)
-    stage.world.faults["look_at_machine"].append(away)
+    stage.world.faults["describe_machine"].append(away)
     report = await (await lease(stage)).result()
     assert report.seen is not None
     assert (report.seen.began_at, report.seen.ended_at) == (began, stage.world.cloud.ended_at)
@@ -291,17 +291,17 @@ async def test_a_lease_taken_up_again_tells_its_holder_again_with_the_same_id(
     await eventually(lambda: len(stage.world.cloud.ready) > 0, "its holder is told")
     await first.terminate("from outside")
     (told,) = stage.world.cloud.ready
-    carried = LeaseProgress(
+    resumed_from = LeaseProgress(
         sequence=stage.world.rows[LEASE].sequence,
         status=LeaseStatus.READY,
         offer=told.offer,
         seen=told.seen,
         was_ready=True,
     )
-    second = await lease(stage, carried=carried)
+    second = await lease(stage, resumed_from=resumed_from)
     await eventually(lambda: len(stage.world.cloud.ready) > 1, "its holder is told again")
     assert {ready.lease_id for ready in stage.world.cloud.ready} == {LEASE}
-    await given_back(stage, second)
+    await released(stage, second)
 
 
 async def test_a_lease_that_is_canceled_in_temporal_leaves_no_machine(stage: Stage) -> None:
@@ -320,9 +320,9 @@ async def test_a_lease_taken_up_again_finds_the_machine_whose_making_went_unansw
     await reaches(stage, LeaseStatus.READY)
     await first.terminate("from outside")
     sequence = stage.world.rows[LEASE].sequence
-    carried = LeaseProgress(sequence=sequence, status=LeaseStatus.CREATING, offer=begun)
+    resumed_from = LeaseProgress(sequence=sequence, status=LeaseStatus.CREATING, offer=begun)
     stage.world.statuses[LEASE].append(LeaseStatus.CREATING)
-    await given_back(stage, await lease(stage, offer("zone-a"), begun, carried=carried))
+    await released(stage, await lease(stage, offer("zone-a"), begun, resumed_from=resumed_from))
     assert stage.world.cloud.made == {(NAME, "zone-b"): 1}
     assert stage.world.cloud.machines == {}
 
@@ -333,18 +333,18 @@ async def test_a_provider_that_cannot_be_asked_costs_nobody_a_machine(stage: Sta
 
     handle = await lease(stage)
     await reaches(stage, LeaseStatus.READY)
-    stage.world.faults["look_at_machine"].append(silent)
-    await handle.signal(LeaseLifecycle.look)
+    stage.world.faults["describe_machine"].append(silent)
+    await handle.signal(LeaseLifecycle.refresh)
     await eventually(lambda: "lease.not-seen" in stage.world.events[LEASE], "people are told")
     assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
     assert stage.world.cloud.lost == []
-    assert (await given_back(stage, handle)).status is LeaseStatus.RELEASED
+    assert (await released(stage, handle)).status is LeaseStatus.RELEASED
 
 
 async def test_who_holds_a_machine_is_told_when_somebody_else_gives_it_back(stage: Stage) -> None:
     handle = await lease(stage)
     await reaches(stage, LeaseStatus.READY)
-    await handle.signal(LeaseLifecycle.give_back, LeaseRelease(reason="killed by usr-1"))
+    await handle.signal(LeaseLifecycle.release, LeaseRelease(reason="killed by usr-1"))
     assert (await handle.result()).status is LeaseStatus.RELEASED
     assert [lost.reason for lost in stage.world.cloud.lost] == ["killed by usr-1"]
 
@@ -381,7 +381,7 @@ async def test_a_give_back_is_written_down_before_what_is_under_way_has_ended(
     stage.world.faults["create_machine"].append(take_long)
     handle = await lease(stage)
     await begun.wait()
-    await handle.signal(LeaseLifecycle.give_back, LeaseRelease(reason="not needed"))
+    await handle.signal(LeaseLifecycle.release, LeaseRelease(reason="not needed"))
     await reaches(stage, LeaseStatus.RELEASING)
     assert stage.world.rows[LEASE].status_reason == "not needed"
     go_on.set()

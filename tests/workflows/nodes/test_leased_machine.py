@@ -62,7 +62,7 @@ async def preempted(stage: Stage) -> None:
     """Its provider takes the machine, and its lease is told."""
     (lease_id,) = list(stage.world.leases)[-1:]
     stage.world.cloud.end(f"baseload-{lease_id}")
-    await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("look")
+    await stage.client.get_workflow_handle(f"lease/{lease_id}").signal("refresh")
 
 
 async def test_a_leased_node_is_active_by_itself_and_its_removal_leaves_no_machine(
@@ -188,7 +188,7 @@ async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: S
     await reaches(stage, NodeStatus.ACTIVE)
     await first.terminate("from outside")
     (lease_id,) = stage.world.leases
-    carried = NodeProgress(
+    resumed_from = NodeProgress(
         sequence=stage.world.rows["nod-1"].sequence,
         status=NodeStatus.ACTIVE,
         resume_status=NodeStatus.ACTIVE,
@@ -199,7 +199,7 @@ async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: S
         minion_id="SHA256:key",
         lease_id=lease_id,
     )
-    again = await stage.node(machine=WISH, minion_id="", host=None, carried=carried)
+    again = await stage.node(machine=WISH, minion_id="", host=None, resumed_from=resumed_from)
     await again.signal(NodeLifecycle.remove, Removal())
     assert (await again.result()).status == "archived"
     assert stage.world.cloud.machines == {}
@@ -228,7 +228,7 @@ async def test_a_machine_that_a_person_has_ended_is_made_again_when_a_person_ask
     await reaches(stage, NodeStatus.ACTIVE)
     (lease_id,) = stage.world.leases
     ended = LeaseRelease(reason="killed by ada", by_person=True)
-    await stage.client.get_workflow_handle(f"machine/{lease_id}").signal("give_back", ended)
+    await stage.client.get_workflow_handle(f"lease/{lease_id}").signal("release", ended)
     await reaches(stage, NodeStatus.FAILED)
     assert stage.world.rows["nod-1"].status_reason == "killed by ada"
     await handle.signal(NodeLifecycle.activate)

@@ -80,15 +80,15 @@ async def test_a_stray_that_cannot_be_ended_does_not_take_the_node_from_the_othe
             "nod-1: still alive: [7]", type=errors.OUTCOME_UNKNOWN, non_retryable=True
         )
 
-    stage.world.faults["end_strays"].append(refuse)
+    stage.world.faults["end_orphaned_runs"].append(refuse)
     await onboarded(stage)
-    await eventually(lambda: "node.strays-left" in stage.world.events["nod-1"], "it is told")
+    await eventually(lambda: "node.orphaned-runs-left" in stage.world.events["nod-1"], "it is told")
     assert "offline" not in stage.world.statuses["nod-1"]
     reason = stage.world.rows["nod-1"].events
     assert last(stage) == "active", reason
 
 
-@pytest.mark.parametrize("effect", ["list_runs", "end_strays"])
+@pytest.mark.parametrize("effect", ["list_runs", "end_orphaned_runs"])
 async def test_a_node_that_is_lost_while_it_is_looked_over_goes_offline(
     stage: Stage, effect: str
 ) -> None:
@@ -150,7 +150,7 @@ async def test_a_job_that_was_deaf_when_its_node_was_removed_is_told_again(
 
     monkeypatch.setattr("workflows.nodes.running_jobs.NOTIFY_AGAIN_INTERVAL", timedelta(seconds=1))
     handle, job = await busy(stage)
-    stage.world.faults["tell_jobs"].append(refuse)
+    stage.world.faults["notify_jobs"].append(refuse)
     await handle.signal(NodeLifecycle.remove, Removal(force=True))
 
     assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
@@ -174,9 +174,9 @@ async def test_jobs_that_cannot_be_told_do_not_keep_a_node_from_coming_back(stag
         raise ApplicationError("node_lost: 1 jobs not told", non_retryable=True)
 
     await busy(stage)
-    stage.world.faults["tell_jobs"].append(refuse)
+    stage.world.faults["notify_jobs"].append(refuse)
     await loses(stage)
-    await eventually(lambda: "node.jobs-untold" in stage.world.events["nod-1"], "it is told")
+    await eventually(lambda: "node.jobs-not-notified" in stage.world.events["nod-1"], "it is told")
     stage.world.machines["nod-1"].reachable = True
     await reaches(stage, "active")
 
@@ -249,7 +249,7 @@ async def test_a_node_continued_as_new_while_offline_is_looked_for_and_comes_bac
     )
     request = NodeRequest(
         node_id="nod-1", account_id="acc-1", region_id="reg-1", name="n1",
-        minion_id="SHA256:key", relaxed_requirements=("all",), carried=carry,
+        minion_id="SHA256:key", relaxed_requirements=("all",), resumed_from=carry,
     )  # fmt: skip
     await stage.client.start_workflow(
         NodeLifecycle.run, request, id="node/carried", task_queue=queues.MAIN

@@ -14,7 +14,7 @@ from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import JobStatus, NodeStatus, ProviderKind
-from workflows.effects.nodes import list_runs, probe_node, release_node
+from workflows.effects.nodes import list_runs, probe_node, restore_logins
 from workflows.effects.regions import check_site
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.regions.region_lifecycle import RegionLifecycle
@@ -28,7 +28,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, effect in (
         ("workflows.nodes.connection.probe_node", probe_node),
         ("workflows.nodes.running_jobs.list_runs", list_runs),
-        ("workflows.nodes.connection.release_node", release_node),
+        ("workflows.nodes.connection.restore_logins", restore_logins),
         ("workflows.regions.region_lifecycle.check_site", check_site),
     ):
         limits = replace(effect, schedule_to_close_s=1.5, schedule_to_start_s=None)
@@ -43,7 +43,7 @@ async def active(stage: Stage) -> Handle:
     )  # fmt: skip
     request = NodeRequest(
         node_id="nod-1", account_id="acc-1", region_id=DARK, name="n1",
-        minion_id="SHA256:key", relaxed_requirements=("all",), carried=carry,
+        minion_id="SHA256:key", relaxed_requirements=("all",), resumed_from=carry,
     )  # fmt: skip
     return await stage.client.start_workflow(
         NodeLifecycle.run, request, id="node/dark", task_queue=queues.MAIN
@@ -86,7 +86,7 @@ async def test_its_removal_is_read_while_it_is_still_looked_for(
 async def test_its_region_looks_at_once(stage: Stage) -> None:
     region = RegionRequest(
         region_id=DARK, account_id="acc-1", provider_id="prv-1",
-        provider_kind=ProviderKind.PHYSICAL, name="dark", carried_status="healthy",
+        provider_kind=ProviderKind.PHYSICAL, name="dark", resumed_status="healthy",
     )  # fmt: skip
     await stage.client.start_workflow(
         RegionLifecycle.run, region, id=f"region/{DARK}", task_queue=queues.MAIN

@@ -115,12 +115,12 @@ async def test_people_are_told_once_that_prices_stay_and_once_that_they_do_not(
     assert stage.world.statuses[CLOUD.provider_id][-1] == "ready"
 
 
-def refuses(part: str) -> Callable[[Contract], Awaitable[None]]:
+def refuses(resource: str) -> Callable[[Contract], Awaitable[None]]:
     """A fault: this part is refused, others are not."""
 
     async def refuse(asked: Contract) -> None:
-        if getattr(asked, "part", "") == part:
-            raise ApplicationError(f"{part} is in use", type=errors.REFUSED)
+        if getattr(asked, "resource", "") == resource:
+            raise ApplicationError(f"{resource} is in use", type=errors.REFUSED)
 
     return refuse
 
@@ -129,18 +129,18 @@ def recorded_parts(stage: Stage) -> list[str]:
     """What the row says that there is in the cloud."""
     changes = stage.world.rows["prv-9"].changes
     assert isinstance(changes, ProviderChanges)
-    return [part.name for part in changes.parts or ()]
+    return [resource.name for resource in changes.resources or ()]
 
 
 async def test_a_cloud_provider_is_ready_with_all_of_its_parts(stage: Stage) -> None:
     handle = await enabled(stage)
     await reaches(stage, "prv-9", "ready")
-    assert stage.world.parts["prv-9"] == EVERY_PART
+    assert stage.world.resources["prv-9"] == EVERY_PART
     assert set(recorded_parts(stage)) == EVERY_PART
 
     await handle.signal(ProviderLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
-    assert stage.world.parts["prv-9"] == set()
+    assert stage.world.resources["prv-9"] == set()
     assert recorded_parts(stage) == []
     assert stage.world.forgotten_keys == {"prv-9"}
     told = stage.world.told["prv-9"]["provider.archived"]
@@ -154,21 +154,21 @@ async def test_a_check_that_fails_leaves_nothing_made_and_says_the_fix(stage: St
     await enabled(stage)
     await reaches(stage, "prv-9", "failed")
     assert stage.world.rows["prv-9"].status_reason == "api-pubsub: is not enabled (https://on)"
-    assert not stage.world.parts["prv-9"]
+    assert not stage.world.resources["prv-9"]
 
 
 async def test_a_part_that_is_refused_fails_with_the_clouds_words_and_a_recheck_goes_on(
     stage: Stage,
 ) -> None:
-    stage.world.faults["make_provider_part"] += [refuses("network")] * len(EVERY_PART)
+    stage.world.faults["ensure_provider_resource"] += [refuses("network")] * len(EVERY_PART)
     handle = await enabled(stage)
     await reaches(stage, "prv-9", "failed")
     assert stage.world.rows["prv-9"].status_reason == "network is in use"
     assert recorded_parts(stage) == ["topic", "subscription", "sink", "publisher"]
-    stage.world.faults["make_provider_part"].clear()
+    stage.world.faults["ensure_provider_resource"].clear()
     await handle.signal(ProviderLifecycle.recheck)
     await reaches(stage, "prv-9", "ready")
-    assert stage.world.parts["prv-9"] == EVERY_PART
+    assert stage.world.resources["prv-9"] == EVERY_PART
 
 
 async def test_a_key_that_stops_working_turns_the_provider_failed_and_touches_nothing(
@@ -177,11 +177,11 @@ async def test_a_key_that_stops_working_turns_the_provider_failed_and_touches_no
     handle = await enabled(stage)
     await reaches(stage, "prv-9", "ready")
     stage.world.checks = (Check(name="key", status="failed", detail="invalid_grant"),)
-    await handle.signal(ProviderLifecycle.look)
+    await handle.signal(ProviderLifecycle.refresh)
     await reaches(stage, "prv-9", "failed")
     assert stage.world.statuses["prv-9"] == ["enabling", "ready", "failed"]
     assert "invalid_grant" in str(stage.world.rows["prv-9"].status_reason)
-    assert stage.world.parts["prv-9"] == EVERY_PART
+    assert stage.world.resources["prv-9"] == EVERY_PART
 
 
 async def test_a_cloud_that_does_not_answer_is_no_reason_to_fail(stage: Stage) -> None:
@@ -192,7 +192,7 @@ async def test_a_cloud_that_does_not_answer_is_no_reason_to_fail(stage: Stage) -
         raise ApplicationError("no answer", type=errors.REFUSED)
 
     stage.world.faults["check_provider"].append(nobody)
-    await handle.signal(ProviderLifecycle.look)
+    await handle.signal(ProviderLifecycle.refresh)
     await eventually(lambda: "provider.unchecked" in stage.world.events["prv-9"], "it is told")
     assert stage.world.statuses["prv-9"] == ["enabling", "ready"]
 
@@ -202,11 +202,11 @@ async def test_what_cannot_be_removed_keeps_the_provider_until_it_is_forced_and_
 ) -> None:
     handle = await enabled(stage)
     await reaches(stage, "prv-9", "ready")
-    stage.world.faults["remove_provider_part"] += [refuses("network")] * 2 * len(EVERY_PART)
+    stage.world.faults["remove_provider_resource"] += [refuses("network")] * 2 * len(EVERY_PART)
     await handle.signal(ProviderLifecycle.remove, Removal())
     await reaches(stage, "prv-9", "failed")
     assert "network: network is in use" in str(stage.world.rows["prv-9"].status_reason)
-    assert stage.world.parts["prv-9"] == {"network"}
+    assert stage.world.resources["prv-9"] == {"network"}
     assert recorded_parts(stage) == ["network"]
     assert not stage.world.forgotten_keys
 

@@ -51,7 +51,7 @@ async def healthy(stage: Stage) -> Handle:
 
 
 def nothing_is_left(stage: Stage) -> bool:
-    return not stage.world.parts[REGION] and not stage.world.storage[REGION]
+    return not stage.world.resources[REGION] and not stage.world.storage[REGION]
 
 
 async def refuse(_: Contract) -> None:
@@ -62,7 +62,7 @@ async def test_a_region_is_healthy_with_its_network_and_storage_and_leaves_nothi
     stage: Stage,
 ) -> None:
     handle = await healthy(stage)
-    assert stage.world.parts[REGION] == {"subnetwork"}
+    assert stage.world.resources[REGION] == {"subnetwork"}
     assert len(stage.world.storage[REGION]) == 1
     await handle.signal(RegionLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
@@ -70,7 +70,7 @@ async def test_a_region_is_healthy_with_its_network_and_storage_and_leaves_nothi
     assert stage.world.statuses[REGION] == ["provisioning", "healthy", "removing", "archived"]
 
 
-@pytest.mark.parametrize("effect", ["make_region_part", "add_storage_node"])
+@pytest.mark.parametrize("effect", ["ensure_region_resource", "add_storage_node"])
 async def test_a_part_that_is_refused_fails_the_region_with_nothing_left(
     stage: Stage, effect: str
 ) -> None:
@@ -79,7 +79,7 @@ async def test_a_part_that_is_refused_fails_the_region_with_nothing_left(
     await reaches(stage, REGION, "failed")
     assert stage.world.rows[REGION].status_reason == "the cloud says no"
     assert nothing_is_left(stage)
-    await handle.signal(RegionLifecycle.look)
+    await handle.signal(RegionLifecycle.refresh)
     await handle.signal(RegionLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
     assert "healthy" not in stage.world.statuses[REGION]
@@ -90,7 +90,7 @@ async def test_a_storage_node_that_fails_fails_the_region_with_its_reason(stage:
     handle = await begun(stage)
     await eventually(lambda: stage.world.storage_added == 1, "its storage is added")
     stage.world.turn_storage(NodeStatus.FAILED, "us-central1-a has none left")
-    await handle.signal(RegionLifecycle.look)
+    await handle.signal(RegionLifecycle.refresh)
     await reaches(stage, REGION, "failed")
     assert "us-central1-a has none left" in str(stage.world.rows[REGION].status_reason)
     assert nothing_is_left(stage)
@@ -98,7 +98,7 @@ async def test_a_storage_node_that_fails_fails_the_region_with_its_reason(stage:
 
 async def test_what_cannot_be_undone_is_named(stage: Stage) -> None:
     stage.world.faults["add_storage_node"].append(refuse)
-    stage.world.faults["remove_region_part"].append(refuse)
+    stage.world.faults["remove_region_resource"].append(refuse)
     handle = await begun(stage)
     await reaches(stage, REGION, "failed")
     told = "the cloud says no; and subnetwork: the cloud says no"
@@ -111,11 +111,11 @@ async def test_what_cannot_be_undone_is_named(stage: Stage) -> None:
 async def test_a_region_is_as_well_as_its_storage(stage: Stage) -> None:
     handle = await healthy(stage)
     stage.world.turn_storage(NodeStatus.OFFLINE, "it was preempted")
-    await handle.signal(RegionLifecycle.look)
+    await handle.signal(RegionLifecycle.refresh)
     await reaches(stage, REGION, "offline")
     assert "it was preempted" in str(stage.world.rows[REGION].status_reason)
     stage.world.turn_storage(NodeStatus.ACTIVE)
-    await handle.signal(RegionLifecycle.look)
+    await handle.signal(RegionLifecycle.refresh)
     await reaches(stage, REGION, "healthy")
 
 

@@ -70,7 +70,7 @@ def storage_offers(
     hourly += _boot_disk(catalogue, cloud_region, wanted.disk_size_gb)
     return tuple(
         MachineOffer(
-            place=f"{region.name}-{zone}",
+            zone=f"{region.name}-{zone}",
             machine_type=wanted.machine_type,
             microcredits_per_hour=hourly,
             price_is_estimate=True,
@@ -99,7 +99,7 @@ def compute_offers(
     hourly += _boot_disk(catalogue, cloud_region, disk_size_gb)
     return tuple(
         MachineOffer(
-            place=zone,
+            zone=zone,
             machine_type=machine.name,
             gpu_type=gpu_type,
             gpu_count=gpu_count,

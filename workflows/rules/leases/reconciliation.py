@@ -11,7 +11,7 @@ class Leased:
     """What a lease says of its machine: where it is being tried or is, None: nowhere yet."""
 
     lease_id: str
-    place: str | None
+    zone: str | None
     status: LeaseStatus
 
 
@@ -34,16 +34,16 @@ def compare(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) ->
     listed has its lease here; and what came later than the list is judged by the next one.
     """
     to_release, unknown = [], []
-    for name, place in sorted(owned):
+    for name, zone in sorted(owned):
         lease = leases.get(name)
         if lease is None:
-            unknown.append((name, place))
-        elif lease.status.is_final or lease.place != place:
-            to_release.append((name, place))
+            unknown.append((name, zone))
+        elif lease.status.is_final or lease.zone != zone:
+            to_release.append((name, zone))
     listed = frozenset(owned)
     missing = [
         lease.lease_id
         for name, lease in leases.items()
-        if lease.status is LeaseStatus.READY and (name, lease.place) not in listed
+        if lease.status is LeaseStatus.READY and (name, lease.zone) not in listed
     ]
     return Discrepancies(tuple(to_release), tuple(unknown), tuple(sorted(missing)))

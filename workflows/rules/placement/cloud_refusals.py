@@ -28,7 +28,7 @@ def being_made(offer: CloudOffer, zones: tuple[MachineOffer, ...], workers: int)
     count = "a machine is" if workers == 1 else f"{workers} machines are"
     hourly = zones[0].microcredits_per_hour + offer.fee.microcredits_per_hour
     price = hourly / MICROCREDITS
-    zone_names = ", else ".join(zone.place for zone in zones)
+    zone_names = ", else ".join(zone.zone for zone in zones)
     words = (
         f"{count} being made for it: {machine_words(offer)} in {zone_names}, "
         f"about {price:g} credits an hour each"

@@ -84,7 +84,7 @@ def _ranked_cloud(choice: Choice, demand: Demand) -> RankedOffer:
         microcredits_per_hour=worker_cost(offer, demand),
         machine_type=offer.machine_type,
         spot=offer.spot,
-        zones=tuple(zone.place for zone in choice.zones),
+        zones=tuple(zone.zone for zone in choice.zones),
         price_is_estimate=True,
         price_read_on=offer.price_read_on,
     )

@@ -335,15 +335,14 @@ class Operations:
         return self._ask(models.Lease, Call("DELETE", f"/v1/leases/{segment(lease_id)}"))
 
     def list_provider_machines(self, provider_id: str) -> models.ProviderMachineList:
-        """Every machine with our mark, as the provider says now; what no lease holds is not
-        `held`."""
+        """Every machine with our ownership label, as its provider says; `held`: by a lease."""
         return self._ask(
             models.ProviderMachineList,
             Call("GET", f"/v1/providers/{segment(provider_id)}/machines"),
         )
 
     def end_provider_machine(
-        self, provider_id: str, name: str, *, place: str
+        self, provider_id: str, name: str, *, zone: str
     ) -> models.MachineEnding:
         """End the machine, whoever holds it; it is over when the provider no longer lists it."""
         return self._ask(
@@ -351,7 +350,7 @@ class Operations:
             Call(
                 "DELETE",
                 f"/v1/providers/{segment(provider_id)}/machines/{segment(name)}",
-                query={"place": place},
+                query={"zone": zone},
             ),
         )
 

@@ -50,7 +50,7 @@ def leases(
         ]
         for lease in found
     ]
-    columns = ("id", "status", "provider", "type", "place", "for", "an hour", "since", "cost")
+    columns = ("id", "status", "provider", "type", "zone", "for", "an hour", "since", "cost")
     session.screen.table((*columns, "reason"), rows)
 
 
@@ -123,14 +123,14 @@ def _show_listed(session: Session) -> None:
         rows = [
             [
                 listing.name,
-                *pick(each, "name", "place", "state"),
+                *pick(each, "name", "zone", "state"),
                 moment_text(each["began_at"]),
                 each["lease_id"] if each["held"] else "nobody",
             ]
             for listing in market
             for each in listing.machines
         ]
-        session.screen.table(("provider", "machine", "place", "state", "since", "held by"), rows)
+        session.screen.table(("provider", "machine", "zone", "state", "since", "held by"), rows)
     failures = [each.why for each in market if each.failure]
     if failures:
         raise NegativeError("\n".join(failures))
@@ -167,7 +167,7 @@ def _until_gone(session: Session, ids: list[str], limit_s: float) -> list[Docume
 def _what_and_where(lease: Document) -> list[str | None]:
     offer = lease["offer"] or {}
     kind = offer.get("machine_type")
-    return [f"{kind} (spot)" if offer.get("spot") else kind, offer.get("place")]
+    return [f"{kind} (spot)" if offer.get("spot") else kind, offer.get("zone")]
 
 
 def _price(lease: Document) -> str:

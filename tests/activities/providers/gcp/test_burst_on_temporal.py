@@ -38,7 +38,7 @@ from workers.main import ROW_THREADS, main_worker
 from workers.runner.probes import free_port
 from workers.sites import site_worker
 from workflows.contracts import queues
-from workflows.contracts.jobs import JobReport, NodeBack
+from workflows.contracts.jobs import JobReport, NodeReachable
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.billing.metering import cumulative_microcredits
 
@@ -79,9 +79,9 @@ def region_id(google: GcpDouble, migrated: Database) -> str:
         account = session.exec(select(tables.Account)).one()
         add_credits(session, account, 1_000_000, "first", now)
         region = add_cloud_region(session, account)
-        place = own_place("gcp", region.provider_id)
+        zone = own_place("gcp", region.provider_id)
         provider = session.get_one(tables.Provider, region.provider_id)
-        provider.credentials = seal_credentials(session, account.id, place, key_file(google), now)
+        provider.credentials = seal_credentials(session, account.id, zone, key_file(google), now)
     asked = google_session(region.provider_id)
     make_network(asked, region.provider_id)
     make_subnetwork(asked, region.provider_id, "us-central1")
@@ -153,7 +153,7 @@ async def measured(client: Client, job_id: str) -> None:
         if worker.assignment is not None and time.monotonic() - asked_at > LOOK_S:
             asked_at = time.monotonic()
             node_id = worker.assignment.node.node_id
-            await handle.signal("node_back", NodeBack(node_id=node_id))
+            await handle.signal("node_reachable", NodeReachable(node_id=node_id))
         return worker.elapsed_s > 1
 
     await eventually(is_measured, "its seconds are measured")
@@ -194,7 +194,7 @@ async def preempt(google: GcpDouble, client: Client, database: Database) -> None
     with google.cloud.lock:
         (path,) = google.cloud.machines.vms
         assert google.cloud.machines.preempt(path)
-    await client.get_workflow_handle(f"machine/{lease.id}").signal("look")
+    await client.get_workflow_handle(f"lease/{lease.id}").signal("refresh")
 
 
 def is_over(google: GcpDouble, database: Database) -> bool:

@@ -23,7 +23,7 @@ from workflows.contracts.statuses import MachineState
 OURS = "prv-01abc"
 NAME, ZONE, REGION = "baseload-lea-1", "us-central1-a", "us-central1"
 OFFER = MachineOffer(
-    place=ZONE,
+    zone=ZONE,
     machine_type="a2-highgpu-1g",
     gpu_type="A100",
     gpu_count=1,
@@ -154,7 +154,7 @@ def test_a_machine_is_made_seen_listed_and_gone(gcp: GcpDouble, machines: Google
     assert seen.began_at is not None
     assert round((seen.microcredits_per_hour or 0) / 1e6, 2) == 3.73, "CPUs, A100, disks"
     (owned,) = machines.list_owned()
-    assert (owned.machine_name, owned.place) == (NAME, ZONE)
+    assert (owned.machine_name, owned.zone) == (NAME, ZONE)
     assert owned.seen.began_at == seen.began_at
     gone(machines)
     assert machines.list_owned() == []
@@ -215,7 +215,7 @@ def test_a_machine_type_that_brings_its_ssds_is_given_none(
 def test_a_storage_node_outlives_its_host_and_has_no_limit_that_google_refuses(
     gcp: GcpDouble, machines: GoogleMachines
 ) -> None:
-    offer = MachineOffer(place=ZONE, machine_type="n1-standard-4", microcredits_per_hour=190_000)
+    offer = MachineOffer(zone=ZONE, machine_type="n1-standard-4", microcredits_per_hour=190_000)
     body = made_as(gcp, machines, offer, lifetime_s=10 * 365 * 24 * 3600)
     assert body["scheduling"] == {
         "onHostMaintenance": "MIGRATE",
@@ -359,7 +359,7 @@ def test_a_machine_costs_what_was_offered_with_its_disks(
     assert price is not None
     hourly = price.spot_microcredits_per_hour if spot else price.on_demand_microcredits_per_hour
     offer = MachineOffer(
-        place=ZONE,
+        zone=ZONE,
         machine_type=machine_type,
         gpu_type=gpu_type,
         gpu_count=kind.gpu_count,

@@ -13,7 +13,7 @@ from workflows.contracts.machines import MachineOffer
 
 OURS, REGION = "prv-01abc", "us-central1"
 OFFER = MachineOffer(
-    place="us-central1-a",
+    zone="us-central1-a",
     machine_type="n1-standard-8",
     gpu_type="T4",
     gpu_count=1,

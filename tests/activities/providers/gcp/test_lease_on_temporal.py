@@ -17,7 +17,7 @@ from activities.providers.gcp.driver import google_machines
 from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import google_session
 from activities.providers.gcp.subnetworks import make_subnetwork
-from activities.providers.notifications import begin_listening
+from activities.providers.notifications import start_listening
 from activities.registry.main import MAIN
 from activities.secrets.credentials import own_place, seal_credentials
 from activities.settings import settings
@@ -28,7 +28,7 @@ from tests.activities.rows import NOW
 from tests.activities.waiting import wait_for
 from tests.doubles.gcp.double import GcpDouble
 from tests.waiting import eventually
-from workers.main import news_worker
+from workers.main import notifications_worker
 from workers.registry import workflow_runner
 from workflows.contracts import queues
 from workflows.contracts.machines import MachineObservation, MachineSpec
@@ -39,7 +39,7 @@ from workflows.providers.notifications import ProviderNotifications
 
 LEASE, ZONE = "lea-preempted", "us-central1-a"
 SPOT = OFFER.model_copy(
-    update={"place": ZONE, "machine_type": "n1-standard-8", "gpu_type": "T4", "gpu_count": 1,
+    update={"zone": ZONE, "machine_type": "n1-standard-8", "gpu_type": "T4", "gpu_count": 1,
             "spot": True}
 )  # fmt: skip
 
@@ -58,12 +58,12 @@ def books(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: key)
     found = Books(migrated)
     with migrated.write() as session:
-        place = own_place("gcp", found.provider_id)
-        reference = seal_credentials(session, found.account_id, place, key_file(gcp), NOW)
+        zone = own_place("gcp", found.provider_id)
+        reference = seal_credentials(session, found.account_id, zone, key_file(gcp), NOW)
         session.get_one(tables.Provider, found.provider_id).credentials = reference
     google = google_session(found.provider_id)
-    for part in RESOURCES.values():
-        part.make(google, found.provider_id)
+    for resource in RESOURCES.values():
+        resource.make(google, found.provider_id)
     make_subnetwork(google, found.provider_id, "us-central1")
     return found
 
@@ -83,7 +83,7 @@ def made(books: Books) -> MachineObservation:
 
 
 def leased(books: Books, seen: MachineObservation) -> None:
-    known = seen.model_dump(exclude={"state", "place", "offer_label", "reason"})
+    known = seen.model_dump(exclude={"state", "zone", "offer_label", "reason"})
     row = lease_row(books, LEASE, LeaseStatus.READY)
     row.sqlmodel_update({**known, "offer": SPOT.model_dump(mode="json"), "sequence": 4})
     row.deadline = datetime.now(UTC) + timedelta(hours=1)
@@ -104,7 +104,7 @@ async def at_work(client: Client) -> AsyncIterator[None]:
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),
             ),
-            news_worker(client),
+            notifications_worker(client),
         ):
             yield
 
@@ -122,13 +122,15 @@ async def test_a_preempted_machine_s_lease_is_over_in_seconds_and_costs_what_the
             start.workflow, start.argument, id=start.id, task_queue=queues.MAIN
         )
         for _ in range(2):
-            await begin_listening(news)
+            await start_listening(news)
         await eventually(lambda: gcp.cloud.pubsub.pulls > 0, "its news is listened to")
         with gcp.cloud.lock:
             (vm,) = gcp.cloud.machines.vms.values()
             assert gcp.cloud.machines.preempt(vm.path)
         await asyncio.wait_for(handle.result(), 30)
-        await temporal_server.get_workflow_handle(f"news/{books.provider_id}").terminate("enough")
+        await temporal_server.get_workflow_handle(
+            f"provider/{books.provider_id}/notifications"
+        ).terminate("enough")
     with books.database.read() as session:
         row = session.get_one(tables.Lease, LEASE)
     assert (row.status, gcp.cloud.machines.vms) == ("released", {})

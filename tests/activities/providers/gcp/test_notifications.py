@@ -18,7 +18,7 @@ from activities.providers.gcp.audit_log import told_by
 from activities.providers.gcp.notifications import GoogleNews
 from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession
-from activities.providers.notifications import listen_for_news
+from activities.providers.notifications import receive_notifications
 from activities.providers.registry import FEEDS
 from tests.activities.leases.rows import Books
 from tests.doubles.gcp.double import GcpDouble
@@ -41,8 +41,8 @@ def books(migrated: Database, google: GoogleSession, monkeypatch: pytest.MonkeyP
     found = Books(migrated)
     feed = lambda _: lambda: GoogleNews(google, found.provider_id)  # noqa: E731
     monkeypatch.setitem(FEEDS, ProviderKind.GCP, feed)
-    for part in ("topic", "subscription", "sink", "publisher"):
-        RESOURCES[part].make(google, found.provider_id)
+    for resource in ("topic", "subscription", "sink", "publisher"):
+        RESOURCES[resource].make(google, found.provider_id)
     return found
 
 
@@ -64,7 +64,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, MachineNews]]:
 async def listening(books: Books) -> AsyncIterator["asyncio.Task[NotificationsReceived]"]:
     command = ReceiveNotifications(provider_id=books.provider_id, kind=ProviderKind.GCP, for_s=60)
     environment = ActivityEnvironment()
-    task = asyncio.create_task(environment.run(listen_for_news, command))
+    task = asyncio.create_task(environment.run(receive_notifications, command))
     try:
         yield task
     finally:
@@ -118,7 +118,7 @@ async def test_a_machine_s_workflow_is_told_what_has_happened_to_it(
         await eventually(lambda: len(told) == 1, "it is told")
         await settled(gcp)
     ((workflow_id, said),) = told.values()
-    assert workflow_id == f"machine/{row.id}"
+    assert workflow_id == f"lease/{row.id}"
     assert (said.what, said.provider_machine_id) == ("it was preempted", "4711")
 
 
@@ -143,8 +143,8 @@ async def test_messages_repeated_out_of_order_unknown_or_malformed_do_no_harm(
     async with listening(books) as heard:
         await settled(gcp)
     report = heard.result()
-    assert [workflow_id for workflow_id, _ in told.values()] == [f"machine/{held.id}"]
-    assert (report.told, report.unheeded) == (4, 2 * len(of_no_use))
+    assert [workflow_id for workflow_id, _ in told.values()] == [f"lease/{held.id}"]
+    assert (report.told, report.ignored) == (4, 2 * len(of_no_use))
 
 
 async def test_what_could_not_be_handed_on_is_not_settled(

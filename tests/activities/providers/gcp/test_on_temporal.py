@@ -21,7 +21,7 @@ from tests.activities.providers.gcp.keys import key_file
 from tests.activities.rows import NOW, add_payer
 from tests.doubles.gcp.double import GcpDouble
 from tests.waiting import eventually
-from workers.main import news_worker
+from workers.main import notifications_worker
 from workers.registry import workflow_runner
 from workflows.contracts import queues
 from workflows.contracts.lifecycles import Removal
@@ -45,8 +45,8 @@ def account_id(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPat
     settings.cache_clear()
     with migrated.write() as session:
         account = add_payer(session)
-        place = own_place("gcp", PROVIDER)
-        reference = seal_credentials(session, account.id, place, key_file(gcp), NOW)
+        zone = own_place("gcp", PROVIDER)
+        reference = seal_credentials(session, account.id, zone, key_file(gcp), NOW)
         session.add(
             tables.Provider(
                 id=PROVIDER,
@@ -108,19 +108,23 @@ async def test_a_provider_lives_and_its_key_is_told_nowhere(
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),
             ),
-            news_worker(temporal_server),
+            notifications_worker(temporal_server),
         ):
             handle = await begun(temporal_server, account_id)
             await eventually(lambda: row(migrated).status == "ready", "it is ready", 60)
             ready = row(migrated)
             assert {check["status"] for check in ready.checks} == {"passed"}
-            assert len(ready.parts or ()) == 7
+            assert len(ready.resources or ()) == 7
             assert len(gcp.cloud.sinks) == 1
 
             await eventually(lambda: gcp.cloud.pubsub.pulls > 0, "its news is listened to", 60)
             lose_subscription(gcp)
-            await eventually(lambda: "provider.news-lost" in events(migrated), "it says so", 60)
-            await temporal_server.get_workflow_handle(f"news/{PROVIDER}").terminate("enough")
+            await eventually(
+                lambda: "provider.notifications-lost" in events(migrated), "it says so", 60
+            )
+            await temporal_server.get_workflow_handle(
+                f"provider/{PROVIDER}/notifications"
+            ).terminate("enough")
             await handle.signal(ProviderLifecycle.remove, Removal())
             report = await asyncio.wait_for(handle.result(), 60)
     assert report.status == "archived"

@@ -11,9 +11,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.db.session import Database
 from activities.db.tables import Provider
 from activities.providers.cloud_parts import (
+    ensure_provider_resource,
     forget_provider_key,
-    make_provider_part,
-    remove_provider_part,
+    remove_provider_resource,
 )
 from activities.providers.registry import check_provider
 from activities.secrets.credentials import own_place, seal_credentials
@@ -48,8 +48,8 @@ def give_key(database: Database, content: str) -> None:
     with database.write() as session:
         found = session.get(Provider, PROVIDER)
         account_id = found.account_id if found else add_payer(session).id
-        place = own_place("gcp", PROVIDER)
-        reference = seal_credentials(session, account_id, place, content, NOW)
+        zone = own_place("gcp", PROVIDER)
+        reference = seal_credentials(session, account_id, zone, content, NOW)
         row: dict[str, Any] = {"id": PROVIDER, "account_id": account_id, "created_at": NOW}
         row |= {"name": "cloud", "kind": "gcp", "checks": [], "updated_at": NOW}
         session.merge(Provider(**row, credentials=reference))
@@ -61,8 +61,8 @@ def checked() -> dict[str, Check]:
     return {check.name: check for check in found}
 
 
-def asked(activity: Any, part: str = "topic") -> Any:
-    command = ProviderResource(provider_id=PROVIDER, kind=ProviderKind.GCP, part=part)
+def asked(activity: Any, resource: str = "topic") -> Any:
+    command = ProviderResource(provider_id=PROVIDER, kind=ProviderKind.GCP, resource=resource)
     return ActivityEnvironment().run(activity, command)
 
 
@@ -102,10 +102,10 @@ def test_a_google_that_does_not_answer_fails_no_check(gcp: GcpDouble, provider: 
 
 
 def test_a_part_is_made_and_removed_by_its_name(gcp: GcpDouble, provider: str) -> None:
-    made = asked(make_provider_part).part
-    assert (made.name, made.resource in gcp.cloud.pubsub.topics) == ("topic", True)
-    assert asked(remove_provider_part).part == made
-    assert made.resource not in gcp.cloud.pubsub.topics
+    made = asked(ensure_provider_resource).resource
+    assert (made.name, made.path in gcp.cloud.pubsub.topics) == ("topic", True)
+    assert asked(remove_provider_resource).resource == made
+    assert made.path not in gcp.cloud.pubsub.topics
 
 
 def test_what_google_refuses_is_refused_for_good_and_in_its_words(
@@ -114,7 +114,7 @@ def test_what_google_refuses_is_refused_for_good_and_in_its_words(
     email = f"baseload@{gcp.project.id}.iam.gserviceaccount.com"
     gcp.project.take_away(email, "roles/logging.configWriter")
     with pytest.raises(ApplicationError, match=r"Required 'logging\.sinks\.get'") as failure:
-        asked(make_provider_part, "sink")
+        asked(ensure_provider_resource, "sink")
     assert failure.value.type in errors.NON_RETRYABLE
 
 

@@ -48,8 +48,8 @@ def test_machines_that_run_are_in_the_use_of_their_gpus_family(
 def run_machine(
     gcp: GcpDouble, google: GoogleSession, machine_type: str, accelerator: str = ""
 ) -> None:
-    zone = f"projects/{gcp.project.id}/zones/{ZONE}"
-    kind = f"{zone}/acceleratorTypes/{accelerator}"
+    place = f"projects/{gcp.project.id}/zones/{ZONE}"
+    kind = f"{place}/acceleratorTypes/{accelerator}"
     more = [compute_v1.AcceleratorConfig(accelerator_type=kind, accelerator_count=1)]
     scheduling = {"on_host_maintenance": "TERMINATE", "provisioning_model": "SPOT"}
     disk = {"boot": True, "initialize_params": {"source_image": settings().gcp_image}}
@@ -62,7 +62,7 @@ def run_machine(
         guest_accelerators=more if accelerator else [],
     )
     google.compute(compute_v1.InstancesClient).insert_unary(
-        project=gcp.project.id, zone=ZONE, instance_resource=wanted
+        project=gcp.project.id, place=ZONE, instance_resource=wanted
     )
 
 

@@ -58,8 +58,8 @@ def region(google: GcpDouble, migrated: Database) -> tables.Region:
             id=new_id("prv"), account_id=account.id, name="g", status="ready", kind="gcp",
             checks=[], created_at=now, updated_at=now,
         )  # fmt: skip
-        place = own_place("gcp", provider.id)
-        provider.credentials = seal_credentials(session, account.id, place, key_file(google), now)
+        zone = own_place("gcp", provider.id)
+        provider.credentials = seal_credentials(session, account.id, zone, key_file(google), now)
         session.add(provider)
     make_network(google_session(provider.id), provider.id)
     return tables.Region(
@@ -123,7 +123,7 @@ async def test_a_region_is_made_and_mended_and_leaves_nothing(
             google.cloud.machines.delete_by_hand(first)
         await eventually(lambda: first not in vms(google), "a person has deleted it")
         (lease,) = leases_of(migrated)
-        await temporal_server.get_workflow_handle(f"machine/{lease.id}").signal("look")
+        await temporal_server.get_workflow_handle(f"lease/{lease.id}").signal("refresh")
         lost = await reaches(migrated, region_id, "offline")
         assert "storage node burst-storage" in str(lost.status_reason)
         await reaches(migrated, region_id, "healthy")

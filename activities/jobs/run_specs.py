@@ -18,7 +18,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from activities.storage.names import states_of
-from activities.storage.work_orders import RegionCache, RunSpec, seal_order
+from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
 from workflows.contracts.job_submission import JobSubmission
@@ -56,7 +56,7 @@ class RunInputs:
 
 
 @activity.defn
-def seal_work_orders(command: SealRunSpecs) -> RunSpecsSealed:
+def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
     """One sealed order for each assignment, at a place that the job and attempt name.
 
     Doing it again replaces them. Raises: NOT_FOUND, WORK_REFUSED for a secret that may not be
@@ -65,7 +65,7 @@ def seal_work_orders(command: SealRunSpecs) -> RunSpecsSealed:
     with database().read() as session:
         material = _gather(session, command)
     references = tuple(
-        seal_order(
+        seal_run_spec(
             command.job_id,
             command.attempt,
             assignment.worker,
@@ -81,14 +81,14 @@ def seal_work_orders(command: SealRunSpecs) -> RunSpecsSealed:
 
 
 @activity.defn
-def discard_work_orders(command: DiscardRunSpecs) -> Done:
+def discard_run_specs(command: DiscardRunSpecs) -> Done:
     """Remove the orders of one attempt; silent when there are none."""
     _discard(command.job_id, command.attempt)
     return Done()
 
 
 @activity.defn
-def discard_state(command: DiscardSnapshots) -> Done:
+def discard_snapshots(command: DiscardSnapshots) -> Done:
     """Remove all copies of a job's resume state; silent when there are none."""
     blob_store(settings().storage).delete_folder(states_of(command.job_id))
     return Done()

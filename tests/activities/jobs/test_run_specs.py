@@ -14,13 +14,13 @@ from temporalio.testing import ActivityEnvironment
 from activities.accounts.accounts import add_account
 from activities.db.session import Database
 from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
+from activities.jobs.run_specs import discard_run_specs, remove_stored, seal_run_specs
 from activities.jobs.submissions import sealed_variables, stored_spec
-from activities.jobs.work_orders import discard_work_orders, remove_stored, seal_work_orders
 from activities.secrets.sealing import SealBrokenError, secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import log_store
-from activities.storage.work_orders import open_order, seal_order
+from activities.storage.run_specs import open_run_spec, seal_run_spec
 from workflows.contracts import errors
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment
@@ -154,7 +154,7 @@ def submit(database: Database, project_id: str, **environment: object) -> None:
 
 
 def seal() -> RunSpecsSealed:
-    return ActivityEnvironment().run(seal_work_orders, COMMAND)
+    return ActivityEnvironment().run(seal_run_specs, COMMAND)
 
 
 def refusal() -> ApplicationError:
@@ -180,7 +180,7 @@ def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(
     references = seal().references
     assert references == ("orders/job-o/1/0", "orders/job-o/1/1")
     first, second = (
-        open_order(place, region)
+        open_run_spec(place, region)
         for place, region in zip(references, ("reg-1", "reg-2"), strict=True)
     )
     assert (first.command, second.command) == ("python first.py", "python second.py")
@@ -221,18 +221,18 @@ def test_an_order_opens_for_its_own_site_and_at_its_own_place_alone(
     submit(migrated, project)
     first, second = seal().references
     with pytest.raises(SealBrokenError):
-        open_order(first, "reg-2")
+        open_run_spec(first, "reg-2")
     store().put(second, store().get(first))
     with pytest.raises(SealBrokenError):
-        open_order(second, "reg-1")
+        open_run_spec(second, "reg-1")
 
 
 def test_sealing_twice_leaves_the_same_orders(migrated: Database, project: str) -> None:
     submit(migrated, project, variables={"EPOCHS": VARIABLE})
     references = seal().references
-    before = open_order(references[0], "reg-1")
+    before = open_run_spec(references[0], "reg-1")
     assert seal().references == references
-    assert open_order(references[0], "reg-1") == before
+    assert open_run_spec(references[0], "reg-1") == before
     assert store().names("orders") == list(references)
 
 
@@ -283,7 +283,7 @@ def test_orders_of_one_attempt_are_discarded_and_doing_it_again_is_silent(
     seal()
     store().put("orders/job-o/2/0", b"the next attempt's")
     for _ in range(2):
-        ActivityEnvironment().run(discard_work_orders, DiscardRunSpecs(job_id=JOB, attempt=1))
+        ActivityEnvironment().run(discard_run_specs, DiscardRunSpecs(job_id=JOB, attempt=1))
     assert store().names("orders") == ["orders/job-o/2/0"]
 
 
@@ -296,9 +296,9 @@ def test_a_writer_that_stood_still_until_the_job_was_over_leaves_no_orders(
     def slowly(*order: Any) -> str:
         with migrated.write() as session:
             session.execute(update(Job).where(col(Job.id) == JOB).values(status=status))
-        return seal_order(*order)
+        return seal_run_spec(*order)
 
-    monkeypatch.setattr("activities.jobs.work_orders.seal_order", slowly)
+    monkeypatch.setattr("activities.jobs.run_specs.seal_run_spec", slowly)
     seal()
     assert store().names("orders") == []
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from activities.secrets.sealing import site_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
-from activities.storage.names import order_name
+from activities.storage.names import run_spec_name
 from workflows.contracts.base import Contract
 from workflows.contracts.nodes import NodeAddress
 
@@ -45,16 +45,16 @@ class RunSpec(Contract):
     """Of the region that the node was leased in; None: everything is brought to the node itself."""
 
 
-def seal_order(job_id: str, attempt: int, worker: int, region_id: str, order: RunSpec) -> str:
+def seal_run_spec(job_id: str, attempt: int, worker: int, region_id: str, order: RunSpec) -> str:
     """Store an order; its place. Doing it again replaces it. Blocking."""
-    reference = order_name(job_id, attempt, worker)
+    reference = run_spec_name(job_id, attempt, worker)
     content = order.model_dump_json().encode()
     sealed = site_box(region_id).seal(content, reference.encode())
     blob_store(settings().storage).put(reference, sealed)
     return reference
 
 
-def open_order(reference: str, region_id: str) -> RunSpec:
+def open_run_spec(reference: str, region_id: str) -> RunSpec:
     """The order at a place. Blocking.
 
     Raises: BlobMissingError; SealBrokenError where it was sealed for another site.
