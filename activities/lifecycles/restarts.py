@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.outbox.workflow_starts import WorkflowStart, start_of
 from workflows.contracts.base import Contract
+from workflows.contracts.events import NodeEvent
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, WorkerProgress
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest
 from workflows.contracts.lifecycles import Removal
@@ -177,10 +178,10 @@ def _was_active(session: Session, row: tables.Node) -> bool:
     is leased becomes active by being prepared."""
     if row.status == NodeStatus.ACTIVE:
         return True
-    turned = ("node.active", "node.maintenance", "node.prepared")
+    turned = (NodeEvent.ACTIVE, NodeEvent.MAINTENANCE, NodeEvent.PREPARED)
     last = session.exec(
         select(tables.EventRow.type)
         .where(col(tables.EventRow.resource_id) == row.id, col(tables.EventRow.type).in_(turned))
         .order_by(col(tables.EventRow.position).desc())
     ).first()
-    return last == "node.active" or (row.machine is not None and last == "node.prepared")
+    return last == NodeEvent.ACTIVE or (row.machine is not None and last == NodeEvent.PREPARED)

@@ -1,14 +1,139 @@
-"""Typed, append-only events: what happened to one resource, for people and clients."""
+"""Typed, append-only events: what happened to one resource, for people and clients.
+
+The values of the enums are public: clients rely on them.
+"""
 
 from datetime import datetime
+from enum import StrEnum
 
 from pydantic import Field, JsonValue
 
 from workflows.contracts.base import Contract
 
 
+class ProviderEvent(StrEnum):
+    """What can happen to a provider."""
+
+    ARCHIVED = "provider.archived"
+    ENABLING = "provider.enabling"
+    FAILED = "provider.failed"
+    MACHINE_ENDED = "provider.machine-ended"
+    MACHINE_NOT_ENDED = "provider.machine-not-ended"
+    NOTIFICATIONS_LOST = "provider.notifications-lost"
+    NOTIFICATIONS_RECEIVED = "provider.notifications-received"
+    ORPHANED_MACHINE = "provider.orphaned-machine"
+    PRICES_READ = "provider.prices-read"
+    PRICES_STALE = "provider.prices-stale"
+    READY = "provider.ready"
+    REMOVAL_REFUSED = "provider.removal-refused"
+    REMOVING = "provider.removing"
+    REQUESTED = "provider.requested"
+    UNCHECKED = "provider.unchecked"
+
+
+class RegionEvent(StrEnum):
+    """What can happen to a region."""
+
+    ARCHIVED = "region.archived"
+    FAILED = "region.failed"
+    HEALTHY = "region.healthy"
+    OFFLINE = "region.offline"
+    PROVISIONING = "region.provisioning"
+    REMOVAL_REFUSED = "region.removal-refused"
+    REMOVING = "region.removing"
+    REQUESTED = "region.requested"
+    RESOURCE_MADE = "region.resource-made"
+    STORAGE_ADDED = "region.storage-added"
+    STORAGE_NOT_REPLACED = "region.storage-not-replaced"
+    STORAGE_REPLACED = "region.storage-replaced"
+    UNDONE = "region.undone"
+
+
+class NodeEvent(StrEnum):
+    """What can happen to a node."""
+
+    ACTIVE = "node.active"
+    ARCHIVED = "node.archived"
+    BACK = "node.back"
+    CONNECTED = "node.connected"
+    CONNECTING = "node.connecting"
+    FAILED = "node.failed"
+    FOUND = "node.found"
+    HOST_KEY_REFUSED = "node.host-key-refused"
+    INCOMPLETE = "node.incomplete"
+    INSPECTED = "node.inspected"
+    JOBS_NOT_NOTIFIED = "node.jobs-not-notified"
+    LEASED = "node.leased"
+    LOGINS_CLOSED = "node.logins-closed"
+    MACHINE_LOST = "node.machine-lost"
+    MACHINE_NOT_GONE = "node.machine-not-gone"
+    MAINTENANCE = "node.maintenance"
+    MOVE_REFUSED = "node.move-refused"
+    MOVED = "node.moved"
+    NOT_INSPECTED = "node.not-inspected"
+    NOT_REACHED = "node.not-reached"
+    OFFLINE = "node.offline"
+    ORPHANED_RUNS_ENDED = "node.orphaned-runs-ended"
+    ORPHANED_RUNS_LEFT = "node.orphaned-runs-left"
+    PREPARED = "node.prepared"
+    PREPARING = "node.preparing"
+    REBOOT_REFUSED = "node.reboot-refused"
+    REBOOTING = "node.rebooting"
+    REMOVAL_REFUSED = "node.removal-refused"
+    REMOVING = "node.removing"
+    REQUESTED = "node.requested"
+    RESTARTED = "node.restarted"
+    RESTARTING = "node.restarting"
+    RUNS_LEFT = "node.runs-left"
+
+
+class LeaseEvent(StrEnum):
+    """What can happen to a lease."""
+
+    COST_UNKNOWN = "lease.cost-unknown"
+    CREATING = "lease.creating"
+    HOLDER_NOT_NOTIFIED = "lease.holder-not-notified"
+    NOT_RELEASED = "lease.not-released"
+    NOT_SEEN = "lease.not-seen"
+    OFFER_REFUSED = "lease.offer-refused"
+    READY = "lease.ready"
+    REFUSED = "lease.refused"
+    RELEASED = "lease.released"
+    RELEASING = "lease.releasing"
+    REQUESTED = "lease.requested"
+    SEEN = "lease.seen"
+
+
+class JobEvent(StrEnum):
+    """What can happen to a job."""
+
+    ARCHIVED = "job.archived"
+    BILLING_FAILED = "job.billing-failed"
+    CANCELED = "job.canceled"
+    ENDING = "job.ending"
+    FAILED = "job.failed"
+    FINISHED = "job.finished"
+    MACHINE_STAYS = "job.machine-stays"
+    PLACED = "job.placed"
+    REACHABLE = "job.reachable"
+    REMOVING = "job.removing"
+    REQUESTED = "job.requested"
+    RESTARTING = "job.restarting"
+    RUNNING = "job.running"
+    STAGING = "job.staging"
+    STATE_NOT_SAVED = "job.state-not-saved"
+    STATE_RESTORED = "job.state-restored"
+    STATE_SAVED = "job.state-saved"
+    STOPPED = "job.stopped"
+    UNREACHABLE = "job.unreachable"
+    UPLOADING = "job.uploading"
+    WAITING = "job.waiting"
+    WORKER_ABANDONED = "job.worker-abandoned"
+    WORKER_EXITED = "job.worker-exited"
+
+
 class Event(Contract):
-    """One thing that happened. `type` is stable and dotted, such as `node.inspected`."""
+    """One thing that happened; `type` is a value of an enum above, such as `node.inspected`."""
 
     type: str
     message: str

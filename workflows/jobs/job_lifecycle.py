@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from workflows.contracts.errors import JOB_ENDED, NODE_UNREACHABLE
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import (
     EndRequest,
     JobProgress,
@@ -139,7 +139,7 @@ class JobLifecycle:
         """Until all workers have a place, reserved together; waiting costs nothing."""
         self._status = JobStatus.WAITING_FOR_RESOURCES
         self._workers = []
-        waits = Event(type="job.waiting", message="waits for resources")
+        waits = Event(type=JobEvent.WAITING, message="waits for resources")
         await self._write(waits, reason=self._termination.before)
         while self._placement is None:
             placed = wait_until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
@@ -165,7 +165,7 @@ class JobLifecycle:
             [NODE_ID.value_set(node.node_id), REGION_ID.value_set(node.region_id)]
         )
         places = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
-        await self._write(Event(type="job.placed", message=f"placed on {places}"))
+        await self._write(Event(type=JobEvent.PLACED, message=f"placed on {places}"))
         orders = SealRunSpecs(
             job_id=self._request.job_id,
             attempt=self._attempt,
@@ -179,7 +179,7 @@ class JobLifecycle:
         for worker in self._workers:
             worker.status = WorkerStatus.STAGING
         await self._write(
-            Event(type="job.staging", message="code, packages, input go to the nodes")
+            Event(type=JobEvent.STAGING, message="code, packages, input go to the nodes")
         )
         staging = zip(self._workers, self._orders, strict=True)
         restores = self._snapshots.has_copies
@@ -202,7 +202,7 @@ class JobLifecycle:
         )
         self._outages.clear()
         self._status = JobStatus.RUNNING
-        await self._write(Event(type="job.running", message="all commands run"))
+        await self._write(Event(type=JobEvent.RUNNING, message="all commands run"))
         # Not given up half way: what has begun is what `_settle` can end.
         await shielded(self._bill(), self._canceled_outside)
 
@@ -255,7 +255,9 @@ class JobLifecycle:
         self._termination.reconsider()
         self._status = outcome = self._termination.outcome
         kind = "restarting" if self._termination.begins_again else outcome
-        ended = Event(type=f"job.{kind}", message=self._termination.reason or f"{outcome}")
+        ended = Event(
+            type=JobEvent(f"job.{kind}"), message=self._termination.reason or f"{outcome}"
+        )
         stay = retained_nodes(self._request, self._termination, self._workers)
         await self._write(ended, *retention_events(stay), release=True)
         if outcome.is_final:  # last: its machines do not wait, and cost, while a store is away
@@ -275,15 +277,17 @@ class JobLifecycle:
             self._start_again = False
             self._termination.note()
             self._status = self._termination.outcome
-            await self._write(Event(type=f"job.{self._status}", message="ended while stopped"))
+            await self._write(
+                Event(type=JobEvent(f"job.{self._status}"), message="ended while stopped")
+            )
             await shielded(self._snapshots.discard(), self._canceled_outside)
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
-        await self._write(Event(type="job.removing", message="log and output are removed"))
+        await self._write(Event(type=JobEvent.REMOVING, message="log and output are removed"))
         await remove_stored(RemoveStored(job_id=self._request.job_id))
         self._status = JobStatus.ARCHIVED
-        await self._write(Event(type="job.archived", message="archived"))
+        await self._write(Event(type=JobEvent.ARCHIVED, message="archived"))
         return self._report()
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
@@ -406,7 +410,7 @@ class JobLifecycle:
 
     async def _show_outage(self, outage: NodeUnreachable) -> None:
         message = f"node {outage.node_id} cannot be reached: {outage.reason}"
-        await self._write(Event(type="job.unreachable", message=message), reason=message)
+        await self._write(Event(type=JobEvent.UNREACHABLE, message=message), reason=message)
 
     async def _note_back(self, back: NodeReachable) -> None:
         if [worker for worker in self._workers if worker.moves(back.node)]:
@@ -422,7 +426,7 @@ class JobLifecycle:
         if not self._outages.remove(node_id) or self._outages:
             return
         self._status = JobStatus.RUNNING
-        await self._write(Event(type="job.reachable", message=f"node {node_id} is back"))
+        await self._write(Event(type=JobEvent.REACHABLE, message=f"node {node_id} is back"))
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────
 
@@ -445,7 +449,9 @@ class JobLifecycle:
         for worker in self._workers:
             worker.moves(back.node)
         if self._outages.remove(back.node_id):
-            await self._write(Event(type="job.reachable", message=f"node {back.node_id} is back"))
+            await self._write(
+                Event(type=JobEvent.REACHABLE, message=f"node {back.node_id} is back")
+            )
 
     def _has_node_news(self) -> bool:
         return self._inbox.holds(NodeUnreachable, NodeReachable)

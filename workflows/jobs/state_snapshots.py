@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import JobRequest
 from workflows.effects.jobs import (
     DiscardSnapshots,
@@ -92,13 +92,13 @@ class StateSnapshots:
             self._is_told = True
             every = f"every {self._interval.total_seconds():g} s"
             message = f"its state is copied off its machines, {every} where it has changed"
-            await self._tell(Event(type="job.state-saved", message=message))
+            await self._tell(Event(type=JobEvent.STATE_SAVED, message=message))
 
     async def _tell_amiss(self, worker: Worker, why: str) -> None:
         if worker.index not in self._amiss:
             self._amiss.add(worker.index)
             message = f"worker {worker.index}: its state was not copied: {why}"
-            await self._tell(Event(type="job.state-not-saved", message=message))
+            await self._tell(Event(type=JobEvent.STATE_NOT_SAVED, message=message))
 
     # ── when its machines are left ──────────────────────────────────────────────────────────
 
@@ -138,7 +138,7 @@ def _found(worker: Worker) -> Event:
         said = "starts from the beginning: no state of it was saved"
     saved_at = staged.state_saved_at.isoformat() if staged.state_saved_at else None
     return Event(
-        type="job.state-restored",
+        type=JobEvent.STATE_RESTORED,
         message=f"worker {worker.index}: {said}",
         details={"worker": worker.index, "saved_at": saved_at},
     )

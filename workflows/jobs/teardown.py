@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import BillingDone, PostUsage, end_billing, post_usage
@@ -47,7 +47,7 @@ def retention_events(nodes: Sequence[str]) -> tuple[Event, ...]:
         f"the machine of {', '.join(nodes)} stays and costs until it is removed, or until the "
         "deadline of its lease (safety.auto_terminate is false)"
     )
-    return (Event(type="job.machine-stays", message=message, details={"nodes": list(nodes)}),)
+    return (Event(type=JobEvent.MACHINE_STAYS, message=message, details={"nodes": list(nodes)}),)
 
 
 class Teardown:
@@ -81,7 +81,7 @@ class Teardown:
         to_end = [w for w in workers if w.may_be_there and not self._outages.finished(w)]
         if to_end:
             await self._write(
-                Event(type="job.ending", message=self._termination.reason or "ends"), None
+                Event(type=JobEvent.ENDING, message=self._termination.reason or "ends"), None
             )
             await gather_or_cancel(self._end_one(worker) for worker in to_end)
 
@@ -101,7 +101,7 @@ class Teardown:
                 worker.ran_until(ended_at, workflow.now())
         for refusal in await settle(self._request.job_id, attempt, workers):
             message = f"its bill could not be settled: {refusal}"
-            await self._write(Event(type="job.billing-failed", message=message), None)
+            await self._write(Event(type=JobEvent.BILLING_FAILED, message=message), None)
 
     async def _upload(self, workers: Sequence[Worker]) -> None:
         """Logs to their last byte, then the output; a finished job has both stored."""
@@ -110,7 +110,7 @@ class Teardown:
         reachable = [w for w in workers if w.has_run and not self._outages.abandoned(w)]
         if not reachable:
             return
-        stores = Event(type="job.uploading", message="log and output are stored")
+        stores = Event(type=JobEvent.UPLOADING, message="log and output are stored")
         await self._write(stores, JobStatus.UPLOADING)
         storing = gather_all(self._store_one(worker) for worker in reachable)
         try:

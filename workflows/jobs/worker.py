@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from workflows.contracts.billing import BilledWorker, BillingRequest, WorkerUsage
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import (
     Exit,
     JobRequest,
@@ -240,7 +240,7 @@ class Worker:
     def exit_event(self) -> Event:
         """What is told when its command has ended."""
         return Event(
-            type="job.worker-exited",
+            type=JobEvent.WORKER_EXITED,
             message=self.failure or f"worker {self.index}: its command ended",
             details={
                 "worker": self.index,
@@ -253,7 +253,7 @@ class Worker:
         """What is told when nobody could see it end; for_good: its node does not come back."""
         later = "" if for_good else "; it is ended when its node is back"
         message = f"worker {self.index} could not be seen to end: {seen}{later}"
-        return Event(type="job.worker-abandoned", message=message)
+        return Event(type=JobEvent.WORKER_ABANDONED, message=message)
 
     def progress(self) -> WorkerProgress:
         return WorkerProgress(

@@ -2,7 +2,7 @@
 
 from temporalio.exceptions import is_cancelled_exception
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, LeaseEvent
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.effects.leases import NotifyHolder, notify_holder
@@ -34,5 +34,5 @@ class Holder:
             if is_cancelled_exception(failure):
                 raise
             message = f"{self.id} could not be told: {cause_of(failure)[1]}"
-        await self._record_event(Event(type="lease.holder-not-notified", message=message))
+        await self._record_event(Event(type=LeaseEvent.HOLDER_NOT_NOTIFIED, message=message))
         return True

@@ -16,7 +16,7 @@ from workflows.contracts.errors import (
     REQUEST_REFUSED,
     UNAVAILABLE,
 )
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, LeaseEvent
 from workflows.contracts.leases import (
     LeaseProgress,
     LeaseRelease,
@@ -131,7 +131,7 @@ class LeaseLifecycle:
                 self._status = LeaseStatus.READY
                 return
             refusals.append(f"{offer.scope}: {refusal}")
-            await self._write(Event(type="lease.offer-refused", message=refusals[-1]))
+            await self._write(Event(type=LeaseEvent.OFFER_REFUSED, message=refusals[-1]))
         raise ApplicationError("; ".join(refusals) or "no offers", type=CAPACITY_EXHAUSTED)
 
     def _in_turn(self) -> list[MachineOffer]:
@@ -153,7 +153,7 @@ class LeaseLifecycle:
         is_another = self._offer not in (None, offer)
         self._offer, self._seen, self._status = offer, None, LeaseStatus.CREATING
         message = f"{offer.machine_type} in {offer.zone or 'any zone'} is asked for"
-        await self._write(Event(type="lease.creating", message=message), is_another=is_another)
+        await self._write(Event(type=LeaseEvent.CREATING, message=message), is_another=is_another)
         try:
             await self._unless_over(self._make(offer))
         except EFFECT_FAILED as failure:
@@ -217,7 +217,7 @@ class LeaseLifecycle:
         """Until it is given back, its time is up, or its provider has ended it."""
         is_new, self._was_ready = not self._was_ready, True
         if is_new:
-            await self._write(Event(type="lease.ready", message=f"answers at {self._where()}"))
+            await self._write(Event(type=LeaseEvent.READY, message=f"answers at {self._where()}"))
         if not await self._tell_ready() and is_new:
             raise ApplicationError(f"{self._holder.id}, whom it is for, is not there")
         while not self._release_request:
@@ -250,7 +250,7 @@ class LeaseLifecycle:
                 raise
             silent = f"its provider cannot be asked: {cause_of(failure)[1]}"
             if silent != self._silent:
-                await self._write(Event(type="lease.not-seen", message=silent))
+                await self._write(Event(type=LeaseEvent.NOT_SEEN, message=silent))
             self._silent = silent
             return
         self._silent = ""
@@ -278,12 +278,14 @@ class LeaseLifecycle:
             self._seen = await self._end_it()
         is_refused = not self._was_ready and self._release_request is None
         self._status = LeaseStatus.REFUSED if is_refused else LeaseStatus.RELEASED
-        await self._write(Event(type=f"lease.{self._status}", message=reason), reason=reason)
+        await self._write(
+            Event(type=LeaseEvent(f"lease.{self._status}"), message=reason), reason=reason
+        )
 
     async def _say_releasing(self, reason: str) -> None:
         if self._status is not LeaseStatus.RELEASING:
             self._status = LeaseStatus.RELEASING
-            await self._write(Event(type="lease.releasing", message=reason), reason=reason)
+            await self._write(Event(type=LeaseEvent.RELEASING, message=reason), reason=reason)
 
     async def _end_it(self) -> MachineObservation:
         """Asked for until it is gone; a refusal is shown to people, and is asked again."""
@@ -299,7 +301,9 @@ class LeaseLifecycle:
             except EFFECT_FAILED as failure:
                 reason = f"it could not be ended and may still cost: {cause_of(failure)[1]}"
             if reason != told:
-                await self._write(Event(type="lease.not-released", message=reason), reason=reason)
+                await self._write(
+                    Event(type=LeaseEvent.NOT_RELEASED, message=reason), reason=reason
+                )
                 told = reason
             await workflow.sleep(RELEASE_INTERVAL, summary="its release is asked for again")
             if (
@@ -330,7 +334,7 @@ class LeaseLifecycle:
             seen = await describe_machine_briefly(DescribeMachine(**self._name))
         except EFFECT_FAILED as failure:
             message = f"what it has cost is not known: {cause_of(failure)[1]}"
-            await self._record_event(Event(type="lease.cost-unknown", message=message))
+            await self._record_event(Event(type=LeaseEvent.COST_UNKNOWN, message=message))
             return False
         if seen.state is not MachineState.GONE:
             await self._see(seen)
@@ -416,7 +420,7 @@ class LeaseLifecycle:
         update = {"began_at": seen.began_at or before or supposed}
         self._seen = seen.model_copy(update=update)
         message = f"its provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
-        await self._write(Event(type="lease.seen", message=message))
+        await self._write(Event(type=LeaseEvent.SEEN, message=message))
 
     @property
     def _name(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.nodes import Announcement, NodeAddress, NodeRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
@@ -121,7 +121,7 @@ class NodeConnection:
         """Restart the machine, and wait until it is back."""
         ended = self._location.boot_id
         await self._record_event(
-            Event(type="node.restarting", message="the machine asks for a restart")
+            Event(type=NodeEvent.RESTARTING, message="the machine asks for a restart")
         )
         await reboot_node(RebootNode(node=self._location.address(), boot_id=ended))
         deadline = workflow.now() + REBOOT_LIMIT
@@ -131,7 +131,7 @@ class NodeConnection:
             self._location.boot_id = again.boot_id
         if self._location.boot_id == ended:
             raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
-        await self._record_event(Event(type="node.restarted", message="is back"))
+        await self._record_event(Event(type=NodeEvent.RESTARTED, message="is back"))
 
     async def let_its_region_look(self) -> None:
         """It would find out by itself, within the hour."""
@@ -157,11 +157,11 @@ class NodeConnection:
                 return
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]
-        await self._record_event(Event(type="node.logins-closed", message=closed_words(why)))
+        await self._record_event(Event(type=NodeEvent.LOGINS_CLOSED, message=closed_words(why)))
 
     async def _note_boot(self, reached: NodeReached) -> None:
         if self._location.boot_id and reached.boot_id != self._location.boot_id:
             await self._record_event(
-                Event(type="node.restarted", message="the machine has restarted")
+                Event(type=NodeEvent.RESTARTED, message="the machine has restarted")
             )
         self._location.boot_id = reached.boot_id

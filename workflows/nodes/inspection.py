@@ -6,7 +6,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.nodes import Hardware, NodeRequest
 from workflows.contracts.record import NodeChanges
 from workflows.effects.nodes import InspectNode, inspect_again, inspect_node
@@ -44,7 +44,7 @@ class Inspection:
         hardware = await self._seen()
         while (lacks := lacking(hardware)) and workflow.now() < deadline:
             if pause == DRIVERS_POLL_MIN:
-                await self._note(NodeChanges(), (Event(type="node.incomplete", message=lacks),))
+                await self._note(NodeChanges(), (Event(type=NodeEvent.INCOMPLETE, message=lacks),))
             await workflow.sleep(pause, summary=lacks)
             pause = min(2 * pause, DRIVERS_POLL_MAX)
             hardware = await self._seen()
@@ -68,6 +68,6 @@ class Inspection:
         before, self._last = self._last, hardware
         self._location.inspected_boot_id = self._location.boot_id
         is_new = before is None or summary_of(before) != summary_of(hardware)
-        told = (Event(type="node.inspected", message=summary_of(hardware)),) if is_new else ()
+        told = (Event(type=NodeEvent.INSPECTED, message=summary_of(hardware)),) if is_new else ()
         await self._note(NodeChanges(hardware=hardware, requirements=requirements), told)
         return missed_of(requirements)

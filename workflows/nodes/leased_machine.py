@@ -5,7 +5,7 @@ from functools import partial
 
 from temporalio import workflow
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import MachineClaim, MachineOffer
 from workflows.contracts.nodes import Activate, Hardware, NodeRequest
@@ -118,7 +118,7 @@ class LeasedMachine:
         if self._told_of != self.lease_id:
             self._told_of = self.lease_id
             await self._record_event(
-                Event(type="node.leased", message=f"its machine is that of {self.lease_id}")
+                Event(type=NodeEvent.LEASED, message=f"its machine is that of {self.lease_id}")
             )
         if leased.status.is_final:
             raise refusal(self._request, leased.reason or f"its lease is {leased.status}")
@@ -196,7 +196,7 @@ class LeasedMachine:
             if not told and workflow.now() >= impatient_at:
                 told = True
                 message = f"the machine of {', '.join(left)} is not gone after {PATIENCE}"
-                await self._record_event(Event(type="node.machine-not-gone", message=message))
+                await self._record_event(Event(type=NodeEvent.MACHINE_NOT_GONE, message=message))
             await workflow.sleep(pause, summary="its machine ends")
             pause = min(2 * pause, POLL_INTERVAL_MAX)
         self.lease_id, self._lost = "", None

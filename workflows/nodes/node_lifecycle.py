@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import (
@@ -114,22 +114,22 @@ class NodeLifecycle:
     async def _connect(self) -> None:
         """Both halves are there, the addition and the machine; its key proves that it is it."""
         self._status = NodeStatus.CONNECTING
-        await self._write(Event(type="node.connecting", message="waits for the machine"))
+        await self._write(Event(type=NodeEvent.CONNECTING, message="waits for the machine"))
         await self._machine.have(self._inbox)
         await self._connection.await_announcement(self._inbox)
         there = self._location.address()
-        found = Event(type="node.found", message=f"at {there.host}:{there.port}")
+        found = Event(type=NodeEvent.FOUND, message=f"at {there.host}:{there.port}")
         await self._write(found, changes=self._location.changes())
         await self._connection.make(self._inbox, self._show_cause)
 
     async def _show_cause(self, kind: str, message: str) -> None:
-        event = Event(type="node.not-reached", message=message, details={"cause": kind})
+        event = Event(type=NodeEvent.NOT_REACHED, message=message, details={"cause": kind})
         await self._write(event, reason=message)
 
     async def _inspect(self) -> None:
         """What the machine is, against what the region asks."""
         self._status = NodeStatus.INSPECTING
-        connected = Event(type="node.connected", message="its key is the one expected")
+        connected = Event(type=NodeEvent.CONNECTED, message="its key is the one expected")
         await self._write(connected, changes=self._location.changes())
         if missed := await self._inspection.first(self._machine.lacking):
             raise refusal(self._request, missed)
@@ -137,7 +137,7 @@ class NodeLifecycle:
     async def _prepare(self) -> None:
         """Runtime, folders, keys, neighbours. The machine may restart meanwhile."""
         self._status = NodeStatus.PREPARING
-        await self._write(Event(type="node.preparing", message="is prepared"))
+        await self._write(Event(type=NodeEvent.PREPARING, message="is prepared"))
         if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._connection.restart()
         preparation = await prepared(self._request, self._location)
@@ -145,7 +145,7 @@ class NodeLifecycle:
         self._machine.serves()
         words = prepared_words(preparation, exclusive=self._request.exclusive)
         await self._write(
-            Event(type="node.prepared", message=words),
+            Event(type=NodeEvent.PREPARED, message=words),
             changes=NodeChanges(preparation=preparation),
         )
 
@@ -216,13 +216,13 @@ class NodeLifecycle:
             if not await self._probe(left):
                 return False
             await self._record_event(
-                Event(type="node.orphaned-runs-left", message=left)
+                Event(type=NodeEvent.ORPHANED_RUNS_LEFT, message=left)
             )  # no reason to lose the others
         if self._location.has_restarted and not await self._is_inspected_again():
             return False
         if self._status is NodeStatus.OFFLINE:
             self._status = self._resume_status
-            back = Event(type="node.back", message="can be reached again")
+            back = Event(type=NodeEvent.BACK, message="can be reached again")
             await self._write(back, reason=self._withheld)
             await self._running_jobs.notify(NodeNotice.REACHABLE)
         return True
@@ -236,7 +236,7 @@ class NodeLifecycle:
             unknown = cause_of(failure)[1]
         if not await self._probe(unknown):
             return False
-        await self._record_event(Event(type="node.not-inspected", message=unknown))
+        await self._record_event(Event(type=NodeEvent.NOT_INSPECTED, message=unknown))
         await self._withhold(f"cannot be inspected: {unknown}")
         return True
 
@@ -259,7 +259,7 @@ class NodeLifecycle:
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
-        archived = Event(type="node.archived", message=self._ended_by or "removed")
+        archived = Event(type=NodeEvent.ARCHIVED, message=self._ended_by or "removed")
         await self._write(archived, reason=self._ended_by)
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
@@ -314,7 +314,7 @@ class NodeLifecycle:
     async def _turn(self, status: NodeStatus, message: str) -> None:
         self._status = self._resume_status = status
         self._withheld = None
-        await self._write(Event(type=f"node.{status}", message=message))
+        await self._write(Event(type=NodeEvent(f"node.{status}"), message=message))
 
     async def _withhold(self, reason: str) -> None:
         """It takes no jobs until a person has seen why, and activates it."""
@@ -322,7 +322,7 @@ class NodeLifecycle:
             self._resume_status, self._withheld = NodeStatus.MAINTENANCE, reason
             if self._status is NodeStatus.ACTIVE:
                 self._status = NodeStatus.MAINTENANCE
-            await self._write(Event(type="node.maintenance", message=reason), reason=reason)
+            await self._write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
 
     async def _consider(self, removal: Removal) -> None:
         """A removal with jobs on the node needs force; the API says so first, this is the law."""
@@ -336,7 +336,7 @@ class NodeLifecycle:
         if jobs and not removal.force:
             self._status = before
             message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
-            await self._record_event(Event(type="node.removal-refused", message=message))
+            await self._record_event(Event(type=NodeEvent.REMOVAL_REFUSED, message=message))
             return
         self._removal = removal
 
@@ -344,7 +344,9 @@ class NodeLifecycle:
         """From here on nothing is placed here."""
         if self._status is not NodeStatus.REMOVING:
             self._status = NodeStatus.REMOVING
-            removing = Event(type="node.removing", message=self._ended_by or "takes no more jobs")
+            removing = Event(
+                type=NodeEvent.REMOVING, message=self._ended_by or "takes no more jobs"
+            )
             await self._write(removing, reason=self._ended_by)
 
     async def _move(self, announcement: Announcement) -> None:
@@ -356,10 +358,12 @@ class NodeLifecycle:
         try:
             await self._connection.verify(there)
         except EFFECT_FAILED as failure:
-            await self._record_event(Event(type="node.move-refused", message=cause_of(failure)[1]))
+            await self._record_event(
+                Event(type=NodeEvent.MOVE_REFUSED, message=cause_of(failure)[1])
+            )
             return
         self._location.take(announcement)
-        moved = Event(type="node.moved", message=f"now at {there.host}:{there.port}")
+        moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
         await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
         if self._status is not NodeStatus.OFFLINE:
             await self._running_jobs.notify(NodeNotice.REACHABLE)
@@ -368,14 +372,14 @@ class NodeLifecycle:
         """With jobs on the node it needs force; the API says so first, this is the law."""
         if (jobs := (await self._running_jobs.held()).job_ids) and not asked.force:
             message = f"asked to restart, holds {', '.join(jobs)}: runs on (force ends them)"
-            await self._record_event(Event(type="node.reboot-refused", message=message))
+            await self._record_event(Event(type=NodeEvent.REBOOT_REFUSED, message=message))
             return
-        await self._record_event(Event(type="node.rebooting", message="a person restarts it"))
+        await self._record_event(Event(type=NodeEvent.REBOOTING, message="a person restarts it"))
         try:
             await self._unless_news(self._connection.reboot())
         except EFFECT_FAILED as failure:
             await self._record_event(
-                Event(type="node.reboot-refused", message=cause_of(failure)[1])
+                Event(type=NodeEvent.REBOOT_REFUSED, message=cause_of(failure)[1])
             )
 
     # ── pieces ──────────────────────────────────────────────────────────────────────────────
@@ -414,7 +418,7 @@ class NodeLifecycle:
             await self._lose(message)
             return
         self._status = NodeStatus.FAILED
-        event = Event(type="node.failed", message=message, details={"cause": kind})
+        event = Event(type=NodeEvent.FAILED, message=message, details={"cause": kind})
         await self._write(event, reason=message)
         while self._removal is None:
             news = await self._inbox.wait(FAILED_INTERVAL)
@@ -433,7 +437,7 @@ class NodeLifecycle:
             self._removal = Removal(force=True, requested_by="the loss of its machine")
         else:
             self._status = NodeStatus.FAILED if pause is None else NodeStatus.OFFLINE
-            kind = "node.failed" if pause is None else "node.machine-lost"
+            kind = NodeEvent.FAILED if pause is None else NodeEvent.MACHINE_LOST
             await self._write(Event(type=kind, message=reason), reason=reason)
         await self._machine.withdraw_allocations(reason)
         notice = NodeNotice.MACHINE_GONE
@@ -507,4 +511,4 @@ class NodeLifecycle:
 
 def _loss_type(failure: BaseException) -> str:
     refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
-    return "node.host-key-refused" if refused else "node.offline"
+    return NodeEvent.HOST_KEY_REFUSED if refused else NodeEvent.OFFLINE

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.nodes import NodeNotice, NodeRequest
 from workflows.effects.nodes import (
     BillOrphanedRuns,
@@ -56,7 +56,7 @@ class RunningJobs:
             await notify_jobs(command)
         except EFFECT_FAILED as failure:
             await self._record_event(
-                Event(type="node.jobs-not-notified", message=cause_of(failure)[1])
+                Event(type=NodeEvent.JOBS_NOT_NOTIFIED, message=cause_of(failure)[1])
             )
 
     async def end_orphans(self) -> None:
@@ -70,7 +70,7 @@ class RunningJobs:
             await bill_orphaned_runs(BillOrphanedRuns(runs=ended.runs))
             names = ", ".join(run.run_id for run in ended.runs)
             await self._record_event(
-                Event(type="node.orphaned-runs-ended", message=f"no live job claimed {names}")
+                Event(type=NodeEvent.ORPHANED_RUNS_ENDED, message=f"no live job claimed {names}")
             )
 
     async def drain(self, is_gone: Callable[[], bool]) -> None:
@@ -86,7 +86,7 @@ class RunningJobs:
             await self.wait_for_their_end()
         if unseen := held.run_ids if is_gone() else left.run_ids:
             message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"
-            await self._record_event(Event(type="node.runs-left", message=message))
+            await self._record_event(Event(type=NodeEvent.RUNS_LEFT, message=message))
 
     async def wait_for_their_end(self) -> None:
         """For a minute."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from temporalio.exceptions import is_cancelled_exception
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, ProviderEvent
 from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import ProviderRequest
 from workflows.effects.machines import TerminateOrphanedMachine, terminate_orphaned_machine
@@ -29,7 +29,9 @@ class OrphanedMachines:
             if machine not in self.known:
                 self.known.append(machine)
                 message = f"{machine.name} in {machine.zone}: has our label, and no lease names it"
-                await self._record_event(Event(type="provider.orphaned-machine", message=message))
+                await self._record_event(
+                    Event(type=ProviderEvent.ORPHANED_MACHINE, message=message)
+                )
 
     async def end(self, asked: Iterable[TerminateOrphan]) -> None:
         """All at once, each by itself: one that cannot be ended saves no other."""
@@ -44,11 +46,11 @@ class OrphanedMachines:
             if is_cancelled_exception(failure):
                 raise
             message = f"{machine.name} in {machine.zone}: not ended: {cause_of(failure)[1]}{by}"
-            await self._record_event(Event(type="provider.machine-not-ended", message=message))
+            await self._record_event(Event(type=ProviderEvent.MACHINE_NOT_ENDED, message=message))
             return
         self.known = [one for one in self.known if one != machine]
         message = f"{machine.name} in {machine.zone}: is gone{by}"
-        await self._record_event(Event(type="provider.machine-ended", message=message))
+        await self._record_event(Event(type=ProviderEvent.MACHINE_ENDED, message=message))
 
     def _command(self, machine: OrphanedMachine) -> TerminateOrphanedMachine:
         return TerminateOrphanedMachine(

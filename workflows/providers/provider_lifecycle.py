@@ -5,7 +5,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, ProviderEvent
 from workflows.contracts.lifecycles import Refresh, Removal
 from workflows.contracts.machines import OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import (
@@ -88,7 +88,7 @@ class ProviderLifecycle:
     async def _enable(self) -> None:
         """Every check, each with its own name and what to do, then what it needs in its cloud."""
         self._status = ProviderStatus.ENABLING
-        await self._write(Event(type="provider.enabling", message="is checked"))
+        await self._write(Event(type=ProviderEvent.ENABLING, message="is checked"))
         changes = ProviderChanges()
         try:
             checked = await self._check()
@@ -103,7 +103,7 @@ class ProviderLifecycle:
             await self._fail(cause_of(failure)[1], self._with_resources(changes))
             return
         self._status = ProviderStatus.READY
-        ready = Event(type="provider.ready", message="every check passed")
+        ready = Event(type=ProviderEvent.READY, message="every check passed")
         await self._write(ready, changes=self._with_resources(changes))
         if self._is_cloud and workflow.patched("follows-news"):
             await self._follow_news()
@@ -127,10 +127,12 @@ class ProviderLifecycle:
                 f"nothing is heard of its machines, they are looked at every few minutes instead: "
                 f"{news.feed_error} (a recheck makes what is missing)"
             )
-            await self._record_event(Event(type="provider.notifications-lost", message=message))
+            await self._record_event(Event(type=ProviderEvent.NOTIFICATIONS_LOST, message=message))
         else:
             message = "what happens to its machines is heard again"
-            await self._record_event(Event(type="provider.notifications-received", message=message))
+            await self._record_event(
+                Event(type=ProviderEvent.NOTIFICATIONS_RECEIVED, message=message)
+            )
 
     async def _hear_of_prices(self, prices: PricesState) -> None:
         """People are told when it changes; what is known of prices is used whatever it is."""
@@ -139,10 +141,10 @@ class ProviderLifecycle:
         self._price_trouble = prices.trouble
         if prices.trouble:
             message = f"prices stay as they were known, all or some of them: {prices.trouble}"
-            await self._record_event(Event(type="provider.prices-stale", message=message))
+            await self._record_event(Event(type=ProviderEvent.PRICES_STALE, message=message))
         else:
             message = "all prices that are used of its cloud were read again"
-            await self._record_event(Event(type="provider.prices-read", message=message))
+            await self._record_event(Event(type=ProviderEvent.PRICES_READ, message=message))
 
     async def _check(self) -> ProviderChecked:
         command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
@@ -205,14 +207,14 @@ class ProviderLifecycle:
             if is_cancelled_exception(failure):
                 raise
             message = f"could not be looked at, stays ready: {cause_of(failure)[1]}"
-            await self._write(Event(type="provider.unchecked", message=message))
+            await self._write(Event(type=ProviderEvent.UNCHECKED, message=message))
             return
         if not checked.passed:
             await self._fail(_reasons(checked), ProviderChanges(checks=checked.checks))
 
     async def _fail(self, reason: str, changes: ProviderChanges | None = None) -> None:
         self._status = ProviderStatus.FAILED
-        event = Event(type="provider.failed", message=reason)
+        event = Event(type=ProviderEvent.FAILED, message=reason)
         await self._write(event, changes=changes, reason=reason)
 
     async def _remove(self, removal: Removal) -> None:
@@ -221,10 +223,10 @@ class ProviderLifecycle:
         regions = (await find_dependents(dependents)).ids
         if regions and not removal.force:
             message = f"asked to be removed, has {', '.join(regions)}: stays (force removes them)"
-            await self._write(Event(type="provider.removal-refused", message=message))
+            await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
             return
         before, self._status = self._status, ProviderStatus.REMOVING
-        await self._write(Event(type="provider.removing", message="its regions are removed"))
+        await self._write(Event(type=ProviderEvent.REMOVING, message="its regions are removed"))
         told = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
         deadline = workflow.now() + REMOVAL_LIMIT
         while (await find_dependents(dependents)).ids and workflow.now() < deadline:
@@ -233,7 +235,7 @@ class ProviderLifecycle:
         if left := (await find_dependents(dependents)).ids:
             self._status = before
             message = f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
-            await self._write(Event(type="provider.removal-refused", message=message))
+            await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
             return
         message, changes = "removed", ProviderChanges()
         if self._is_cloud:
@@ -244,7 +246,7 @@ class ProviderLifecycle:
             message, changes = _told_of_removal(gone, self._made), self._with_resources(changes)
             await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
         self._status, self._removed = ProviderStatus.ARCHIVED, True
-        await self._write(Event(type="provider.archived", message=message), changes=changes)
+        await self._write(Event(type=ProviderEvent.ARCHIVED, message=message), changes=changes)
 
     async def _remove_resources(self) -> list[str]:
         """All that we have made, the last thing first; what is gone. What is left says why."""
@@ -266,7 +268,7 @@ class ProviderLifecycle:
         self._status = ProviderStatus.FAILED
         left = _listed(self._made)
         reason = f"not removed: {left}; mend it and remove again, or force leaves it"
-        event = Event(type="provider.removal-refused", message=reason)
+        event = Event(type=ProviderEvent.REMOVAL_REFUSED, message=reason)
         await self._write(event, changes=self._with_resources(ProviderChanges()), reason=reason)
 
     @workflow.signal(description="Run every check again.")

@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, RegionEvent
 from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.providers import REGION_RESOURCES
 from workflows.contracts.regions import RegionRequest
@@ -56,10 +56,12 @@ class CloudRegion:
         """Found or made, one after another. Raises: the failure of what cannot be had."""
         for resource in self._resources():
             made = await ensure_region_resource(resource, summary=resource.resource)
-            await self._record_event(Event(type="region.resource-made", message=made.resource.path))
+            await self._record_event(
+                Event(type=RegionEvent.RESOURCE_MADE, message=made.resource.path)
+            )
         storage = await self._add_storage(())
         await self._record_event(
-            Event(type="region.storage-added", message=f"{storage.node_id} is its storage node")
+            Event(type=RegionEvent.STORAGE_ADDED, message=f"{storage.node_id} is its storage node")
         )
         await self._until_active(storage.node_id, inbox)
 
@@ -105,7 +107,7 @@ class CloudRegion:
         older = tuple(node.node_id for node in await self._storage())
         new = await self._add_storage(older)
         message = f"{new.node_id} takes the place of {', '.join(older) or 'none'}"
-        await self._record_event(Event(type="region.storage-added", message=message))
+        await self._record_event(Event(type=RegionEvent.STORAGE_ADDED, message=message))
         try:
             await self._until_active(new.node_id, inbox)
         except EFFECT_FAILED as failure:
@@ -113,13 +115,13 @@ class CloudRegion:
                 raise
             await self._dismiss(new.node_id)
             await self._record_event(
-                Event(type="region.storage-not-replaced", message=cause_of(failure)[1])
+                Event(type=RegionEvent.STORAGE_NOT_REPLACED, message=cause_of(failure)[1])
             )
             return
         for node_id in older:
             await self._dismiss(node_id)
         await self._record_event(
-            Event(type="region.storage-replaced", message=f"{new.node_id} is its storage node")
+            Event(type=RegionEvent.STORAGE_REPLACED, message=f"{new.node_id} is its storage node")
         )
 
     async def _storage(self) -> tuple[StorageNode, ...]:

@@ -7,7 +7,7 @@ from functools import partial
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
-from workflows.contracts.events import Event
+from workflows.contracts.events import Event, RegionEvent
 from workflows.contracts.lifecycles import Refresh, Removal
 from workflows.contracts.record import RegionChanges
 from workflows.contracts.regions import RegionReport, RegionRequest, Replacement
@@ -64,13 +64,13 @@ class RegionLifecycle:
         if self._cloud.is_one:
             await self._build()
             return
-        await self._write(Event(type="region.provisioning", message="its site is looked for"))
+        await self._write(Event(type=RegionEvent.PROVISIONING, message="its site is looked for"))
         await self._look()
 
     async def _build(self) -> None:
         """All of it, or nothing."""
         message = f"is made in {self._request.cloud_region}"
-        await self._write(Event(type="region.provisioning", message=message))
+        await self._write(Event(type=RegionEvent.PROVISIONING, message=message))
         try:
             await interruptible(self._cloud.build(self._inbox), when=self._has_removal)
         except Interrupted:
@@ -85,13 +85,13 @@ class RegionLifecycle:
     async def _fail(self, reason: str) -> None:
         """What was made is removed, and seen to be gone, before it is said that it has failed."""
         await self._record_event(
-            Event(type="region.undone", message=f"what was made is removed again: {reason}")
+            Event(type=RegionEvent.UNDONE, message=f"what was made is removed again: {reason}")
         )
         removal = Removal(force=True, requested_by="the region's failure")
         if left := await self._take_down(removal):
             reason = f"{reason}; and {left}"
         self._status = RegionStatus.FAILED
-        await self._write(Event(type="region.failed", message=reason), reason=reason)
+        await self._write(Event(type=RegionEvent.FAILED, message=reason), reason=reason)
 
     async def _serve(self) -> None:
         message = await self._inbox.wait(self._patience())
@@ -124,7 +124,9 @@ class RegionLifecycle:
         is_news = self._cloud.is_one and reason != self._journal.reason
         if status is not self._status or is_news:
             self._status = status
-            await self._write(Event(type=f"region.{status}", message=message), reason=reason)
+            await self._write(
+                Event(type=RegionEvent(f"region.{status}"), message=message), reason=reason
+            )
 
     async def _remove(self, removal: Removal) -> None:
         """With nodes only when forced; then they are removed first, and seen to be gone."""
@@ -132,16 +134,16 @@ class RegionLifecycle:
         nodes = [one for one in found.ids if one not in found.own_ids]
         if nodes and not removal.force:
             message = f"asked to be removed, has {', '.join(nodes)}: stays (force removes them)"
-            await self._write(Event(type="region.removal-refused", message=message))
+            await self._write(Event(type=RegionEvent.REMOVAL_REFUSED, message=message))
             return
         before, self._status = self._status, RegionStatus.REMOVING
-        await self._write(Event(type="region.removing", message="its nodes are removed"))
+        await self._write(Event(type=RegionEvent.REMOVING, message="its nodes are removed"))
         if left := await self._take_down(removal):
             self._status = before
-            await self._write(Event(type="region.removal-refused", message=left), reason=left)
+            await self._write(Event(type=RegionEvent.REMOVAL_REFUSED, message=left), reason=left)
             return
         self._status, self._removed = RegionStatus.ARCHIVED, True
-        await self._write(Event(type="region.archived", message="removed"))
+        await self._write(Event(type=RegionEvent.ARCHIVED, message="removed"))
 
     async def _take_down(self, removal: Removal) -> str:
         """Nodes, machines and parts are gone, and seen to be. What is left; empty: nothing."""
