@@ -1,0 +1,50 @@
+"""Every table, a module a noun. Rows of lifecycles are projections: only `record` writes them.
+
+Money is integer microcredits, instants are aware UTC, ids are prefixed and time-ordered.
+"""
+
+from activities.db.tables.accounts import (
+    Account,
+    ApiKey,
+    Project,
+    ProjectMember,
+    StoredSecret,
+    User,
+)
+from activities.db.tables.columns import LifecycleRow
+from activities.db.tables.events import AuditRow, EventRow
+from activities.db.tables.jobs import Allocation, GpuAllocation, Job, Upload
+from activities.db.tables.leases import Lease
+from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
+from activities.db.tables.nodes import Node, NodeAnnouncement
+from activities.db.tables.outbox import IdempotencyKey, OutboxRow
+from activities.db.tables.providers import CloudPriceRow, Provider, Region, ShortageRow
+
+__all__ = [
+    "Account",
+    "Allocation",
+    "ApiKey",
+    "AuditRow",
+    "CloudPriceRow",
+    "EventRow",
+    "GpuAllocation",
+    "IdempotencyKey",
+    "Job",
+    "Lease",
+    "LedgerAccount",
+    "LedgerPosting",
+    "LedgerTransaction",
+    "LifecycleRow",
+    "Node",
+    "NodeAnnouncement",
+    "OutboxRow",
+    "Project",
+    "ProjectMember",
+    "Provider",
+    "Region",
+    "ShortageRow",
+    "StoredSecret",
+    "Upload",
+    "UsageMeter",
+    "User",
+]

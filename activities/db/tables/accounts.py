@@ -1,0 +1,78 @@
+"""Tables of accounts, their users, keys, projects and secrets."""
+
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+from activities.db.tables.columns import json_column
+
+
+class Account(SQLModel, table=True):
+    __tablename__ = "accounts"
+    id: str = Field(primary_key=True)
+    name: str = Field(unique=True)
+    plan: str = "individual"
+    billing_account_id: str | None = Field(default=None, foreign_key="accounts.id")
+    is_administrator: bool = False
+    wallet_address: str | None = None
+    personal_project_id: str
+    created_at: datetime = Field(sa_type=Instant)
+    updated_at: datetime = Field(sa_type=Instant)
+
+
+class User(SQLModel, table=True):
+    __tablename__ = "users"
+    id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    email: str = Field(unique=True)
+    role: str = "owner"
+    created_at: datetime = Field(sa_type=Instant)
+
+
+class ApiKey(SQLModel, table=True):
+    """A bearer key; only its SHA-256 is kept."""
+
+    __tablename__ = "api_keys"
+    id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    user_id: str = Field(foreign_key="users.id", index=True)
+    name: str
+    secret_sha256: str = Field(unique=True)
+    scopes: list[str] = json_column()
+    expires_at: datetime | None = Field(default=None, sa_type=Instant)
+    revoked_at: datetime | None = Field(default=None, sa_type=Instant)
+    last_used_at: datetime | None = Field(default=None, sa_type=Instant)
+    created_at: datetime = Field(sa_type=Instant)
+
+
+class Project(SQLModel, table=True):
+    __tablename__ = "projects"
+    id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    name: str
+    personal: bool = False
+    use_only_owned_resources: bool = False
+    on_quota_exhausted: str = "reroute"
+    created_at: datetime = Field(sa_type=Instant)
+    updated_at: datetime = Field(sa_type=Instant)
+
+
+class ProjectMember(SQLModel, table=True):
+    """A user of another account in a project; permissions: noun to `read` or `all`."""
+
+    __tablename__ = "project_members"
+    project_id: str = Field(primary_key=True, foreign_key="projects.id")
+    user_id: str = Field(primary_key=True, foreign_key="users.id", index=True)
+    permissions: dict[str, str] = json_column()
+    created_at: datetime = Field(sa_type=Instant)
+
+
+class StoredSecret(SQLModel, table=True):
+    """A sealed value (AES-GCM), named by its place under `store://`."""
+
+    __tablename__ = "stored_secrets"
+    name: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    sealed: bytes
+    updated_at: datetime = Field(sa_type=Instant)

@@ -1,0 +1,46 @@
+"""What tables are made of: names of constraints, kinds of columns, the rows of a lifecycle."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Index,
+    Text,
+    text,
+)
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+
+SQLModel.metadata.naming_convention = {
+    "pk": "pk_%(table_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+}
+
+
+def json_column(*, nullable: bool = False) -> Any:
+    """A column of JSON."""
+    return Field(sa_column=Column(JSON, nullable=nullable))
+
+
+def index_where(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
+    """An index of those rows alone for which the condition holds."""
+    where = text(condition)
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+class LifecycleRow(SQLModel):
+    """What every lifecycle noun has. `sequence` is the last step of its workflow written here."""
+
+    id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    name: str
+    status: str = "new"
+    status_reason: str | None = Field(default=None, sa_type=Text)
+    sequence: int = 0
+    created_at: datetime = Field(sa_type=Instant)
+    updated_at: datetime = Field(sa_type=Instant)

@@ -1,0 +1,99 @@
+"""Tables of jobs, their uploads and what they hold on nodes."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Index,
+)
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+from activities.db.tables.columns import LifecycleRow, index_where, json_column
+
+
+class Upload(SQLModel, table=True):
+    """An archive of code or data; equal bytes are stored once, under their SHA-256."""
+
+    __tablename__ = "uploads"
+    id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    sha256: str = Field(index=True)
+    size_bytes: int = Field(sa_type=BigInteger)
+    created_at: datetime = Field(sa_type=Instant)
+
+
+class Job(LifecycleRow, table=True):
+    """A job. `spec` is the validated submission without variables, which are in `sealed`."""
+
+    __tablename__ = "jobs"
+    project_id: str = Field(foreign_key="projects.id", index=True)
+    type: str
+    priority: int = 3
+    spec: dict[str, Any] = json_column()
+    sealed_variables: bytes | None = None
+    attempt: int = 1
+    workers: list[dict[str, Any]] = json_column()
+    placement_refusals: list[dict[str, Any]] = json_column()
+    rates: dict[str, Any] | None = json_column(nullable=True)
+    gpu_seconds: int = Field(default=0, sa_type=BigInteger)
+    charged_microcredits: int = Field(default=0, sa_type=BigInteger)
+    output_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    __table_args__ = (
+        Index("jobs_by_status", "status", "priority", "created_at"),
+        Index("jobs_by_account", "account_id", "id"),
+    )
+
+
+class Allocation(SQLModel, table=True):
+    """The place of one worker of one attempt of a job on a node; live until released."""
+
+    __tablename__ = "allocations"
+    id: str = Field(primary_key=True)
+    job_id: str = Field(foreign_key="jobs.id", index=True)
+    worker: int
+    attempt: int
+    node_id: str = Field(foreign_key="nodes.id")
+    cpu_count: int
+    memory_bytes: int = Field(sa_type=BigInteger)
+    gpu_indices: list[int] = json_column()
+    port: int | None = None
+    created_at: datetime = Field(sa_type=Instant)
+    notified_at: datetime | None = Field(default=None, sa_type=Instant)
+    released_at: datetime | None = Field(default=None, sa_type=Instant)
+    __table_args__ = (
+        Index("allocations_of_worker", "job_id", "attempt", "worker", unique=True),
+        index_where("released_at IS NULL", "allocations_live_by_node", "node_id"),
+        index_where(
+            "notified_at IS NULL AND released_at IS NULL",
+            "allocations_unannounced",
+            "created_at",
+        ),
+        index_where(
+            "released_at IS NULL AND port IS NOT NULL",
+            "allocations_port_of_node",
+            "node_id",
+            "port",
+            unique=True,
+        ),
+    )
+
+
+class GpuAllocation(SQLModel, table=True):
+    """One GPU held by one allocation. Two live rows for one GPU cannot exist."""
+
+    __tablename__ = "gpu_allocations"
+    allocation_id: str = Field(primary_key=True, foreign_key="allocations.id")
+    gpu_index: int = Field(primary_key=True)
+    node_id: str = Field(foreign_key="nodes.id")
+    released_at: datetime | None = Field(default=None, sa_type=Instant)
+    __table_args__ = (
+        index_where(
+            "released_at IS NULL",
+            "gpu_allocations_live",
+            "node_id",
+            "gpu_index",
+            unique=True,
+        ),
+    )

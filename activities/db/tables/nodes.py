@@ -1,0 +1,66 @@
+"""Tables of nodes, and of machines that have announced themselves."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Index,
+    Text,
+    text,
+)
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+from activities.db.tables.columns import LifecycleRow, json_column
+
+
+class Node(LifecycleRow, table=True):
+    __tablename__ = "nodes"
+    region_id: str = Field(foreign_key="regions.id", index=True)
+    minion_id: str
+    """Empty until a machine that is leased for it has been made."""
+    type: str = "permanent"
+    services: list[str] = json_column()
+    machine: dict[str, Any] | None = json_column(nullable=True)
+    """The machine that is leased for it, a `MachineClaim`; None: its owner has it."""
+    upnp: bool = True
+    mining: bool = False
+    host: str | None = None
+    port: int = 22
+    user: str = "root"
+    hardware: dict[str, Any] | None = json_column(nullable=True)
+    requirements: list[dict[str, Any]] = json_column()
+    preparation: dict[str, Any] | None = json_column(nullable=True)
+    gpu_type: str | None = Field(default=None, index=True)
+    gpu_count: int = 0
+    cpu_count: int = 0
+    memory_bytes: int = Field(default=0, sa_type=BigInteger)
+    reserved_cpu_count: int = 0
+    reserved_memory_bytes: int = Field(default=0, sa_type=BigInteger)
+    __table_args__ = (
+        Index(
+            "nodes_minion_id",
+            "minion_id",
+            unique=True,
+            sqlite_where=text("status != 'archived' AND minion_id != ''"),
+            postgresql_where=text("status != 'archived'"),
+        ),
+        CheckConstraint("reserved_cpu_count >= 0", name="nodes_reserved_cpu"),
+        CheckConstraint("reserved_memory_bytes >= 0", name="nodes_reserved_memory"),
+        Index("nodes_by_status", "status", "region_id"),
+    )
+
+
+class NodeAnnouncement(SQLModel, table=True):
+    """A machine that made itself known, before or after it was added as a node."""
+
+    __tablename__ = "announcements"
+    minion_id: str = Field(primary_key=True)
+    host_public_key: str = Field(sa_type=Text)
+    host: str
+    port: int
+    user: str = "root"
+    first_at: datetime = Field(sa_type=Instant)
+    last_at: datetime = Field(sa_type=Instant)

@@ -1,0 +1,37 @@
+"""Tables of what was promised: requests to workflows, answers under an idempotency key."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+from activities.db.tables.columns import index_where, json_column
+
+
+class OutboxRow(SQLModel, table=True):
+    """What the API has promised to ask of a workflow: written with the resource, sent after.
+
+    verb `start` starts `{noun}/{resource_id}`; any other is the name of a signal.
+    """
+
+    __tablename__ = "outbox"
+    id: str = Field(primary_key=True)
+    resource_id: str = Field(index=True)
+    verb: str
+    argument: dict[str, Any] | None = json_column(nullable=True)
+    created_at: datetime = Field(sa_type=Instant)
+    delivered_at: datetime | None = Field(default=None, sa_type=Instant)
+    __table_args__ = (index_where("delivered_at IS NULL", "outbox_undelivered", "created_at"),)
+
+
+class IdempotencyKey(SQLModel, table=True):
+    """The first answer to a POST with this key."""
+
+    __tablename__ = "idempotency_keys"
+    account_id: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    request_sha256: str
+    status_code: int
+    body: dict[str, Any] | None = json_column(nullable=True)
+    created_at: datetime = Field(sa_type=Instant)

@@ -1,0 +1,87 @@
+"""Tables of providers and regions, and what clouds tell: prices, shortages."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Text,
+)
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+from activities.db.tables.columns import LifecycleRow, index_where, json_column
+
+
+class Provider(LifecycleRow, table=True):
+    __tablename__ = "providers"
+    kind: str
+    payment_mode: str = "credits"
+    preferred_credits_microcredits: int | None = Field(default=None, sa_type=BigInteger)
+    fee_waived: bool = False
+    checks: list[dict[str, Any]] = json_column()
+    credentials: str | None = None
+    """Where its key is, such as `store://providers/gcp/prv-…`; never the key itself."""
+    cloud: dict[str, Any] | None = json_column(nullable=True)
+    """What its key says of itself that is no secret: project, service account, key id."""
+    resources: list[dict[str, Any]] | None = json_column(nullable=True)
+    """What we have made in the cloud for the provider as a whole."""
+
+
+class Region(LifecycleRow, table=True):
+    __tablename__ = "regions"
+    provider_id: str = Field(foreign_key="providers.id", index=True)
+    provider_kind: str
+    storage_mode: str = "local"
+    cloud_region: str | None = None
+    """What the cloud calls it, such as `us-central1`; None: its machines are one's own."""
+    storage_node_class: str | None = None
+    public: bool = False
+    exclusive_nodes: bool = True
+    node_root: str | None = None
+    relaxed_requirements: list[str] = json_column()
+    options: dict[str, Any] = json_column()
+    __table_args__ = (
+        index_where(
+            "status != 'archived'",
+            "regions_name_of_account",
+            "account_id",
+            "name",
+            unique=True,
+        ),
+        index_where(
+            "status != 'archived' AND cloud_region IS NOT NULL",
+            "regions_cloud_region_of_account",
+            "account_id",
+            "cloud_region",
+            unique=True,
+        ),
+    )
+
+
+class ShortageRow(SQLModel, table=True):
+    """What a provider did not have; nobody asks again before `wait_until`."""
+
+    __tablename__ = "shortages"
+    provider_id: str = Field(primary_key=True, foreign_key="providers.id")
+    scope: str = Field(primary_key=True)
+    reason: str = Field(sa_type=Text)
+    until: datetime = Field(sa_type=Instant)
+
+
+class CloudPriceRow(SQLModel, table=True):
+    """What a cloud has told of a price at last, as far as it could be.
+
+    counted: `series` (a CPU for an hour), `gpu` (an hour), `disk` (a GB for a month); source: where
+    it was read.
+    """
+
+    __tablename__ = "cloud_prices"
+    provider_kind: str = Field(primary_key=True)
+    counted: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    cloud_region: str = Field(primary_key=True)
+    on_demand_nanodollars: int = Field(sa_type=BigInteger)
+    spot_nanodollars: int = Field(sa_type=BigInteger)
+    source: str = Field(sa_type=Text)
+    read_at: datetime = Field(sa_type=Instant)
