@@ -78,7 +78,7 @@ async def test_a_machine_is_ended_by_its_lease_or_else_by_its_provider(
 ) -> None:
     provider_id = await cloud(site, ada)
     for name, lease_id in (("lea-1", "lea-1"), ("lea-2", None), ("stray", None)):
-        path = f"/v1/providers/{provider_id}/machines/baseload-{name}?place={ZONE}"
+        path = f"/v1/providers/{provider_id}/machines/baseload-{name}?zone={ZONE}"
         assert (await bob.call("DELETE", path)).status_code == 404
         answer = await ada.call("DELETE", path)
         assert (answer.status_code, answer.json()["lease_id"]) == (202, lease_id)

@@ -96,7 +96,7 @@ def _ledger_row() -> Row:
 
 
 def _add_jobs(opened: Database, count: int) -> list[str]:
-    rates = UsageRates(gpu_type="A100", gpu_count=1, microcredits_per_gpu_hour=1_000_000)
+    rates = UsageRates(gpu_count=1, microcredits_per_gpu_hour=1_000_000)
     with opened.write() as session:
         account = add_payer(session)
         add_credits(session, account, 10**15, "first", NOW)

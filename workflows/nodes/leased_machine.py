@@ -165,7 +165,7 @@ class LeasedMachine:
         return self._lost is not None
 
     def loss(self) -> MachineGoneError:
-        return MachineGoneError(self._lost or "its machine is no more")
+        return MachineGoneError(self._lost or "its machine is gone")
 
     async def withdraw_allocations(self, reason: str) -> None:
         """Jobs that were never told of their places here are placed anew, and say why."""

@@ -27,7 +27,7 @@ from workflows.jobs.job_lifecycle import JobLifecycle
 
 TAKEN = MachineGone(node_id="nod-1", reason="it was preempted")
 REMOVED = EndRequest(reason="is removed", code="node-removed", node_id="nod-1", is_gone=True)
-SAYS_WHY = "node nod-1: its machine is no more: it was preempted"
+SAYS_WHY = "node nod-1: its machine is gone: it was preempted"
 
 
 def takes(stage: Stage, node_id: str = "nod-1") -> None:

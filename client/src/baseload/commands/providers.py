@@ -132,8 +132,8 @@ def show(session: Session, provider: Reference) -> None:
     )
     for check in found.get("checks") or ():
         session.screen.result(f"  {check['name']}: {check['status']}  {check['detail']}")
-    for part in found.get("parts") or ():
-        session.screen.result(f"  made: {part['name']}  {part['resource']}")
+    for resource in found.get("resources") or ():
+        session.screen.result(f"  made: {resource['name']}  {resource['path']}")
 
 
 Force = Annotated[bool, typer.Option("--force", help="with its regions, whatever is left then")]

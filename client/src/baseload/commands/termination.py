@@ -112,7 +112,7 @@ class Ending:
             return ""
         path = f"/v1/providers/{listing.provider['id']}/machines/{machine['name']}"
         try:
-            self._session.delete(path, place=machine["place"])
+            self._session.delete(path, zone=machine["zone"])
         except BaseloadError as error:
             return f"{name}: {error}"
         self.strays.append(name)
@@ -121,4 +121,4 @@ class Ending:
     @staticmethod
     def _described(listing: Listing, machine: Document, *, state: bool = True) -> str:
         is_it = f" is {machine['state']}" if state else ""
-        return f"{listing.name}: {machine['name']} in {machine['place']}{is_it}"
+        return f"{listing.name}: {machine['name']} in {machine['zone']}{is_it}"
