@@ -3,7 +3,7 @@
 What had been posted is posted already; what has run meanwhile is posted at the first look.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from pydantic import TypeAdapter
@@ -16,7 +16,7 @@ from activities.outbox.workflow_starts import start_of, workflow_id_of
 from workflows.contracts.billing import BillingRequest
 from workflows.contracts.jobs import JobRequest, WorkerProgress
 from workflows.contracts.statuses import JobStatus
-from workflows.jobs.worker import Worker, billing_of
+from workflows.rules.billing.billing_request import billing_of
 
 _WORKERS = TypeAdapter(tuple[WorkerProgress, ...])
 _METERED = (JobStatus.RUNNING, JobStatus.UNREACHABLE)
@@ -46,12 +46,6 @@ def _bill_of(session: Session, job_id: str) -> BillingRequest | None:
     """None: nothing of it has started."""
     job = session.get_one(Job, job_id)
     request = start_of(session, job).argument
-    workers = _workers_of(job)
-    if not isinstance(request, JobRequest) or not any(worker.billed for worker in workers):
+    if not isinstance(request, JobRequest):
         return None
-    return billing_of(request, job.attempt, workers)
-
-
-def _workers_of(job: Job) -> Sequence[Worker]:
-    resumed_from = _WORKERS.validate_python(job.workers)
-    return [Worker(job.id, job.attempt, worker) for worker in resumed_from]
+    return billing_of(request, job.attempt, _WORKERS.validate_python(job.workers))

@@ -37,7 +37,7 @@ class Placed:
 
     def cpus(self, offer: NodeOffer) -> int:
         """CPUs that a worker holds on this node."""
-        asked = self.job.resources
+        asked = self.job.demand
         return reserved_cpus(asked.cpu_count, asked.gpu_count, offer.cpu_count, len(offer.gpus))
 
 
@@ -123,7 +123,7 @@ def _take_from_nodes(session: Session, chosen: list[Placed]) -> None:
     for placed in chosen:
         for slot, offer in placed.slots:
             cpus[slot.node_id] += placed.cpus(offer)
-            memory[slot.node_id] += placed.job.resources.memory_bytes
+            memory[slot.node_id] += placed.job.demand.memory_bytes
     for node_id in sorted(cpus):  # one order for all, so that no two wait for each other
         reserved_cpus_then = col(Node.reserved_cpu_count) + cpus[node_id]
         reserved_memory_then = col(Node.reserved_memory_bytes) + memory[node_id]
@@ -155,9 +155,9 @@ def _allocations(placed: Placed, now: datetime) -> list[dict[str, Any]]:
             "attempt": placed.job.attempt,
             "node_id": slot.node_id,
             "cpu_count": placed.cpus(offer),
-            "memory_bytes": placed.job.resources.memory_bytes,
+            "memory_bytes": placed.job.demand.memory_bytes,
             "gpu_indices": list(slot.gpu_indices),
-            "port": placed.job.port,
+            "port": placed.job.demand.port,
             "created_at": now,
         }
         for slot, offer in placed.slots

@@ -3,9 +3,9 @@
 from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, Lease, Node, Region
+from activities.nodes.addresses import address_of
 from activities.placement.inventory import SHOWN, NodeFacts, facts_of
 from workflows.contracts.jobs import Placement, WorkerAssignment
-from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import LeaseStatus, NodeType
 
 
@@ -31,6 +31,8 @@ def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
     leases = _leases(session, {node.id for _, node, _ in rows if node.machine is not None})
     unmade = {(held.job_id, held.attempt) for held, node, _ in rows if not is_there(node)}
     for allocation, node, region in rows:
+        if (allocation.job_id, allocation.attempt) in unmade:
+            continue
         assignments.setdefault((allocation.job_id, allocation.attempt), []).append(
             _assignment(allocation, node, region, facts[node.id]).model_copy(
                 update={"lease_id": leases.get(node.id)}
@@ -39,7 +41,6 @@ def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
     return [
         Placement(job_id=job_id, attempt=attempt, assignments=tuple(assignments))
         for (job_id, attempt), assignments in assignments.items()
-        if (job_id, attempt) not in unmade
     ]
 
 
@@ -59,15 +60,7 @@ def _assignment(
     uuids = dict(facts.gpus)
     return WorkerAssignment(
         worker=allocation.worker,
-        node=NodeAddress(
-            node_id=node.id,
-            region_id=node.region_id,
-            host=node.host or "",
-            port=node.port,
-            user=node.user,
-            minion_id=node.minion_id,
-            root=region.node_root,
-        ),
+        node=address_of(node, region),
         gpu_indices=tuple(allocation.gpu_indices),
         # A GPU that a later inspection no longer lists goes by its index: the driver decides.
         gpu_uuids=tuple(uuids.get(index, str(index)) for index in allocation.gpu_indices),

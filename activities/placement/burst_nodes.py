@@ -18,7 +18,6 @@ from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
 from workflows.rules.placement.cloud_costs import machine_cap
 from workflows.rules.placement.cloud_market import Market, spec_of
 from workflows.rules.placement.cloud_refusals import being_made
-from workflows.rules.placement.inventory import Demand
 
 
 def make_nodes(
@@ -40,7 +39,7 @@ def make_nodes(
     allocations: list[dict[str, Any]] = []
     for burst, job, offer in taken:
         claim = _claim(burst, job, offer)
-        for worker in range(job.worker_count):
+        for worker in range(job.demand.worker_count):
             node, request = _add_node(session, regions[offer.region_id], (job, worker), claim, now)
             _fill(node, offer, job)
             requests.append(request)
@@ -70,8 +69,8 @@ def _claim(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
         provider_id=offer.provider_id,
         provider_kind=ProviderKind(offer.provider_kind),
         offers=burst.zones,
-        spec=spec_of(job.resources.disk_size_gb, lifetime_s, tags, containers=job.needs_image),
-        price_cap_microcredits_per_hour=machine_cap(offer, Demand.of(job)),
+        spec=spec_of(job.demand.disk_size_gb, lifetime_s, tags, containers=job.demand.needs_image),
+        price_cap_microcredits_per_hour=machine_cap(offer, job.demand),
     )
 
 
@@ -98,7 +97,7 @@ def _fill(node: Node, offer: CloudOffer, job: PendingJob) -> None:
     node.gpu_type, node.gpu_count = offer.gpu_type, offer.gpu_count
     node.cpu_count = node.reserved_cpu_count = offer.cpu_count
     node.memory_bytes = offer.memory_bytes
-    node.reserved_memory_bytes = job.resources.memory_bytes
+    node.reserved_memory_bytes = job.demand.memory_bytes
 
 
 def _allocation(
@@ -111,19 +110,19 @@ def _allocation(
         "attempt": job.attempt,
         "node_id": node.id,
         "cpu_count": offer.cpu_count,
-        "memory_bytes": job.resources.memory_bytes,
+        "memory_bytes": job.demand.memory_bytes,
         "gpu_indices": list(range(offer.gpu_count)),
-        "port": job.port,
+        "port": job.demand.port,
         "created_at": now,
     }
 
 
 def _job_values(burst: Burst, job: PendingJob, offer: CloudOffer) -> dict[str, Any]:
     """What it costs with us is fixed here; what the machine costs is in its lease."""
-    told = being_made(offer, burst.zones, job.worker_count)
+    told = being_made(offer, burst.zones, job.demand.worker_count)
     fee = offer.fee.model_dump(mode="json")
     return {
         "id": job.job_id,
-        "rates": {str(worker): fee for worker in range(job.worker_count)},
+        "rates": {str(worker): fee for worker in range(job.demand.worker_count)},
         "placement_refusals": [told.model_dump(mode="json")],
     }

@@ -15,11 +15,11 @@ from sqlmodel import Session, col, select
 from activities.db.tables import Allocation, GpuAllocation, Job, Node, Region
 from activities.settings import settings
 from workflows.contracts.nodes import Hardware, Preparation
-from workflows.contracts.placement import GpuSlot, NodeOffer
+from workflows.contracts.placement import GB, GpuSlot, NodeOffer
 from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
-from workflows.rules.placement.inventory import GB, Inventory
+from workflows.rules.placement.inventory import Inventory
 from workflows.rules.placement.planner import weight
 
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)

@@ -4,7 +4,7 @@ Two queries whatever the number of jobs.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from activities.db.tables import Allocation, Job, Project
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import PendingJob
 from workflows.contracts.statuses import JobStatus
-from workflows.rules.jobs.resources import resources_of, spot_policy_of
+from workflows.rules.jobs.resources import demand_of
 
 log = structlog.get_logger("waiting")
 
@@ -89,24 +89,18 @@ def _waiting_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Wa
 
 def _waiting(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> WaitingJob:
     submission = JobSubmission.model_validate(row.spec)
-    placement = submission.placement
+    demand = demand_of(submission, row.account_id, known_gpu_types)
     pending = PendingJob(
         job_id=row.id,
-        account_id=row.account_id,
         project_id=row.project_id,
         priority=row.priority,
         waiting_since=row.waiting_since,
         attempt=row.attempt,
-        worker_count=len(submission.workers),
-        resources=resources_of(submission, known_gpu_types),
-        region_id=placement.region_id,
-        providers=placement.providers or (),
-        only_owned=bool(row.use_only_owned_resources or placement.only_owned),
-        needs_image=submission.environment.image is not None,
-        port=submission.port,
-        price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
-        has_credits=has_credits,
-        spot=spot_policy_of(submission),
-        fails_on_quota=row.on_quota_exhausted == "fail",
+        demand=replace(
+            demand,
+            only_owned=bool(row.use_only_owned_resources or demand.only_owned),
+            has_credits=has_credits,
+            fails_on_quota=row.on_quota_exhausted == "fail",
+        ),
     )
     return WaitingJob(pending, row.placement_refusals)

@@ -5,8 +5,9 @@ from collections.abc import Collection
 from sqlmodel import Session, col, select
 
 from activities.db.tables import Node, Region
+from activities.nodes.addresses import address_of
 from activities.storage.run_specs import RegionCache
-from workflows.contracts.nodes import NodeAddress, Preparation
+from workflows.contracts.nodes import Preparation
 from workflows.contracts.statuses import NodeStatus
 
 
@@ -33,14 +34,6 @@ def _cache_of(session: Session, region_id: str) -> RegionCache | None:
     for node in session.exec(query).all():
         prepared = Preparation.model_validate(node.preparation or {})
         if "storage" in node.services and prepared.cache and node.host:
-            address = NodeAddress(
-                node_id=node.id,
-                region_id=region_id,
-                host=node.host,
-                port=node.port,
-                user=node.user,
-                minion_id=node.minion_id,
-                root=session.get_one(Region, region_id).node_root,
-            )
-            return RegionCache(node=address, address=prepared.cache)
+            region = session.get_one(Region, region_id)
+            return RegionCache(node=address_of(node, region), address=prepared.cache)
     return None

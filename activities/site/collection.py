@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
-from activities.site.node_client import ask, connections, endpoint, translated_errors
+from activities.site.node_client import NodeClient
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.storage.names import output_name
@@ -36,7 +36,7 @@ async def bring_log(node: NodeAddress, run_id: str) -> int:
     Raises: ApplicationError, OUTCOME_UNKNOWN when the node hands out less than it says it has.
     """
     logs = log_store(settings().storage)
-    answer = await ask(node, "status", {"run_ids": [run_id]}, limit_s=LOOK_S)
+    answer = await NodeClient(node).call("status", {"run_ids": [run_id]}, limit_s=LOOK_S)
     wanted: int = answer["runs"][run_id]["log_bytes"]
     stored = await asyncio.to_thread(logs.length, run_id)
     if stored < wanted:
@@ -54,13 +54,12 @@ async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[
     offset, end = span
     request = {"run_id": run_id, "offset": offset, "length": end - offset}
     waiting = bytearray()
-    with translated_errors(node):
-        async with await connections().stream(endpoint(node), "read_log", request) as stream:
-            async for chunk in stream:
-                waiting += chunk
-                if len(waiting) >= BATCH_BYTES:
-                    offset = await _append(logs, run_id, offset, waiting)
-            return await _append(logs, run_id, offset, waiting)
+    async with NodeClient(node).stream("read_log", request) as stream:
+        async for chunk in stream:
+            waiting += chunk
+            if len(waiting) >= BATCH_BYTES:
+                offset = await _append(logs, run_id, offset, waiting)
+        return await _append(logs, run_id, offset, waiting)
 
 
 async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) -> int:
@@ -96,14 +95,13 @@ async def bring_packed(
     """Store what a verb packs of the run, whole or not at all; its bytes."""
     size = 0
     request = {"run_id": command.run_id}
-    with translated_errors(command.node):
-        async with (
-            _writing(store, name) as file,
-            await connections().stream(endpoint(command.node), verb, request) as stream,
-        ):
-            async for chunk in stream:
-                await asyncio.to_thread(file.write, chunk)
-                size += len(chunk)
+    async with (
+        _writing(store, name) as file,
+        NodeClient(command.node).stream(verb, request) as stream,
+    ):
+        async for chunk in stream:
+            await asyncio.to_thread(file.write, chunk)
+            size += len(chunk)
     return size
 
 

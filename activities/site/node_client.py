@@ -1,11 +1,11 @@
-"""The process's connections to nodes, and what a failure on the way means to a workflow.
+"""The client of a node: the agent's verbs, streams and files, with failures that workflows know.
 
 None of the failures is marked as final here: which of them end an effect, and which are tried
 again, is said by the effect's own stub (`find_node_again` tries again even after a wrong key).
 """
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +23,8 @@ from activities.transport.errors import (
     OutcomeUnknown,
     TransportError,
 )
-from activities.transport.ssh import NodeConnections
+from activities.transport.ssh import NodeConnections, Source
+from activities.transport.stream import NodeStream
 from workflows.contracts import errors
 from workflows.contracts.nodes import NodeAddress
 
@@ -57,12 +58,108 @@ PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
 _open: dict[Path, NodeConnections] = {}
 
 
-def connections() -> NodeConnections:
-    """The connections of this process, with the platform's key; for its one event loop."""
-    key = settings().platform_key_path
-    if key not in _open:
-        _open[key] = NodeConnections(key)
-    return _open[key]
+class NodeClient:
+    """One node, reached over the connections of this process, of which every client is one user.
+
+    Raises, in all that it does: ApplicationError, naming the node. Its type is NODE_UNREACHABLE,
+    LOGIN_REFUSED or HOST_KEY_MISMATCH when nothing was done; OUTCOME_UNKNOWN when the connection or
+    the time went, or when the agent's refusal may be over soon; WORK_REFUSED when the job's owner
+    can mend what the agent refused; NODE_REFUSED when only the node's owner can.
+    """
+
+    def __init__(self, node: NodeAddress) -> None:
+        self._node = node
+        self._endpoint = NodeEndpoint.of(node)
+
+    async def call(
+        self,
+        verb: str,
+        request: dict[str, Any],
+        *,
+        limit_s: float,
+        broken: str = errors.OUTCOME_UNKNOWN,
+    ) -> dict[str, Any]:
+        """Do one verb of the agent and return its answer; its progress is the heartbeat's details.
+
+        limit_s: below the activity's own limit, so that it is this that says what happened.
+        broken: the failure's type when the agent ends without an answer.
+        """
+        with self._translated_errors(broken=broken):
+            return await _connections().call(
+                self._endpoint, verb, request, limit_s=limit_s, on_progress=set_details
+            )
+
+    async def feed(
+        self, verb: str, request: dict[str, Any], source: Source, *, limit_s: float
+    ) -> None:
+        """Do a verb that takes bytes, such as `put_input`."""
+        with self._translated_errors():
+            await _connections().feed(self._endpoint, verb, request, source, limit_s=limit_s)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self,
+        verb: str,
+        request: dict[str, Any],
+        *,
+        eof: bool = True,
+        loss: str = errors.OUTCOME_UNKNOWN,
+    ) -> AsyncGenerator[NodeStream]:
+        """Do a verb that answers with bytes, for as long as the block runs.
+
+        Failures of the transport are translated wherever in the block they are raised.
+        eof: nothing more will be said to the verb. `watch` takes further lines and needs False.
+        loss: the failure's type when the connection goes in the middle.
+        """
+        with self._translated_errors(loss=loss):
+            async with await _connections().stream(
+                self._endpoint, verb, request, eof=eof
+            ) as stream:
+                yield stream
+
+    async def put_file(
+        self,
+        source: Source,
+        remote_path: str,
+        *,
+        limit_s: float,
+        on_bytes: Callable[[int], None],
+    ) -> str:
+        """Put a file on the node, whole or not at all, and return its path there.
+
+        remote_path: relative ones are under the agent's root.
+        on_bytes: hears how many bytes have been sent.
+        """
+        with self._translated_errors():
+            return await _connections().put_file(
+                self._endpoint, source, remote_path, limit_s=limit_s, on_bytes=on_bytes
+            )
+
+    @contextlib.contextmanager
+    def _translated_errors(
+        self, *, loss: str = errors.OUTCOME_UNKNOWN, broken: str = errors.OUTCOME_UNKNOWN
+    ) -> Generator[None]:
+        """Turn a failure of the transport inside the block into the one that workflows know."""
+        node_id = self._node.node_id
+        try:
+            yield
+        except AgentRefused as refusal:
+            _refuse(node_id, refusal)
+        except HostKeyMismatch as error:
+            raise ApplicationError(
+                f"{node_id}: {error}: another machine answers at this address, or the machine"
+                " was installed anew; nothing was sent to it",
+                {"expected": error.expected, "found": error.found},
+                type=errors.HOST_KEY_MISMATCH,
+            ) from error
+        except AgentBroke as error:
+            raise ApplicationError(
+                f"{node_id}: {error} (the machine needs python3 of at least 3.8, and room for it)",
+                type=broken,
+            ) from error
+        except TransportError as error:
+            kind = loss if isinstance(error, OutcomeUnknown) else FAILURES[type(error)]
+            raise ApplicationError(f"{node_id}: {error}", type=kind) from error
 
 
 async def close_connections() -> None:
@@ -71,70 +168,21 @@ async def close_connections() -> None:
         await _open.popitem()[1].close()
 
 
-def endpoint(node: NodeAddress) -> NodeEndpoint:
-    """The node as the transport knows it."""
-    return NodeEndpoint.of(node)
+def _connections() -> NodeConnections:
+    """The connections of this process, with the platform's key; for its one event loop."""
+    key = settings().platform_key_path
+    if key not in _open:
+        _open[key] = NodeConnections(key)
+    return _open[key]
 
 
-@contextlib.contextmanager
-def translated_errors(
-    node: NodeAddress,
-    *,
-    loss: str = errors.OUTCOME_UNKNOWN,
-    broken: str = errors.OUTCOME_UNKNOWN,
-) -> Generator[None]:
-    """Turn what goes wrong inside into the failure that workflows know, naming the node.
-
-    loss: what a connection that goes in the middle is called; broken: an agent without an answer.
-    """
-    try:
-        yield
-    except AgentRefused as refusal:
-        refuse(node, refusal)
-    except HostKeyMismatch as error:
-        raise ApplicationError(
-            f"{node.node_id}: {error}: another machine answers at this address, or the machine"
-            " was installed anew; nothing was sent to it",
-            {"expected": error.expected, "found": error.found},
-            type=errors.HOST_KEY_MISMATCH,
-        ) from error
-    except AgentBroke as error:
-        raise ApplicationError(
-            f"{node.node_id}: {error} (the machine needs python3 of at least 3.8, and room for it)",
-            type=broken,
-        ) from error
-    except TransportError as error:
-        kind = loss if isinstance(error, OutcomeUnknown) else FAILURES[type(error)]
-        raise ApplicationError(f"{node.node_id}: {error}", type=kind) from error
-
-
-def refuse(node: NodeAddress, refusal: AgentRefused) -> NoReturn:
+def _refuse(node_id: str, refusal: AgentRefused) -> NoReturn:
     """Raise the failure that the agent's no means."""
     advice = WORK_REFUSALS.get(refusal.code)
     if advice is not None:
-        message = f"{advice}. {node.node_id} says: {refusal.message.strip()}"
+        message = f"{advice}. {node_id} says: {refusal.message.strip()}"
         kind = errors.WORK_REFUSED
     else:
-        message = f"{node.node_id}: {refusal.message.strip()}"
+        message = f"{node_id}: {refusal.message.strip()}"
         kind = errors.OUTCOME_UNKNOWN if refusal.code in PASSING else errors.NODE_REFUSED
     raise ApplicationError(message, {"code": refusal.code}, type=kind) from refusal
-
-
-async def ask(
-    node: NodeAddress,
-    verb: str,
-    request: dict[str, Any],
-    *,
-    limit_s: float,
-    broken: str = errors.OUTCOME_UNKNOWN,
-) -> dict[str, Any]:
-    """The agent's answer.
-
-    limit_s: below the activity's own limit, so that it is this that says what happened.
-    broken: what an agent without an answer means.
-    Raises: ApplicationError, see `connections.told`.
-    """
-    with translated_errors(node, broken=broken):
-        return await connections().call(
-            endpoint(node), verb, request, limit_s=limit_s, on_progress=set_details
-        )

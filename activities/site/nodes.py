@@ -15,7 +15,7 @@ from activities.secrets.platform_key import (
 )
 from activities.settings import settings
 from activities.site.collection import bring_log
-from activities.site.node_client import ask
+from activities.site.node_client import NodeClient
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
@@ -62,8 +62,8 @@ async def reach_node(command: ReachNode) -> NodeReached:
 
     Raises: NODE_REFUSED when the machine cannot run the agent, beside all that a connection may.
     """
-    answer = await ask(
-        command.node, "status", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
+    answer = await NodeClient(command.node).call(
+        "status", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
     )
     return NodeReached(boot_id=answer["boot_id"])
 
@@ -72,7 +72,7 @@ async def reach_node(command: ReachNode) -> NodeReached:
 async def inspect_node(command: InspectNode) -> NodeInspected:
     """What the machine is made of, as its own kernel and drivers say."""
     async with heartbeating():
-        answer = await ask(command.node, "inspect", {}, limit_s=55)
+        answer = await NodeClient(command.node).call("inspect", {}, limit_s=55)
     return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
 
 
@@ -86,7 +86,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         "cache": _cache() if command.serves_cache else None,
     }
     async with heartbeating():
-        answer = await ask(command.node, "prepare", request, limit_s=240)
+        answer = await NodeClient(command.node).call("prepare", request, limit_s=240)
     job_user, served = answer["job_user"], answer.get("cache") or {}
     alone = None if job_user else "the log-in user is not root: jobs share its account"
     return NodePrepared(
@@ -112,16 +112,16 @@ def _cache() -> dict[str, Any]:
 @activity.defn
 async def reboot_node(command: RebootNode) -> Done:
     """Restart the machine, unless it has restarted since the boot that is named."""
-    answer = await ask(command.node, "status", {"run_ids": []}, limit_s=12)
+    answer = await NodeClient(command.node).call("status", {"run_ids": []}, limit_s=12)
     if answer["boot_id"] == command.boot_id:
-        await ask(command.node, "reboot", {}, limit_s=12)
+        await NodeClient(command.node).call("reboot", {}, limit_s=12)
     return Done()
 
 
 @activity.defn
 async def list_runs(command: ListRuns) -> RunsListed:
     """Every run that the node knows of, whatever its state."""
-    answer = await ask(command.node, "status", {"run_ids": None}, limit_s=18)
+    answer = await NodeClient(command.node).call("status", {"run_ids": None}, limit_s=18)
     return RunsListed(run_ids=tuple(sorted(answer["runs"])))
 
 
@@ -140,7 +140,7 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
             "grace_s": ORPHAN_GRACE_S,
             "owner": platform_key_fingerprint(),
         }
-        answer = await ask(command.node, "orphans", request, limit_s=90)
+        answer = await NodeClient(command.node).call("orphans", request, limit_s=90)
         ended: dict[str, dict[str, Any]] = answer["ended"]
         await _prune(command.node)
         seen = [_seen(run_id, state) for run_id, state in ended.items()]
@@ -154,7 +154,7 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
         if old:
             # What is left is told again the next time; what was told now is to be billed.
             with contextlib.suppress(ApplicationError):
-                await ask(command.node, "clean", {"run_ids": old}, limit_s=60)
+                await NodeClient(command.node).call("clean", {"run_ids": old}, limit_s=60)
     return OrphanedRunsEnded(runs=runs)
 
 
@@ -162,7 +162,7 @@ async def _prune(node: NodeAddress) -> None:
     """Remove code and packages that no job has used for a while; not worth a failure."""
     request = {"keep_code": [], "max_age_s": CACHE_KEPT.total_seconds()}
     with contextlib.suppress(ApplicationError):
-        await ask(node, "prune", request, limit_s=20)
+        await NodeClient(node).call("prune", request, limit_s=20)
 
 
 def _is_old(state: dict[str, Any]) -> bool:
@@ -188,5 +188,5 @@ def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
 @activity.defn
 async def restore_logins(command: RestoreLogins) -> Done:
     """Let others log in as before it was prepared; a second time changes nothing."""
-    await ask(command.node, "release", {}, limit_s=25)
+    await NodeClient(command.node).call("release", {}, limit_s=25)
     return Done()

@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
-from activities.site.node_client import ask, connections, endpoint, translated_errors
+from activities.site.node_client import NodeClient
 from activities.storage.run_specs import RegionCache
 from activities.temporal.heartbeats import set_details
 from workflows.contracts import errors
@@ -65,7 +65,7 @@ async def _fetch(node: NodeAddress, cache: RegionCache, sha256: str) -> str:
         "max_archive_bytes": settings().upload_max_bytes,
         "max_bytes": settings().upload_max_unpacked_bytes,
     }
-    answer = await ask(node, "fetch_code", request, limit_s=FETCH_S)
+    answer = await NodeClient(node).call("fetch_code", request, limit_s=FETCH_S)
     found = str(answer["found"])
     activity.logger.info(
         "%s: code %s: %s, %d bytes from the cache at %s %s",
@@ -81,12 +81,11 @@ async def _fetch(node: NodeAddress, cache: RegionCache, sha256: str) -> str:
 
 async def _fill(cache: RegionCache, sha256: str, chunks: Chunks) -> None:
     """Bring it to the cache, in the place of what may be there."""
-    with translated_errors(cache.node):
-        path = await connections().put_file(
-            endpoint(cache.node),
-            chunks(sha256),
-            f"code/{sha256}.to-keep",
-            limit_s=KEEP_S,
-            on_bytes=lambda sent: set_details(f"sending the code to its region: {sent >> 20} MiB"),
-        )
-    await ask(cache.node, "keep_code", {"sha256": sha256, "archive": path}, limit_s=KEEP_S)
+    node = NodeClient(cache.node)
+    path = await node.put_file(
+        chunks(sha256),
+        f"code/{sha256}.to-keep",
+        limit_s=KEEP_S,
+        on_bytes=lambda sent: set_details(f"sending the code to its region: {sent >> 20} MiB"),
+    )
+    await node.call("keep_code", {"sha256": sha256, "archive": path}, limit_s=KEEP_S)

@@ -5,7 +5,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.site.node_client import ask
+from activities.site.node_client import NodeClient
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
@@ -25,7 +25,7 @@ async def start_worker(command: StartWorker) -> RunReport:
     """Start the run's command, or find it started; when nobody knows which, look."""
     request = {"run_id": command.run_id}
     try:
-        answer = await ask(command.node, "start", request, limit_s=START_S)
+        answer = await NodeClient(command.node).call("start", request, limit_s=START_S)
     except ApplicationError as failure:
         if failure.type != errors.OUTCOME_UNKNOWN:
             raise
@@ -47,7 +47,9 @@ async def end_worker(command: EndWorker) -> RunReport:
     """End the run's whole tree and see that it is gone; a second time tells the same exit."""
     request = {"run_id": command.run_id, "grace_s": command.grace_s}
     async with heartbeating():
-        return _report(command.run_id, await ask(command.node, "end", request, limit_s=END_S))
+        return _report(
+            command.run_id, await NodeClient(command.node).call("end", request, limit_s=END_S)
+        )
 
 
 @activity.defn
@@ -58,7 +60,7 @@ async def clean_worker(command: CleanWorker) -> Done:
     """
     request = {"run_ids": [command.run_id]}
     async with heartbeating():
-        answer = await ask(command.node, "clean", request, limit_s=CLEAN_S)
+        answer = await NodeClient(command.node).call("clean", request, limit_s=CLEAN_S)
     if answer["kept"]:
         raise ApplicationError(
             f"{command.node.node_id}: {command.run_id} still runs, so its folder is kept",
@@ -68,7 +70,9 @@ async def clean_worker(command: CleanWorker) -> Done:
 
 
 async def _look(command: GetRunStatus) -> RunReport:
-    answer = await ask(command.node, "status", {"run_ids": [command.run_id]}, limit_s=LOOK_S)
+    answer = await NodeClient(command.node).call(
+        "status", {"run_ids": [command.run_id]}, limit_s=LOOK_S
+    )
     return _report(command.run_id, answer["runs"][command.run_id])
 
 

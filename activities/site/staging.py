@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
-from activities.site.node_client import ask, connections, endpoint, translated_errors
+from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
@@ -50,7 +50,7 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         restored = WorkerStaged()
         if command.restores_state:
             restored = await bring_state(node, run_id, is_staged=is_staged)
-        await ask(node, "stage", _request(command, order, runtime), limit_s=STAGE_S)
+        await NodeClient(node).call("stage", _request(command, order, runtime), limit_s=STAGE_S)
     return restored
 
 
@@ -88,7 +88,7 @@ def _runtime(assignment: WorkerAssignment, order: RunSpec) -> str:
 
 async def _is_staged(node: NodeAddress, run_id: str) -> bool:
     """Its command may be reading its input already: nobody touches that again."""
-    answer = await ask(node, "status", {"run_ids": [run_id]}, limit_s=CALL_S)
+    answer = await NodeClient(node).call("status", {"run_ids": [run_id]}, limit_s=CALL_S)
     return bool(answer["runs"][run_id]["state"] != "unknown")
 
 
@@ -96,23 +96,21 @@ async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None)
     """Once for each node and content, also when two workers ask at the same time."""
     lock = _bringing.setdefault((node.node_id, sha256), asyncio.Lock())
     async with lock:
-        answer = await ask(node, "has_code", {"sha256": sha256}, limit_s=CALL_S)
+        answer = await NodeClient(node).call("has_code", {"sha256": sha256}, limit_s=CALL_S)
         if answer["present"] or await bring_out_of_cache(node, cache, sha256, _chunks):
             return
-        with translated_errors(node):
-            path = await connections().put_file(
-                endpoint(node),
-                _chunks(sha256),
-                f"code/{sha256}.tar.gz",
-                limit_s=TRANSFER_S,
-                on_bytes=lambda sent: set_details(f"sending the code: {sent >> 20} MiB"),
-            )
+        path = await NodeClient(node).put_file(
+            _chunks(sha256),
+            f"code/{sha256}.tar.gz",
+            limit_s=TRANSFER_S,
+            on_bytes=lambda sent: set_details(f"sending the code: {sent >> 20} MiB"),
+        )
         request = {
             "sha256": sha256,
             "archive": path,
             "max_bytes": settings().upload_max_unpacked_bytes,
         }
-        await ask(node, "unpack_code", request, limit_s=TRANSFER_S)
+        await NodeClient(node).call("unpack_code", request, limit_s=TRANSFER_S)
 
 
 async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
@@ -122,10 +120,7 @@ async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
         "into": "input",
         "max_bytes": settings().upload_max_unpacked_bytes,
     }
-    with translated_errors(node):
-        await connections().feed(
-            endpoint(node), "put_input", request, _chunks(sha256), limit_s=TRANSFER_S
-        )
+    await NodeClient(node).feed("put_input", request, _chunks(sha256), limit_s=TRANSFER_S)
 
 
 async def _chunks(sha256: str) -> AsyncGenerator[bytes]:

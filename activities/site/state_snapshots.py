@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.collection import bring_packed
-from activities.site.node_client import ask, connections, endpoint, translated_errors
+from activities.site.node_client import NodeClient
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.state_snapshots import StateSnapshot, copies_of, remove_older
 from activities.temporal.heartbeats import heartbeating
@@ -39,7 +39,7 @@ async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
     """
     async with heartbeating():
         request = {"run_id": command.run_id}
-        seen = await ask(command.node, "fingerprint_state", request, limit_s=LOOK_S)
+        seen = await NodeClient(command.node).call("fingerprint_state", request, limit_s=LOOK_S)
         most_bytes = settings().state_max_bytes
         saved = SnapshotSaved(
             outcome=SnapshotOutcome.SAVED, state_bytes=seen["bytes"], file_count=seen["files"]
@@ -109,10 +109,8 @@ async def _put(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> N
         "max_bytes": settings().state_max_bytes * GROWTH,
         "max_files": MOST_FILES * GROWTH,
     }
-    with translated_errors(node):
-        await connections().feed(
-            endpoint(node), "restore_state", request, _chunks(store, name), limit_s=TRANSFER_S
-        )
+    chunks = _chunks(store, name)
+    await NodeClient(node).feed("restore_state", request, chunks, limit_s=TRANSFER_S)
 
 
 async def _chunks(store: BlobStore, name: str) -> AsyncGenerator[bytes]:

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.job_signals import JobSignals
-from activities.site.node_client import ask, connections, endpoint, translated_errors
+from activities.site.node_client import NodeClient
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, LostFrame, frames
@@ -107,21 +107,20 @@ class Watch:
             "known": await self._stored_lengths(),
             "owner": await asyncio.to_thread(platform_key_fingerprint),
         }
-        node = endpoint(self._node)
-        with translated_errors(self._node, loss=errors.NODE_UNREACHABLE):
-            async with (
-                await connections().stream(node, "watch", request, eof=False) as stream,
-                JobSignals(self._node.node_id) as signals,
-            ):
-                await first_of(
-                    self._read(stream, signals),
-                    self._store(stream, signals),
-                    activity.wait_for_worker_shutdown(),
-                )
+        node, loss = NodeClient(self._node), errors.NODE_UNREACHABLE
+        async with (
+            node.stream("watch", request, eof=False, loss=loss) as stream,
+            JobSignals(self._node.node_id) as signals,
+        ):
+            await first_of(
+                self._read(stream, signals),
+                self._store(stream, signals),
+                activity.wait_for_worker_shutdown(),
+            )
 
     async def _stored_lengths(self) -> dict[str, int]:
         """How much is stored of each run that is on the node."""
-        answer = await ask(self._node, "status", {"run_ids": None}, limit_s=LOOK_S)
+        answer = await NodeClient(self._node).call("status", {"run_ids": None}, limit_s=LOOK_S)
         if self._boot_mark not in ("", answer["boot_id"]):
             raise ApplicationError(
                 f"{self._node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN

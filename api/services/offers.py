@@ -14,10 +14,9 @@ from api.schemas.jobs import PlacementRefusal
 from api.schemas.offers import OffersQuery
 from api.services.jobs import known_gpu_types
 from workflows.contracts.job_submission import JobSubmission
-from workflows.contracts.placement import PendingJob, RankedOffer
-from workflows.rules.jobs.resources import resources_of
+from workflows.contracts.placement import RankedOffer
+from workflows.rules.jobs.resources import demand_of
 from workflows.rules.jobs.submission import read_submission
-from workflows.rules.placement.inventory import Demand
 from workflows.rules.placement.ranking import rank
 
 _FIELDS = {
@@ -32,19 +31,8 @@ def offers_for(
     """What would take such a job now, best first, and why the rest would not."""
     known = known_gpu_types(session)
     submission = _submission(wanted, known)
-    pending = PendingJob(
-        job_id="job-offer",
-        account_id=caller.account_id,
-        project_id="prj-offer",
-        waiting_since=now,
-        attempt=1,
-        worker_count=wanted.workers,
-        resources=resources_of(submission, known),
-        region_id=wanted.region_id,
-        only_owned=wanted.only_owned,
-        spot=wanted.spot,
-    )
-    found = rank(Demand.of(pending), inventory(session, now), market(session, now))
+    demand = demand_of(submission, caller.account_id, known)
+    found = rank(demand, inventory(session, now), market(session, now))
     return schemas.OfferList(
         placeable=found.placeable,
         offers=[_shown(place, item) for place, item in enumerate(found.items, 1)],
@@ -68,7 +56,11 @@ def _submission(wanted: OffersQuery, known: list[str]) -> JobSubmission:
         "name": "offer",
         "type": "training",
         "resources": resources,
-        "placement": {"region_id": wanted.region_id},
+        "placement": {
+            "region_id": wanted.region_id,
+            "only_owned": wanted.only_owned,
+            "spot": wanted.spot,
+        },
         "workers": [{"command": "true"}] * wanted.workers,
     }
     reading = read_submission(document, known)

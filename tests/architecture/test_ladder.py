@@ -96,6 +96,9 @@ ALLOWED = {
     "grpc": ("activities/providers/gcp/",),
     "requests": ("activities/providers/gcp/",),
 }
+# What is shared by all lifecycles, and what of it the layers above may use.
+SHARED = ("contracts", "rules", "effects", "primitives")
+OPEN_TO_ALL = ("workflows.contracts", "workflows.rules", "workflows.effects")
 # The SSH server of ours plays a machine: it hands its environment on to the commands it runs.
 ENVIRONMENT_READERS = (
     "activities/settings.py",
@@ -143,6 +146,52 @@ def test_workflows_read_no_clock_no_chance_and_no_file() -> None:
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in IMPURE_CALLS
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_layers_above_import_contracts_rules_and_effects_and_no_lifecycle() -> None:
+    wrong = [
+        told(source, line, f"imports {name}")
+        for source in sources(*LAYERS[1:])
+        if source.name != "workers/registry.py"
+        for line, name in source.imports()
+        if within(name, "workflows") and not within(name, *OPEN_TO_ALL)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_lifecycle_imports_its_own_package_and_what_all_share() -> None:
+    wrong = [
+        told(source, line, f"imports {name}")
+        for source in sources("workflows")
+        for line, name in source.imports()
+        if within(name, "workflows")
+        and name.split(".")[1] not in (source.name.split("/")[1], *SHARED)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_imports_a_definition_of_a_workflow_but_the_registry() -> None:
+    defining = {
+        source.name.removesuffix(".py").replace("/", ".")
+        for source in sources("workflows")
+        if "workflow.defn" in (name for _, name in source.dotted_names())
+    }
+    registry = {
+        name.rpartition(".")[0]
+        for source in sources("workers")
+        if source.name == "workers/registry.py"
+        for _, name in source.imports()
+        if within(name, "workflows")
+    }
+    wrong = [
+        told(source, line, f"imports {name}")
+        for source in sources(*LAYERS)
+        if source.name != "workers/registry.py"
+        for line, name in source.imports()
+        if within(name, *defining)
+    ]
+    assert registry == defining
     assert not wrong, "\n".join(wrong)
 
 

@@ -26,7 +26,7 @@ from workers.runner.probes import free_port
 from workflows.contracts.machines import Shortage
 from workflows.contracts.placement import CloudOffer
 from workflows.rules.placement.cloud_market import CloudOffers, Market
-from workflows.rules.placement.inventory import Demand, Inventory
+from workflows.rules.placement.inventory import Inventory
 from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
@@ -161,5 +161,5 @@ def _timed_s(http: httpx.Client, path: str) -> float:
 def _rules_s() -> float:
     chance = random.Random(1)
     many = Inventory(offer_of(chance, number) for number in range(NODES))
-    asked = Demand.of(job(gpus=4, cpu_count=8))
+    asked = job(gpus=4, cpu_count=8).demand
     return best_s(lambda: rank(asked, many), runs=20)

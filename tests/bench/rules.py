@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tests.bench.measure import Row, best_s, compared
 from tests.rules.placement.offers import GIB, NOW, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob
-from workflows.rules.placement.inventory import Demand, Inventory
+from workflows.rules.placement.inventory import Inventory
 from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
@@ -20,7 +20,7 @@ def rows() -> list[Row]:
     nodes = [offer_of(chance, number) for number in range(1000)]
     full = [node.model_copy(update={"free_cpu_count": 0}) for node in nodes]
     many = Inventory(offer_of(chance, number) for number in range(10_000))
-    asked = Demand.of(job(gpus=4, cpu_count=8))
+    asked = job(gpus=4, cpu_count=8).demand
     situation = PlanningContext(now=NOW)
     pairs_s = best_s(lambda: _bare_loop(jobs, nodes))
     return [
@@ -51,7 +51,7 @@ def rows() -> list[Row]:
 def _bare_loop(jobs: Sequence[PendingJob], nodes: Sequence[NodeOffer]) -> int:
     """The least that looking at every pair can cost: one comparison each."""
     free = [node.free_cpu_count for node in nodes]
-    wanted = [pending.resources.cpu_count for pending in jobs]
+    wanted = [pending.demand.cpu_count for pending in jobs]
     fitting = 0
     for cpus in wanted:
         for available in free:

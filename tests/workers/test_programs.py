@@ -1,10 +1,17 @@
-"""The stack that `make up` runs, as it is planned from the settings."""
+"""The stack that `make up` runs, as it is planned from the settings, and what its programs load."""
 
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from workers import client
 from workers.runner.programs import SEARCH_ATTRIBUTES, default_stack, started_settings
 from workers.runner.settings import RunnerSettings
+
+SQL = ("sqlalchemy", "sqlmodel", "psycopg", "alembic", "activities.db")
+CLOUDS = ("google.cloud", "google.auth", "google.api_core", "googleapiclient", "grpc")
 
 
 def _settings(home: Path, temporal_port: int = 7301) -> RunnerSettings:
@@ -36,3 +43,20 @@ def test_every_program_of_ours_is_told_the_same_home_and_addresses(tmp_path: Pat
 
 def test_the_server_knows_the_search_attributes_that_the_workers_register() -> None:
     assert SEARCH_ATTRIBUTES == client.SEARCH_ATTRIBUTES
+
+
+@pytest.fixture(scope="module")
+def loaded_by_sites() -> frozenset[str]:
+    """Names of the modules that `python -m workers sites` has loaded when it begins to serve."""
+    code = "import sys, workers.__main__ as main; main.server_of('sites'); print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return frozenset(done.stdout.split())
+
+
+@pytest.mark.parametrize("library", [*SQL, *CLOUDS, "activities.providers", "api"])
+def test_the_process_of_a_site_loads_no_database_and_no_cloud(
+    library: str, loaded_by_sites: frozenset[str]
+) -> None:
+    assert "activities.site.staging" in loaded_by_sites
+    assert not [name for name in loaded_by_sites if f"{name}.".startswith(f"{library}.")]

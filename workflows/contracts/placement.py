@@ -1,11 +1,14 @@
 """Placement: what waits, what is there, what was decided and why not."""
 
+from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 
 from workflows.contracts.base import Contract
 from workflows.contracts.billing import UsageRates, disk_microcredits_per_hour
 from workflows.contracts.machines import MachineOffer
+
+GB = 1000**3
 
 
 class SpotPolicy(StrEnum):
@@ -16,7 +19,8 @@ class SpotPolicy(StrEnum):
     NEVER = "never"
 
 
-class Resources(Contract):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
     """What each worker of a job asks for."""
 
     gpu_types: tuple[str, ...] = ()
@@ -28,20 +32,17 @@ class Resources(Contract):
     max_price_microcredits_per_gpu_hour: int = 10_000_000
 
 
-class PendingJob(Contract):
-    """A job that waits, as the rules see it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand(Resources):
+    """What a job asks of placement, without its identity: equal demands have equal answers.
 
-    job_id: str
+    A dataclass with slots and no `Contract`, since a round reads its fields some hundred thousand
+    times and a model's are several times slower to read.
+    """
+
     account_id: str
     """Of the project's owner: who pays and whose machines count as owned."""
-    project_id: str
-    priority: int = 3
-    """1 first, 5 last."""
-    waiting_since: datetime
-    """When it was submitted, or started again: its place in the queue."""
-    attempt: int
     worker_count: int = 1
-    resources: Resources
     region_id: str | None = None
     providers: tuple[str, ...] = ()
     only_owned: bool = False
@@ -54,6 +55,23 @@ class PendingJob(Contract):
     spot: SpotPolicy = SpotPolicy.ALLOWED
     fails_on_quota: bool = False
     """Where its cloud grants no more of what it would get, it fails and goes nowhere else."""
+
+    @property
+    def disk_bytes(self) -> int:
+        return self.disk_size_gb * GB
+
+
+class PendingJob(Contract):
+    """A job that waits, as the rules see it."""
+
+    job_id: str
+    project_id: str
+    priority: int = 3
+    """1 first, 5 last."""
+    waiting_since: datetime
+    """When it was submitted, or started again: its place in the queue."""
+    attempt: int
+    demand: Demand
 
 
 class GpuSlot(Contract):

@@ -40,7 +40,7 @@ from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
-from workflows.jobs.worker import Worker, billing_of, failures_of, progress_of
+from workflows.jobs.worker import Worker, failures_of, progress_of
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import NODE_ID, REGION_ID, Journal
@@ -52,6 +52,7 @@ from workflows.primitives.waiting import (
     wait_until,
     while_handling,
 )
+from workflows.rules.billing.billing_request import billing_of
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
@@ -420,7 +421,9 @@ class JobLifecycle:
                 await self._look_at(worker)
 
     async def _bill(self) -> None:
-        await begin_billing.run_locally(billing_of(self._request, self._attempt, self._workers))
+        billing = billing_of(self._request, self._attempt, progress_of(self._workers))
+        if billing is not None:
+            await begin_billing.run_locally(billing)
 
     async def _note_reached(self, node_id: str) -> None:
         if not self._outages.remove(node_id) or self._outages:

@@ -5,11 +5,10 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from workflows.contracts.billing import BilledWorker, BillingRequest, WorkerUsage
+from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import (
     Exit,
-    JobRequest,
     RunReport,
     WorkerAssignment,
     WorkerProgress,
@@ -228,15 +227,6 @@ class Worker:
             through_s=int(self.elapsed_s),
         )
 
-    @property
-    def billed(self) -> BilledWorker | None:
-        """What its billing needs to know; None when it has not started."""
-        if self.started_at is None:
-            return None
-        return BilledWorker(
-            worker=self.index, run_id=self.run, node=self.node, started_at=self.started_at
-        )
-
     def exit_event(self) -> Event:
         """What is told when its command has ended."""
         return Event(
@@ -275,19 +265,6 @@ def progress_of(workers: Sequence[Worker]) -> tuple[WorkerProgress, ...]:
 def failures_of(workers: Sequence[Worker]) -> list[str]:
     """Why those that have failed did so."""
     return [worker.failure for worker in workers if worker.failure]
-
-
-def billing_of(request: JobRequest, attempt: int, workers: Sequence[Worker]) -> BillingRequest:
-    """The bill of what has been started, which is at least one worker."""
-    billed = tuple(worker.billed for worker in workers if worker.billed is not None)
-    return BillingRequest(
-        job_id=request.job_id,
-        account_id=request.account_id,
-        attempt=attempt,
-        started_at=min(worker.started_at for worker in billed),
-        workers=billed,
-        period_s=request.billing_period_s,
-    )
 
 
 def _said(ended: Exit) -> str:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,10 +24,9 @@ from activities.placement.queue import waiting_jobs
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree, live
 from tests.activities.rows import GIB, NOW, add_payer, add_region
 from workflows.contracts.job_submission import SubmittedPlacement, SubmittedSafety
-from workflows.contracts.placement import PendingJob, PlanningRound, Resources
+from workflows.contracts.placement import Demand, PlanningRound
 from workflows.effects.jobs import FindPlacement
 from workflows.effects.placement import PlanPlacements
-from workflows.rules.placement.inventory import Demand
 from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
@@ -393,20 +393,13 @@ def test_offers_rank_the_node_that_placement_would_take_and_refuse_with_reasons(
         add_gpu_node(session, region, "large", gpus=4)
         add_gpu_node(session, region, "small", gpus=1)
         plain = add_gpu_node(session, region, "plain", gpus=0)
-    asked = Resources(gpu_types=("A100",), gpu_count=1, cpu_count=2, memory_bytes=GIB)
     with migrated.read() as session:
         offers = node_offers(session, NOW)
-    wanted = PendingJob(
-        job_id="job-offer",
-        account_id=account.id,
-        project_id="prj-offer",
-        waiting_since=NOW,
-        attempt=1,
-        resources=asked,
+    wanted = Demand(
+        account_id=account.id, gpu_types=("A100",), gpu_count=1, cpu_count=2, memory_bytes=GIB
     )
-    ranking = rank(Demand.of(wanted), offers)
-    there = wanted.model_copy(update={"region_id": "reg-other"})
-    elsewhere = rank(Demand.of(there), offers)
+    ranking = rank(wanted, offers)
+    elsewhere = rank(replace(wanted, region_id="reg-other"), offers)
     assert ranking.placeable
     assert [item.node_name for item in ranking.items] == ["small", "large"]
     assert ranking.items[0].microcredits_per_gpu_hour == 250_000
@@ -424,7 +417,8 @@ def test_a_project_of_owned_machines_alone_and_a_region_by_name_are_kept(
         add_waiting_job(session, account, placement=SubmittedPlacement(region_id=region.id))
     with migrated.read() as session:
         (job,) = waiting_jobs(session, [], 10)
-    assert (job.pending.only_owned, job.pending.region_id) == (True, region.id)
+    asked = job.pending.demand
+    assert (asked.only_owned, asked.region_id) == (True, region.id)
 
 
 @contextmanager

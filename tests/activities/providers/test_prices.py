@@ -24,7 +24,6 @@ from workflows.contracts.statuses import ProviderKind
 from workflows.effects.providers import PricesRefreshed, RefreshPrices
 from workflows.rules.catalogue.price_lists import PriceLine, PriceList
 from workflows.rules.catalogue.prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice
-from workflows.rules.placement.inventory import Demand
 
 GCP = ProviderKind.GCP
 LATER = datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -98,7 +97,7 @@ def test_placement_plans_with_what_was_told_and_shows_its_day(migrated: Database
     with migrated.write() as session:
         account = add_payer(session)
         add_cloud_region(session, account)
-        demand = Demand.of(job(gpus=1, account_id=account.id))
+        demand = job(gpus=1, account_id=account.id).demand
         (first, *_) = market(session, NOW).fitting(demand)
         today: list[PriceLine] = [a100("9"), first_series(first.offer.machine_type)]
         keep_prices(session, GCP, today, LATER)

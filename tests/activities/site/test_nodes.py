@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.secrets.platform_key import platform_public_key
 from activities.settings import settings
-from activities.site import nodes as site_node
+from activities.site.node_client import NodeClient
 from activities.site.nodes import (
     check_site,
     end_orphaned_runs,
@@ -163,10 +163,10 @@ async def test_a_machine_whose_logins_were_never_closed_is_released_as_it_is(sit
 async def test_where_no_job_user_can_be_made_it_is_said(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def ask(*_: object, **__: object) -> dict[str, object]:
+    async def call(*_: object, **__: object) -> dict[str, object]:
         return {"job_user": None, "closed_logins": False, "unreachable_peers": []}
 
-    monkeypatch.setattr(site_node, "ask", ask)
+    monkeypatch.setattr(NodeClient, "call", call)
     found = await site.do(prepare_node, PrepareNode(node=site.node, exclusive=False))
     assert found.preparation.trusted_only_reason is not None
     assert "not root" in found.preparation.trusted_only_reason

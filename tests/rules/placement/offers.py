@@ -1,9 +1,10 @@
 """Jobs and nodes for tests of placement."""
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from workflows.contracts.placement import GpuSlot, NodeOffer, PendingJob, Resources
+from workflows.contracts.placement import Demand, GpuSlot, NodeOffer, PendingJob
 
 GIB = 1024**3
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -36,18 +37,18 @@ def offer(node_id: str = "n1", gpus: int = 0, free: int | None = None, **changes
 def job(job_id: str = "job-1", gpus: int = 0, age_s: float = 0, **changes: Any) -> PendingJob:
     """A job of the owner's asking for so many A100 a worker, submitted `age_s` before NOW."""
     asked: dict[str, Any] = {
+        "account_id": OWNER,
         "gpu_types": ("A100",) if gpus else (),
         "gpu_count": gpus,
         "cpu_count": 1,
     }
-    names = Resources.model_fields.keys() & changes.keys()
+    names = {field.name for field in fields(Demand)} & changes.keys()
     asked |= {name: changes.pop(name) for name in names}
     made: dict[str, Any] = {
         "job_id": job_id,
-        "account_id": OWNER,
         "project_id": "prj-1",
         "waiting_since": NOW - timedelta(seconds=age_s),
         "attempt": 1,
-        "resources": Resources(**asked),
+        "demand": Demand(**asked),
     }
     return PendingJob(**(made | changes))

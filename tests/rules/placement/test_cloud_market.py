@@ -18,7 +18,6 @@ from workflows.contracts.placement import (
 )
 from workflows.rules.placement.cloud_costs import machine_cap
 from workflows.rules.placement.cloud_market import Market
-from workflows.rules.placement.inventory import Demand
 from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
@@ -93,9 +92,9 @@ def test_a_job_that_costs_no_more_than_it_may_gets_its_machine() -> None:
 
 def test_the_machine_itself_may_cost_what_the_fee_leaves_of_the_limits() -> None:
     limit = job(gpus=2, max_price_microcredits_per_gpu_hour=3_000_000)
-    assert machine_cap(cloud_offer(gpus=2), Demand.of(limit)) == 5_500_000
+    assert machine_cap(cloud_offer(gpus=2), limit.demand) == 5_500_000
     capped = job(gpus=2, worker_count=2, price_cap_microcredits_per_hour=9_000_000)
-    assert machine_cap(cloud_offer(gpus=2), Demand.of(capped)) == 4_000_000
+    assert machine_cap(cloud_offer(gpus=2), capped.demand) == 4_000_000
 
 
 def test_a_container_is_no_reason_against_a_machine() -> None:
@@ -142,9 +141,9 @@ def test_where_all_machines_are_too_small_the_largest_speaks_and_else_none() -> 
 def test_the_limit_of_a_gpus_price_says_nothing_of_a_machine_without_gpus() -> None:
     asked = job(cpu_count=4, max_price_microcredits_per_gpu_hour=1)
     assert taken(planned([asked], market(*PLAIN))) == ["reg-c/mid/on-demand"]
-    assert machine_cap(PLAIN[1], Demand.of(asked)) is None
+    assert machine_cap(PLAIN[1], asked.demand) is None
     capped = job(cpu_count=4, worker_count=2, price_cap_microcredits_per_hour=700_000)
-    assert machine_cap(PLAIN[1], Demand.of(capped)) == 350_000
+    assert machine_cap(PLAIN[1], capped.demand) == 350_000
 
 
 def test_the_disk_that_a_job_asks_for_counts_in_choice_price_and_cap() -> None:
@@ -156,7 +155,7 @@ def test_the_disk_that_a_job_asks_for_counts_in_choice_price_and_cap() -> None:
     assert by_job[small.job_id].offer_id == "reg-c/m1/on-demand"
     assert {zone.microcredits_per_hour for zone in by_job[small.job_id].zones} == {2_060_000}
     assert by_job["job-2"].offer_id == "reg-d/m2/on-demand"
-    (first, _) = rank(Demand.of(small), (), sold).items
+    (first, _) = rank(small.demand, (), sold).items
     assert (first.microcredits_per_hour, first.microcredits_per_gpu_hour) == (2_310_000, 2_310_000)
     limit = job(gpus=1, max_price_microcredits_per_gpu_hour=2_309_999)
     dear = cloud_offer(disk_microcredits_per_gb_month=730_000)
@@ -241,7 +240,7 @@ def test_every_reason_of_a_region_is_told_beside_those_of_the_nodes() -> None:
 
 def test_what_is_ranked_is_what_would_be_taken_first() -> None:
     sold = market(cloud_offer(), SPOT, short={"east-a": "none"})
-    found = rank(Demand.of(job(gpus=1)), [offer(gpus=1), offer("full", gpus=1, free=0)], sold)
+    found = rank(job(gpus=1).demand, [offer(gpus=1), offer("full", gpus=1, free=0)], sold)
     assert found.placeable
     assert [item.offer_id for item in found.items] == [
         "n1", "reg-c/spotty/spot", "reg-c/m1/on-demand",
@@ -253,6 +252,6 @@ def test_what_is_ranked_is_what_would_be_taken_first() -> None:
 
 
 def test_a_job_is_placeable_where_its_machines_can_be_made() -> None:
-    asked = Demand.of(job(gpus=1, worker_count=5))
+    asked = job(gpus=1, worker_count=5).demand
     assert rank(asked, [offer(gpus=1)], market(SPOT)).placeable
     assert not rank(asked, [offer(gpus=1)], market(SPOT, short=FULL)).placeable

@@ -6,7 +6,6 @@ import pytest
 
 from tests.rules.placement.offers import GIB, NOW, OTHER, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
-from workflows.rules.placement.inventory import Demand
 from workflows.rules.placement.node_refusals import LISTED_NODES
 from workflows.rules.placement.planner import STARVATION_LIMIT, PlanningContext, plan
 from workflows.rules.placement.ranking import rank
@@ -258,7 +257,7 @@ def test_ranking_puts_the_node_that_placement_takes_first_and_says_why_not_the_o
         offer("cheap", gpus=2, microcredits_per_gpu_hour=2),
         offer("full", gpus=2, free=0),
     ]
-    ranking = rank(Demand.of(job(gpus=2)), offers)
+    ranking = rank(job(gpus=2).demand, offers)
     assert ranking.placeable
     assert [item.offer_id for item in ranking.items] == ["cheap", "dear"]
     assert ranking.items[0].microcredits_per_hour == 4
@@ -266,7 +265,7 @@ def test_ranking_puts_the_node_that_placement_takes_first_and_says_why_not_the_o
 
 
 def test_ranking_of_too_many_workers_shows_what_fits_and_is_not_placeable() -> None:
-    ranking = rank(Demand.of(job(gpus=2, worker_count=3)), [offer(gpus=4)])
+    ranking = rank(job(gpus=2, worker_count=3).demand, [offer(gpus=4)])
     assert not ranking.placeable
     assert [item.workers_that_fit for item in ranking.items] == [2]
     assert [r.code for r in ranking.refusals] == ["workers"]

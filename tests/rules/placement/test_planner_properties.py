@@ -56,7 +56,7 @@ jobs_strategy = st.lists(
 
 
 def seen(asked: PendingJob, offers: list[NodeOffer]) -> set[str]:
-    return {o.node_id for o in offers if o.public or o.account_id == asked.account_id}
+    return {o.node_id for o in offers if o.public or o.account_id == asked.demand.account_id}
 
 
 @settings(max_examples=100, deadline=None)
@@ -71,14 +71,14 @@ def test_never_more_is_given_than_is_free(jobs: list[PendingJob], offers: list[N
     for assignment in plan(jobs, offers, PlanningContext(now=NOW)).assignments:
         placed = by_job[assignment.job_id]
         for slot in assignment.slots:
-            node, asked = nodes[slot.node_id], placed.resources
+            node, asked = nodes[slot.node_id], placed.demand
             assert len(slot.gpu_indices) == asked.gpu_count
             given_gpus += [(slot.node_id, index) for index in slot.gpu_indices]
             cpus[slot.node_id] += reserved_cpus(
                 asked.cpu_count, asked.gpu_count, node.cpu_count, len(node.gpus)
             )
             memory[slot.node_id] += asked.memory_bytes
-            ports += [(slot.node_id, placed.port)] if placed.port is not None else []
+            ports += [(slot.node_id, placed.demand.port)] if placed.demand.port is not None else []
     free = {(o.node_id, slot.index) for o in offers for slot in o.gpus if slot.free}
     assert len(set(given_gpus)) == len(given_gpus)
     assert set(given_gpus) <= free
@@ -97,13 +97,13 @@ def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
     by_job = {j.job_id: j for j in jobs}
     for assignment in made.assignments:
         placed = by_job[assignment.job_id]
-        assert [slot.worker for slot in assignment.slots] == list(range(placed.worker_count))
+        assert [slot.worker for slot in assignment.slots] == list(range(placed.demand.worker_count))
         chosen = [nodes[slot.node_id] for slot in assignment.slots]
         assert {node.node_id for node in chosen} <= seen(placed, offers)
         assert len({node.region_id for node in chosen}) == 1
         assert all(node.active for node in chosen)
-        if placed.only_owned:
-            assert all(node.account_id == placed.account_id for node in chosen)
+        if placed.demand.only_owned:
+            assert all(node.account_id == placed.demand.account_id for node in chosen)
     placed_ids = [a.job_id for a in made.assignments]
     assert sorted(placed_ids + [r.job_id for r in made.refused]) == sorted(by_job)
     for refused in made.refused:
@@ -151,12 +151,12 @@ def _after(
         for slot in assignment.slots:
             if slot.node_id != node.node_id:
                 continue
-            asked = placed.resources
+            asked = placed.demand
             taken |= set(slot.gpu_indices)
             cpus += reserved_cpus(asked.cpu_count, asked.gpu_count, node.cpu_count, len(node.gpus))
             memory += asked.memory_bytes
             disk += asked.disk_size_gb * 1000**3
-            ports |= {placed.port} if placed.port is not None else set()
+            ports |= {placed.demand.port} if placed.demand.port is not None else set()
     return node.model_copy(
         update={
             "gpus": tuple(

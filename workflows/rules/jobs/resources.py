@@ -1,11 +1,12 @@
 """The rules of what a job's workers ask for: GPUs, CPUs, memory, disk, price."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
 
 from pydantic import JsonValue
 
 from workflows.contracts.job_submission import FieldError, JobSubmission
-from workflows.contracts.placement import Resources, SpotPolicy
+from workflows.contracts.placement import Demand, Resources, SpotPolicy
 from workflows.rules.catalogue.gpu_names import (
     MAX_GPUS_PER_WORKER,
     canonical_name,
@@ -36,6 +37,25 @@ def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = (
         memory_bytes=int((asked.memory_gib or 0) * GIB),
         disk_size_gb=asked.disk_size_gb,
         max_price_microcredits_per_gpu_hour=asked.max_price_microcredits_per_gpu_hour,
+    )
+
+
+def demand_of(
+    submission: JobSubmission, account_id: str, known_gpu_types: Collection[str] = ()
+) -> Demand:
+    """What it asks of placement for an account; what its project adds is not in it."""
+    placement = submission.placement
+    return Demand(
+        **asdict(resources_of(submission, known_gpu_types)),
+        account_id=account_id,
+        worker_count=len(submission.workers),
+        region_id=placement.region_id,
+        providers=placement.providers or (),
+        only_owned=bool(placement.only_owned),
+        needs_image=submission.environment.image is not None,
+        port=submission.port,
+        price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
+        spot=spot_policy_of(submission),
     )
 
 

@@ -1,8 +1,7 @@
 """What a machine that is made for a worker costs: itself, its boot disk, and our fee."""
 
 from workflows.contracts.machines import MachineOffer
-from workflows.contracts.placement import CloudOffer
-from workflows.rules.placement.inventory import GB, Demand
+from workflows.contracts.placement import CloudOffer, Demand
 
 IMAGE_DISK_GB = 50
 """What the system takes of a boot disk; a smaller one is refused by Google, whose Deep Learning
@@ -10,7 +9,7 @@ images are of this size. A job's own disk comes on top."""
 
 
 def boot_disk_gb(demand: Demand) -> int:
-    return demand.disk_bytes // GB + IMAGE_DISK_GB
+    return demand.disk_size_gb + IMAGE_DISK_GB
 
 
 def machine_cost(offer: CloudOffer, demand: Demand) -> int:
@@ -50,7 +49,7 @@ def is_too_dear(offer: CloudOffer, demand: Demand) -> bool:
     if gpu_hour_cost(offer, demand) > demand.max_price_microcredits_per_gpu_hour:
         return True
     cap = demand.price_cap_microcredits_per_hour
-    return cap is not None and worker_cost(offer, demand) * demand.workers > cap
+    return cap is not None and worker_cost(offer, demand) * demand.worker_count > cap
 
 
 def machine_cap(offer: CloudOffer, demand: Demand) -> int | None:
@@ -62,5 +61,5 @@ def machine_cap(offer: CloudOffer, demand: Demand) -> int | None:
     if demand.gpu_count:
         limits.append(demand.max_price_microcredits_per_gpu_hour * demand.gpu_count)
     if demand.price_cap_microcredits_per_hour is not None:
-        limits.append(demand.price_cap_microcredits_per_hour // demand.workers)
+        limits.append(demand.price_cap_microcredits_per_hour // demand.worker_count)
     return min(limits) - offer.fee.microcredits_per_hour if limits else None

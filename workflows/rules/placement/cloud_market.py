@@ -13,7 +13,7 @@ from functools import partial
 from heapq import merge
 
 from workflows.contracts.machines import MachineOffer, MachineSpec, Shortage
-from workflows.contracts.placement import CloudOffer, Refusal, SpotPolicy
+from workflows.contracts.placement import CloudOffer, Demand, Refusal, SpotPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.placement.cloud_costs import (
     IMAGE_DISK_GB,
@@ -29,7 +29,6 @@ from workflows.rules.placement.cloud_refusals import (
     region_words,
     shortage_words,
 )
-from workflows.rules.placement.inventory import Demand
 
 SHORTAGE = "shortage"
 QUOTA = "quota"

@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from workflows.contracts.billing import MICROCREDITS
 from workflows.contracts.machines import MachineOffer, Shortage
-from workflows.contracts.placement import CloudOffer, Refusal
+from workflows.contracts.placement import CloudOffer, Demand, Refusal
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
-from workflows.rules.placement.inventory import Demand
 
 GIB = 1024**3
 BEING_MADE = "being-made"
@@ -112,7 +111,7 @@ def _credits(offer: CloudOffer, demand: Demand) -> str:
 
 
 def _of_job(offer: CloudOffer, demand: Demand) -> float:
-    return worker_cost(offer, demand) * demand.workers / MICROCREDITS
+    return worker_cost(offer, demand) * demand.worker_count / MICROCREDITS
 
 
 _WORDS: dict[str, Callable[[CloudOffer, Demand], str]] = {

@@ -7,56 +7,8 @@ thousand times whether something fits. Machines lie by region and GPU type.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from workflows.contracts.placement import NodeOffer, PendingJob, SpotPolicy
+from workflows.contracts.placement import Demand, NodeOffer
 from workflows.rules.catalogue.gpu_names import accepted_types
-
-GB = 1000**3
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a job asks for, without who asks first: equal demands have equal answers."""
-
-    account_id: str
-    workers: int
-    gpu_types: tuple[str, ...]
-    gpu_count: int
-    cpu_count: int
-    memory_bytes: int
-    disk_bytes: int
-    max_price_microcredits_per_gpu_hour: int
-    region_id: str | None = None
-    providers: tuple[str, ...] = ()
-    only_owned: bool = False
-    needs_image: bool = False
-    port: int | None = None
-    price_cap_microcredits_per_hour: int | None = None
-    has_credits: bool = True
-    spot: SpotPolicy = SpotPolicy.ALLOWED
-    fails_on_quota: bool = False
-
-    @classmethod
-    def of(cls, job: PendingJob) -> "Demand":
-        asked = job.resources
-        return cls(
-            account_id=job.account_id,
-            workers=job.worker_count,
-            gpu_types=asked.gpu_types,
-            gpu_count=asked.gpu_count,
-            cpu_count=asked.cpu_count,
-            memory_bytes=asked.memory_bytes,
-            disk_bytes=asked.disk_size_gb * GB,
-            max_price_microcredits_per_gpu_hour=asked.max_price_microcredits_per_gpu_hour,
-            region_id=job.region_id,
-            providers=job.providers,
-            only_owned=job.only_owned,
-            needs_image=job.needs_image,
-            port=job.port,
-            price_cap_microcredits_per_hour=job.price_cap_microcredits_per_hour,
-            has_credits=job.has_credits,
-            spot=job.spot,
-            fails_on_quota=job.fails_on_quota,
-        )
 
 
 def reserved_cpus(asked_cpus: int, asked_gpus: int, node_cpus: int, node_gpus: int) -> int:
@@ -149,7 +101,7 @@ class NodeCapacity:
         if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
             return True
         cap = demand.price_cap_microcredits_per_hour
-        return cap is not None and self.cost_per_hour(demand) * demand.workers > cap
+        return cap is not None and self.cost_per_hour(demand) * demand.worker_count > cap
 
     def lacks_credits(self, demand: Demand) -> bool:
         """Whether a worker costs something here and who pays has nothing left."""
@@ -159,7 +111,7 @@ class NodeCapacity:
         """How many of the job's workers fit now, at most as many as it has."""
         if not self.active or self.held_for is not None or not self.admits(demand):
             return 0
-        room = min(demand.workers, self.free_cpus // self.cpus_for(demand))
+        room = min(demand.worker_count, self.free_cpus // self.cpus_for(demand))
         if demand.gpu_count:
             room = min(room, len(self.free_gpus) // demand.gpu_count)
         if demand.memory_bytes:
@@ -172,7 +124,7 @@ class NodeCapacity:
         """How many of the job's workers would fit if nothing else ran here, disk aside."""
         if not self.admits(demand):
             return 0
-        capacity = min(demand.workers, self.offer.cpu_count // self.cpus_for(demand))
+        capacity = min(demand.worker_count, self.offer.cpu_count // self.cpus_for(demand))
         if demand.gpu_count:
             capacity = min(capacity, self.gpu_total // demand.gpu_count)
         if demand.memory_bytes:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from workflows.contracts.billing import MICROCREDITS
-from workflows.contracts.placement import Refusal
-from workflows.rules.placement.inventory import GB, Demand, Inventory, NodeCapacity, RegionCapacity
+from workflows.contracts.placement import GB, Demand, Refusal
+from workflows.rules.placement.inventory import Inventory, NodeCapacity, RegionCapacity
 
 LISTED_NODES = 32
 ROOMY = "workers"
@@ -92,7 +92,7 @@ def _findings(demand: Demand, region: RegionCapacity, job_id: str | None) -> Ite
 
 def _could_hold(machines: Iterable[NodeCapacity], demand: Demand) -> bool:
     """Whether they could hold all workers if nothing else ran there."""
-    missing = demand.workers
+    missing = demand.worker_count
     for machine in machines:
         missing -= machine.capacity(demand)
         if missing <= 0:
@@ -216,13 +216,13 @@ def _price(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: A
     if demand.gpu_count and machine.price > most:
         price = machine.price / MICROCREDITS
         return f"costs {price:g} credits a GPU-hour, asked at most {most / MICROCREDITS:g}"
-    cost = machine.cost_per_hour(demand) * demand.workers / MICROCREDITS
+    cost = machine.cost_per_hour(demand) * demand.worker_count / MICROCREDITS
     cap = (demand.price_cap_microcredits_per_hour or 0) / MICROCREDITS
     return f"the job costs {cost:g} credits an hour, asked at most {cap:g}"
 
 
 def _credits(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
-    cost = machine.cost_per_hour(demand) * demand.workers / MICROCREDITS
+    cost = machine.cost_per_hour(demand) * demand.worker_count / MICROCREDITS
     return f"the job costs {cost:g} credits an hour, and who pays has none left: add some"
 
 
@@ -260,7 +260,7 @@ def _reserved(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa
 def _workers(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     each = gpus_asked(demand) if demand.gpu_count else f"{machine.cpus_for(demand)} CPUs"
     fit = machine.free_slots(demand)
-    return f"asked {demand.workers} workers of {each}, {fit} fit here and too few elsewhere"
+    return f"asked {demand.worker_count} workers of {each}, {fit} fit here and too few elsewhere"
 
 
 _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {

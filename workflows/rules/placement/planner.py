@@ -21,6 +21,7 @@ from itertools import chain
 from workflows.contracts.placement import (
     Assignment,
     Burst,
+    Demand,
     JobRefusals,
     NodeOffer,
     PendingJob,
@@ -29,7 +30,7 @@ from workflows.contracts.placement import (
     WorkerSlot,
 )
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
-from workflows.rules.placement.inventory import Demand, Inventory, NodeCapacity
+from workflows.rules.placement.inventory import Inventory, NodeCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
 
 STARVATION_LIMIT = timedelta(minutes=10)
@@ -63,7 +64,7 @@ def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], context: Plann
     hopeless: set[Demand] = set()
     helped: set[str] = set()
     for job in turns:
-        demand = Demand.of(job)
+        demand = job.demand
         chosen = None if demand in hopeless else _decide(demand, inventory, market)
         if chosen is not None:
             if isinstance(chosen, Choice):
@@ -117,8 +118,8 @@ class _FairShareQueue:
                 heapq.heappush(self._heads, self._head(project))
 
     def charge(self, job: PendingJob) -> None:
-        asked = job.resources
-        added = weight(job.worker_count, asked.gpu_count, asked.cpu_count)
+        asked = job.demand
+        added = weight(asked.worker_count, asked.gpu_count, asked.cpu_count)
         self._held[job.project_id] = self._held.get(job.project_id, 0) + added
 
     def _head(self, project: str) -> tuple[int, int, datetime, str, str]:
@@ -157,7 +158,7 @@ def choose_nodes(demand: Demand, inventory: Inventory) -> list[NodeCapacity] | N
                 found = _pick(pool, demand)
                 if found is not None and (best is None or found[0] < best[0]):
                     best = found
-        if best is not None or demand.workers == 1:
+        if best is not None or demand.worker_count == 1:
             return best[1] if best else None
     return None
 
@@ -167,19 +168,19 @@ def _pick(
 ) -> tuple[tuple[object, ...], list[NodeCapacity]] | None:
     """The best machines of a pool for all workers, with a key to compare pools by."""
     rooms = [(room, machine) for machine in pool if (room := machine.free_slots(demand))]
-    whole = [machine for room, machine in rooms if room >= demand.workers]
+    whole = [machine for room, machine in rooms if room >= demand.worker_count]
     if whole:
         best = min(whole, key=lambda machine: preference(machine, demand))
         key = preference(best, demand)
-        return (*key[:3], 1, key), [best] * demand.workers
-    if sum(room for room, _ in rooms) < demand.workers:
+        return (*key[:3], 1, key), [best] * demand.worker_count
+    if sum(room for room, _ in rooms) < demand.worker_count:
         return None
     rooms.sort(key=lambda entry: (-entry[0], preference(entry[1], demand)))
-    chosen = [machine for room, machine in rooms for _ in range(room)][: demand.workers]
+    chosen = [machine for room, machine in rooms for _ in range(room)][: demand.worker_count]
     first = preference(chosen[0], demand)
     cost = sum(machine.cost_per_hour(demand) for machine in chosen)
     nodes = len({machine.node_id for machine in chosen})
-    return (*first[:2], cost // demand.workers, nodes, first), chosen
+    return (*first[:2], cost // demand.worker_count, nodes, first), chosen
 
 
 def preference(
@@ -222,11 +223,11 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
             and demand.disk_bytes <= machine.free_disk_bytes
             and (capacity := machine.capacity(demand))
         ]
-        if sum(capacity for capacity, _ in able) < demand.workers:
+        if sum(capacity for capacity, _ in able) < demand.worker_count:
             continue
         # Those that are nearly free, so that the same ones are chosen again next round.
         able.sort(key=lambda e: (-len(e[1].free_gpus), -e[1].free_cpus, e[1].node_id))
-        needed = demand.workers
+        needed = demand.worker_count
         for capacity, machine in able:
             if needed > 0:
                 machine.held_for = job.job_id
@@ -238,7 +239,7 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
 def _failed(waiting: list[PendingJob], market: Market) -> Iterator[JobRefusals]:
     """Those that fail for want of quota."""
     for job in waiting:
-        if (refusal := market.quota_refusal(Demand.of(job))) is not None:
+        if (refusal := market.quota_refusal(job.demand)) is not None:
             yield JobRefusals(job_id=job.job_id, refusals=(refusal,))
 
 
@@ -249,7 +250,7 @@ def _refused(
     keepers = {m.held_for for region in inventory.regions for m in region.machines()} - {None}
     known: dict[Demand, tuple[Refusal, ...]] = {}
     for job in waiting:
-        demand = Demand.of(job)
+        demand = job.demand
         if job.job_id in keepers:
             refusals = _all_refusals(demand, inventory, market, job.job_id)
         elif demand in known:

@@ -4,10 +4,10 @@ import heapq
 from collections.abc import Iterable
 from operator import itemgetter
 
-from workflows.contracts.placement import NodeOffer, RankedOffer, Ranking
+from workflows.contracts.placement import Demand, NodeOffer, RankedOffer, Ranking
 from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
-from workflows.rules.placement.inventory import Demand, Inventory, NodeCapacity, RegionCapacity
+from workflows.rules.placement.inventory import Inventory, NodeCapacity, RegionCapacity
 from workflows.rules.placement.node_refusals import NOTHING_THERE, ROOMY, findings_of, told
 from workflows.rules.placement.planner import choose_nodes, preference
 
@@ -32,7 +32,9 @@ def rank(
     clouds = market.fitting(demand)
     first = [_ranked_cloud(choice, demand) for choice in clouds if choice.preferred]
     last = [_ranked_cloud(choice, demand) for choice in clouds if not choice.preferred]
-    enough = bool(fitting) if demand.workers == 1 else choose_nodes(demand, inventory) is not None
+    enough = (
+        bool(fitting) if demand.worker_count == 1 else choose_nodes(demand, inventory) is not None
+    )
     # What has room and is not needed has refused nothing.
     refusing = [finding for finding in found if not enough or finding.code != ROOMY]
     refusals = [*(told(refusing, demand) if refusing else ()), *market.refusals(demand)]
@@ -79,7 +81,7 @@ def _ranked_cloud(choice: Choice, demand: Demand) -> RankedOffer:
         free_cpu_count=offer.cpu_count,
         memory_bytes=offer.memory_bytes,
         free_memory_bytes=offer.memory_bytes,
-        workers_that_fit=demand.workers,
+        workers_that_fit=demand.worker_count,
         microcredits_per_gpu_hour=gpu_hour_cost(offer, demand),
         microcredits_per_hour=worker_cost(offer, demand),
         machine_type=offer.machine_type,
