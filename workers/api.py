@@ -7,7 +7,9 @@ from typing import Any
 from activities.accounts.bootstrap import bootstrap
 from activities.db.migrate import migrate
 from activities.db.session import database
+from activities.lifecycles.kinds import KINDS
 from activities.outbox.relay import relay
+from activities.outbox.workflow_starts import register
 from activities.settings import settings
 from activities.temporal.client import client, set_client
 from api.app import create_app
@@ -17,6 +19,7 @@ from workers.process import serve_http
 
 async def serve_api(stop: asyncio.Event) -> int:
     """Serve until `stop`; the exit status. Temporal may come later: requests wait as rows."""
+    register(KINDS)
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
     await asyncio.to_thread(bootstrap)

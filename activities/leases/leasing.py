@@ -15,10 +15,10 @@ from activities.db.tables import (
 )
 from activities.outbox.relay import relay_soon
 from activities.outbox.requests import create, enqueue
-from activities.outbox.workflow_starts import workflow_id_of
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.errors import NOT_FOUND, REFUSED
 from workflows.contracts.leases import LeaseRelease, MachineReady
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.contracts.statuses import LeaseStatus, MachineState, NodeStatus
 from workflows.effects.leases import (

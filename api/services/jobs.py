@@ -36,7 +36,7 @@ def job_response(row: tables.Job) -> schemas.Job:
     made = [told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE]
     reason = made[0] if waits and made else row.status_reason
     return schemas.Job(
-        **lifecycle(row, "job") | {"status_reason": reason},
+        **lifecycle(row) | {"status_reason": reason},
         type=row.type,
         project_id=row.project_id,
         priority=row.priority,

@@ -52,7 +52,7 @@ def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
     preparation = Preparation.model_validate(row.preparation) if row.preparation else None
     requirements = [Requirement.model_validate(found) for found in row.requirements]
     return schemas.Node(
-        **lifecycle(row, "node"),
+        **lifecycle(row),
         **{name: getattr(row, name) for name in _SAME},
         address=row.host,
         leased=row.machine is not None,

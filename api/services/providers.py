@@ -30,7 +30,7 @@ from workflows.contracts.statuses import ProviderKind, ProviderStatus, RegionSta
 
 def provider_response(row: tables.Provider) -> schemas.Provider:
     return schemas.Provider(
-        **lifecycle(row, "provider"),
+        **lifecycle(row),
         kind=row.kind,
         payment_mode=row.payment_mode,
         preferred_credits_microcredits=row.preferred_credits_microcredits,

@@ -47,7 +47,7 @@ def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Regi
     if not _DNS_LABEL.fullmatch(row.name):
         warnings.append(f"name: {row.name} is no DNS label (a-z, 0-9, - inside, at most 63)")
     return schemas.Region(
-        **lifecycle(row, "region"),
+        **lifecycle(row),
         provider_id=row.provider_id,
         provider_kind=row.provider_kind,
         storage_mode=row.storage_mode,

@@ -22,10 +22,10 @@ from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.jobs import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
+from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.nodes import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
-from workflows.contracts.record import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.statuses import JobStatus, RunState
 from workflows.effects import billing, lifecycles, placement, providers, reconciliation, regions
 from workflows.effects import jobs as job
