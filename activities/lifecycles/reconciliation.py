@@ -21,7 +21,7 @@ from activities.db.tables import OutboxRow
 from activities.lifecycles.kinds import KIND_BY_NOUN, KINDS
 from activities.lifecycles.restarts import Restart, restart_of
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.outbox.workflow_starts import LifecycleKind
 from activities.temporal.client import client, limited
 from workflows.contracts import queues

@@ -12,7 +12,7 @@ from activities.db.session import advisory_lock, database
 from activities.db.tables import EventRow, LifecycleRow
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.nodes.ephemeral import stay
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.placement.allocations import release_allocations
 from activities.placement.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND

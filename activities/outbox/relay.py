@@ -1,13 +1,12 @@
-"""Handing over to Temporal what rows promise: starts and signals, in the order of their writing.
+"""Relaying the rows of the outbox to Temporal: starts and signals, in the order of their writing.
 
 A request is delivered when Temporal has taken it, or when there is nothing left to take it. What
-fails or takes too long stays undelivered, and the `starts` workflow comes back for it.
+fails or takes too long stays undelivered, and the workflow `OutboxRelay` comes back for it.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,8 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.db.session import database
 from activities.db.tables import LifecycleRow, OutboxRow
 from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart, kind_of
-from activities.temporal.client import client, client_loop, signal_once
-from activities.temporal.client import client as connected_client
+from activities.temporal.client import client, signal_once
 from workflows.contracts import queues
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.effects.reconciliation import (
@@ -41,7 +39,6 @@ AT_ONCE = 32
 CHUNK = 64
 
 log = structlog.get_logger("outbox")
-_under_way: set[Future[None]] = set()
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
@@ -81,28 +78,6 @@ async def relay(client: Client, request_ids: Sequence[str]) -> int:
         delivered += len(done)
         held_back |= {one.workflow_id for one in deliveries if one.request_id not in done}
     return delivered
-
-
-def relay_soon(request_ids: Sequence[str]) -> None:
-    """From any thread, after the commit. What does not arrive is left to the `starts` workflow."""
-    loop = client_loop()
-    if loop is None or not request_ids:
-        return
-    delivery = _relay_quietly(connected_client(), request_ids)
-    try:
-        under_way = asyncio.run_coroutine_threadsafe(delivery, loop)
-    except RuntimeError:  # the loop has ended meanwhile, the process with it
-        delivery.close()
-        return
-    _under_way.add(under_way)
-    under_way.add_done_callback(_under_way.discard)
-
-
-async def _relay_quietly(client: Client, request_ids: Sequence[str]) -> None:
-    try:
-        await relay(client, request_ids)
-    except Exception:  # The rows stay.
-        log.warning("requests wait to be relayed", count=len(request_ids), exc_info=True)
 
 
 def _prepare(request_ids: Sequence[str]) -> list[Delivery]:

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, Node, OutboxRow
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import enqueue
 from activities.placement.allocations import (
     ContendedError,

@@ -13,7 +13,7 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import regions as schemas
 from api.services.cloud_machines import region_columns
-from api.services.lifecycles import add_lifecycle, names_of, remove
+from api.services.lifecycles import names_of, remove
 from api.services.ownership import lifecycle, own_locked
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
 from workflows.rules.nodes import requirements
@@ -95,7 +95,7 @@ def create_region(
         updated_at=context.now,
         **of_its_cloud,
     )
-    add_lifecycle(context, row, "region")
+    context.create(row)
     return region_response(context.session, row)
 
 
