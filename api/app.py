@@ -4,19 +4,19 @@ Made anew by whoever runs it, with what it needs of the process around it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
 from api import problems
 from api.body_limits import Limited
 from api.json_bodies import Readable
 from api.metrics import Measured
-from api.outbox_dispatcher import OutboxDispatcher
 from api.rate_limits import Rate
 from api.routes import (
     accounts,
@@ -54,13 +54,13 @@ Send `Authorization: Bearer bl_…`. POSTs honour `Idempotency-Key`. Lists are n
 
 
 def create_app(
-    relay: Callable[[Sequence[str]], Awaitable[Any]],
+    outbox_dispatcher: OutboxDispatcher,
     check_temporal: Callable[[], Awaitable[Any]],
     stop: asyncio.Event | None = None,
 ) -> FastAPI:
     """The application.
 
-    relay: takes the ids of request rows to Temporal, after their commit; it may fail.
+    outbox_dispatcher: relays outbox rows to Temporal, after their commit.
     check_temporal: raises unless Temporal answers. stop: set when the process is to leave.
     """
     app = FastAPI(
@@ -71,7 +71,7 @@ def create_app(
         lifespan=_lifespan,
         redoc_url=None,
     )
-    app.state.outbox_dispatcher = OutboxDispatcher(relay)
+    app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
@@ -89,7 +89,7 @@ def create_app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
-    # Hand-overs under way get a moment; what is left undone, the `starts` workflow does.
+    # What is under way gets a moment; the workflow `OutboxRelay` relays what is left.
     await app.state.outbox_dispatcher.settled(HAND_OVER_LIMIT_S)
 
 

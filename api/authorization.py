@@ -16,10 +16,11 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.session import database
 from api.problems import Problem, missing
+from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 NOUNS = (
-    "accounts", "account", "users", "api-keys", "projects", "providers", "regions", "nodes",
-    "uploads", "jobs", "billing", "events", "audit",
+    "accounts", "account", "users", "api-keys", "projects", "uploads", "billing", "events", "audit",
+    *(noun.plural for noun in LIFECYCLE_NOUNS),
 )  # fmt: skip
 SCOPES = frozenset(
     {"*", "read", *(f"{noun}:{deed}" for noun in NOUNS for deed in ("read", "write"))}

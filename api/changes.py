@@ -19,10 +19,10 @@ from starlette.concurrency import run_in_threadpool
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
-from activities.outbox.requests import enqueue
+from activities.outbox.dispatcher import OutboxDispatcher
+from activities.outbox.requests import create, enqueue
 from activities.secrets.sealing import secret_box
 from api.authorization import Caller, Needs
-from api.outbox_dispatcher import OutboxDispatcher
 from api.problems import Problem
 from api.schemas.base import ResponseBody
 
@@ -38,6 +38,10 @@ class ChangeContext:
     now: datetime
     action: str
     requests: list[str] = field(default_factory=list)
+
+    def create(self, row: tables.LifecycleRow) -> None:
+        """Write a new row, its first event, and the request that starts its workflow."""
+        self.requests.append(create(self.session, row))
 
     def start(self, resource_id: str, argument: BaseModel | dict[str, Any] | None = None) -> None:
         """Ask for the resource's workflow to be started."""

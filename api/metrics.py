@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from activities.db import tables
 from activities.db.session import database
+from activities.lifecycles.kinds import KINDS
 
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
@@ -37,14 +38,11 @@ class _Resources(Collector):
     """Counted when asked for, by status."""
 
     def collect(self) -> Iterable[Metric]:
-        counted: tuple[type[tables.LifecycleRow], ...] = (
-            tables.Provider, tables.Region, tables.Node, tables.Job,
-        )  # fmt: skip
         with database().read() as session:
-            for table in counted:
-                noun = table.__name__.lower()
-                gauge = GaugeMetricFamily(f"baseload_{noun}s", f"{noun}s.", labels=["status"])
-                state = col(table.status)
+            for kind in KINDS:
+                plural = kind.noun.plural
+                gauge = GaugeMetricFamily(f"baseload_{plural}", f"{plural}.", labels=["status"])
+                state = col(kind.table.status)
                 for status, count in session.exec(select(state, func.count()).group_by(state)):
                     gauge.add_metric([status], count)
                 yield gauge

@@ -2,6 +2,7 @@
 
 import json
 
+from activities.outbox.dispatcher import OutboxDispatcher
 from api.app import create_app
 
 
@@ -11,4 +12,5 @@ async def _nothing(*_: object) -> None:
 
 def document() -> str:
     """What is checked in as `api/openapi.json`."""
-    return json.dumps(create_app(_nothing, _nothing).openapi(), indent=1, ensure_ascii=False) + "\n"
+    app = create_app(OutboxDispatcher(_nothing), _nothing)
+    return json.dumps(app.openapi(), indent=1, ensure_ascii=False) + "\n"

@@ -7,7 +7,7 @@ import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from activities.outbox import relay
+from activities.outbox import dispatcher
 from activities.temporal import client
 from tests.database import (
     database_url,
@@ -46,8 +46,7 @@ def own_temporal_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("_client", "_loop"):
         monkeypatch.setattr(client, name, getattr(client, name))
     yield
-    for delivery in tuple(relay._under_way):
-        delivery.cancel()
+    dispatcher.cancel_dispatchers()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -1,13 +1,14 @@
 """The API's process: rows brought up to date, then HTTP until the stop."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from activities.accounts.bootstrap import bootstrap
 from activities.db.migrate import migrate
 from activities.db.session import database
-from activities.outbox.relay import relay
+from activities.lifecycles.kinds import KINDS
+from activities.outbox.dispatcher import process_dispatcher
+from activities.outbox.workflow_starts import register
 from activities.settings import settings
 from activities.temporal.client import client, set_client
 from api.app import create_app
@@ -17,20 +18,17 @@ from workers.process import serve_http
 
 async def serve_api(stop: asyncio.Event) -> int:
     """Serve until `stop`; the exit status. Temporal may come later: requests wait as rows."""
+    register(KINDS)
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
     await asyncio.to_thread(bootstrap)
     set_client(await lazy_client(chosen))
     host, _, port = chosen.api.rpartition(":")
-    app = create_app(_relay, _check_temporal, stop)
+    app = create_app(process_dispatcher(), _check_temporal, stop)
     served: Any = app  # an ASGI application, which says so in its own words
     status = await serve_http(served, host, int(port), stop)
     await asyncio.to_thread(database().close)
     return status
-
-
-async def _relay(request_ids: Sequence[str]) -> None:
-    await relay(client(), request_ids)
 
 
 async def _check_temporal() -> None:

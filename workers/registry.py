@@ -1,31 +1,33 @@
 """Which queue is served by what: workflows and activities of each kind of worker."""
 
+from importlib import import_module
+
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from workers.sandbox import QuietSandbox
 from workflows.billing.job_billing import JobBilling
-from workflows.jobs.job_lifecycle import JobLifecycle
-from workflows.leases.lease_lifecycle import LeaseLifecycle
-from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, LifecycleNoun
 from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
-from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.reconciliation.reconcilers import (
     LeaseReconciliation,
     LifecycleReconciliation,
     OutboxRelay,
 )
-from workflows.regions.region_lifecycle import RegionLifecycle
 
-WORKFLOWS = (
-    ProviderLifecycle,
-    RegionLifecycle,
-    NodeLifecycle,
-    JobLifecycle,
+
+def _lifecycle_of(noun: LifecycleNoun) -> type:
+    """The class `NodeLifecycle` of `workflows/nodes/node_lifecycle.py`: so every noun has it."""
+    module = import_module(f"workflows.{noun.plural}.{noun.name}_lifecycle")
+    found: type = getattr(module, noun.workflow)
+    return found
+
+
+WORKFLOWS: tuple[type, ...] = (
+    *(_lifecycle_of(noun) for noun in LIFECYCLE_NOUNS),
     JobBilling,
-    LeaseLifecycle,
     ProviderNotifications,
     PlacementLoop,
     OutboxRelay,

@@ -11,6 +11,8 @@ from temporalio.worker import Worker
 
 from activities.accounts.bootstrap import bootstrap
 from activities.db.migrate import migrate
+from activities.lifecycles.kinds import KINDS
+from activities.outbox.workflow_starts import register
 from activities.settings import settings
 from activities.temporal.client import set_client
 from workers.client import connect_until
@@ -20,6 +22,7 @@ log = structlog.get_logger("worker")
 
 async def begin(stop: asyncio.Event, runtime: Runtime | None = None) -> Client | None:
     """Rows and keys are there and Temporal answers; None when stopped before."""
+    register(KINDS)
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
     await asyncio.to_thread(bootstrap)

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from activities.billing.runway import balance_forecast, lock_balance, recheck_other_jobs
 from activities.billing.usage import is_over, open_meter, post_on_meter
 from activities.db.session import database
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.temporal.client import CALL_LIMIT_S, client, id_of_this_activity, limited, tell
 from workflows.contracts import queues
 from workflows.contracts.base import Done

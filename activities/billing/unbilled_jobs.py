@@ -12,9 +12,10 @@ from sqlmodel import Session, col, select
 from activities.billing.job_billing import billing_id
 from activities.db.session import database
 from activities.db.tables import Job
-from activities.outbox.workflow_starts import start_of, workflow_id_of
+from activities.jobs.starts import start_job
 from workflows.contracts.billing import BillingRequest
-from workflows.contracts.jobs import JobRequest, WorkerProgress
+from workflows.contracts.jobs import WorkerProgress
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.billing.billing_request import billing_of
 
@@ -45,7 +46,5 @@ def lost_bills(running: Collection[str], quiet_for: timedelta) -> list[BillingRe
 def _bill_of(session: Session, job_id: str) -> BillingRequest | None:
     """None: nothing of it has started."""
     job = session.get_one(Job, job_id)
-    request = start_of(session, job).argument
-    if not isinstance(request, JobRequest):
-        return None
+    request = start_job(session, job).argument
     return billing_of(request, job.attempt, _WORKERS.validate_python(job.workers))

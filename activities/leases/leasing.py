@@ -13,12 +13,12 @@ from activities.db.tables import (
     Node,
     OutboxRow,
 )
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import create, enqueue
-from activities.outbox.workflow_starts import workflow_id_of
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.errors import NOT_FOUND, REFUSED
 from workflows.contracts.leases import LeaseRelease, MachineReady
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.contracts.statuses import LeaseStatus, MachineState, NodeStatus
 from workflows.effects.leases import (
@@ -64,7 +64,7 @@ def _leased(session: Session, command: AcquireLease) -> tuple[LeaseAcquired, str
     if node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
         raise ApplicationError(f"node {node.name}: is removed and gets no machine", type=REFUSED)
     row = _lease_of(node, command)
-    return _told_of(row), create(session, row, "lease")
+    return _told_of(row), create(session, row)
 
 
 def _live_lease(session: Session, node_id: str) -> Lease | None:

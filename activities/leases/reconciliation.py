@@ -15,13 +15,13 @@ from temporalio.service import RPCError
 
 from activities.db.session import database
 from activities.db.tables import Lease, Provider
-from activities.outbox.workflow_starts import workflow_id_of
 from activities.providers.base import Driver, ProviderError
 from activities.providers.machines import provider_threads
 from activities.providers.notifications import start_listening
 from activities.providers.registry import DRIVERS, FEEDS, driver_of
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import heartbeating
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 from workflows.effects.providers import StartNotifications

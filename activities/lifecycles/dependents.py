@@ -11,10 +11,10 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Allocation, Lease, Node, Region
 from activities.nodes.ephemeral import stays
-from activities.outbox.workflow_starts import prefix_of, workflow_id_of
 from activities.regions.storage_nodes import storage_nodes_of
 from activities.temporal.client import tell
 from workflows.contracts.base import Done
+from workflows.contracts.lifecycles import LEASE, PROVIDER, REGION, noun_of, workflow_id_of
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, RegionStatus
 from workflows.effects.lifecycles import DependentsFound, FindDependents, RemoveDependents
 
@@ -38,7 +38,7 @@ async def remove_dependents(command: RemoveDependents) -> Done:
     found = await asyncio.to_thread(
         find_dependents, FindDependents(resource_id=command.resource_id)
     )
-    users = [one for one in found.ids if prefix_of(one) != "lea"]
+    users = [one for one in found.ids if noun_of(one) is not LEASE]
     for resource_id in users or found.ids:
         try:
             await tell(workflow_id_of(resource_id), "remove", command.removal)
@@ -55,7 +55,7 @@ def dependents_of(session: Session, resource_id: str) -> list[str]:
 def own_dependents_of(session: Session, resource_id: str) -> set[str]:
     """What keeps nobody from removing a region: in a cloud its storage nodes; nodes that leave
     already, or that were made for a job which holds none any more; the machines of all these."""
-    if prefix_of(resource_id) != "reg":
+    if noun_of(resource_id) is not REGION:
         return set()
     nodes = {node.id for node in storage_nodes_of(session, resource_id)}
     leaving = session.exec(_leaving_from(resource_id)).all()
@@ -79,8 +79,8 @@ def _leaving_from(region_id: str) -> SelectOfScalar[Node]:
 
 def _leases_of(session: Session, resource_id: str) -> list[str]:
     """A provider's or region's machines that may still cost money."""
-    columns = {"prv": Lease.provider_id, "reg": Lease.region_id}
-    column = columns.get(prefix_of(resource_id))
+    columns = {PROVIDER: Lease.provider_id, REGION: Lease.region_id}
+    column = columns.get(noun_of(resource_id))
     if column is None:
         return []
     ended = [status for status in LeaseStatus if status.is_final]
@@ -89,13 +89,13 @@ def _leases_of(session: Session, resource_id: str) -> list[str]:
 
 
 def _users_of(session: Session, resource_id: str) -> list[str]:
-    prefix = prefix_of(resource_id)
-    if prefix == "prv":
+    noun = noun_of(resource_id)
+    if noun is PROVIDER:
         query = select(Region.id).where(
             col(Region.provider_id) == resource_id, col(Region.status) != RegionStatus.ARCHIVED
         )
         return sorted(session.exec(query).all())
-    if prefix == "reg":
+    if noun is REGION:
         query = select(Node.id).where(
             col(Node.region_id) == resource_id, col(Node.status) != NodeStatus.ARCHIVED
         )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement, delete
 from sqlmodel import Session, col, select
@@ -17,13 +18,15 @@ from activities.billing.unbilled_jobs import lost_bills
 from activities.db import tables
 from activities.db.session import database
 from activities.db.tables import OutboxRow
+from activities.lifecycles.kinds import KIND_BY_NOUN, KINDS
 from activities.lifecycles.restarts import Restart, restart_of
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
-from activities.outbox.relay import relay_soon
-from activities.outbox.workflow_starts import TABLES, workflow_id_of
+from activities.outbox.dispatcher import relay_soon
+from activities.outbox.workflow_starts import LifecycleKind
 from activities.temporal.client import client, limited
 from workflows.contracts import queues
-from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType
+from workflows.contracts.lifecycles import noun_of, workflow_id_of
+from workflows.contracts.statuses import NodeType
 from workflows.effects.reconciliation import (
     LostWorkflowsRestarted,
     RestartLostWorkflows,
@@ -32,10 +35,6 @@ from workflows.effects.reconciliation import (
 ANNOUNCED_FOR = timedelta(days=7)
 QUIET_FOR = timedelta(minutes=2)
 CALLS_AT_ONCE = 16
-_ENDED: dict[type[tables.LifecycleRow], Sequence[str]] = {
-    tables.Job: [status for status in JobStatus if status.is_final],
-    tables.Lease: [status for status in LeaseStatus if status.is_final],
-}
 
 
 @activity.defn
@@ -51,9 +50,9 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
     relay_soon(await asyncio.to_thread(_dismiss_idle))
     running = await _running(client())
     restarted: list[str] = []
-    for table in TABLES.values():
+    for kind in KINDS:
         after = ""
-        while page := await asyncio.to_thread(_open_rows, table, after, command.page_size):
+        while page := await asyncio.to_thread(_open_rows, kind, after, command.page_size):
             after = page[-1]
             missing = [found for found in page if workflow_id_of(found) not in running]
             restarted += await _restart_all(missing)
@@ -94,8 +93,9 @@ async def _running(temporal: Client) -> set[str]:
     return {found.id async for found in temporal.list_workflows(query, page_size=1000)}
 
 
-def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list[str]:
+def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> list[str]:
     """Rows whose start was delivered, not at their end, that were quiet for a while; by id."""
+    table = kind.table
     undelivered = (
         select(OutboxRow.id)
         .where(col(OutboxRow.resource_id) == col(table.id), col(OutboxRow.delivered_at).is_(None))
@@ -107,7 +107,7 @@ def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list
             col(table.id) > after,
             (col(table.sequence) > 0) | ~undelivered,
             col(table.updated_at) < datetime.now(UTC) - QUIET_FOR,
-            _is_open(table),
+            _is_open(kind),
         )
         .order_by(col(table.id))
         .limit(limit)
@@ -116,10 +116,10 @@ def _open_rows(table: type[tables.LifecycleRow], after: str, limit: int) -> list
         return list(session.exec(query).all())
 
 
-def _is_open(table: type[tables.LifecycleRow]) -> ColumnElement[bool]:
+def _is_open(kind: LifecycleKind[Any, Any]) -> ColumnElement[bool]:
     """A provider or node that has failed still has a workflow; a failed job has none."""
-    ended = _ENDED.get(table, (JobStatus.ARCHIVED,))
-    return col(table.status).not_in([str(status) for status in ended])
+    ended = sorted(str(status) for status in kind.noun.final_statuses)
+    return col(kind.table.status).not_in(ended)
 
 
 async def _restart_all(resource_ids: Sequence[str]) -> list[str]:
@@ -195,7 +195,7 @@ def _start(resource_id: str) -> Restart | None:
 
 
 def _still_open(session: Session, resource_id: str) -> tables.LifecycleRow | None:
-    table = TABLES[resource_id.partition("-")[0]]
-    query = select(table).where(col(table.id) == resource_id, _is_open(table))
+    kind = KIND_BY_NOUN[noun_of(resource_id).name]
+    query = select(kind.table).where(col(kind.table.id) == resource_id, _is_open(kind))
     row: tables.LifecycleRow | None = session.exec(query).first()
     return row

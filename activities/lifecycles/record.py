@@ -9,30 +9,23 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
-from activities.db.tables import EventRow, Job, Lease, LifecycleRow, Node, Provider, Region
+from activities.db.tables import EventRow, LifecycleRow
+from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.nodes.ephemeral import stay
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.placement.allocations import release_allocations
 from activities.placement.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND
-from workflows.contracts.nodes import Hardware
-from workflows.contracts.record import (
+from workflows.contracts.lifecycles import (
     JobChanges,
     LeaseChanges,
     NodeChanges,
     Record,
     Recorded,
 )
+from workflows.contracts.nodes import Hardware
 from workflows.contracts.statuses import JobStatus, NodeStatus
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
-
-_TABLES: dict[str, type[LifecycleRow]] = {
-    "provider": Provider,
-    "region": Region,
-    "node": Node,
-    "job": Job,
-    "lease": Lease,
-}
 
 
 @activity.defn
@@ -51,7 +44,7 @@ def record(step: Record) -> Recorded:
 
 def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
     """Whether it was written; the requests that are to be relayed after the commit."""
-    table = _TABLES[step.changes.noun]
+    table = KIND_BY_NOUN[step.changes.noun].table
     values = {
         "status": step.status,
         "status_reason": step.status_reason,

@@ -44,4 +44,4 @@ def add_leased_node(
         created_at=at,
         updated_at=at,
     )
-    return row, create(session, row, "node")
+    return row, create(session, row)

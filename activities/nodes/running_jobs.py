@@ -10,10 +10,10 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Allocation, Node, Region
 from activities.nodes.addresses import address_of
-from activities.outbox.workflow_starts import workflow_id_of
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest, MachineGone, NodeReachable, NodeUnreachable, run_id
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.nodes import NodeAddress, NodeNotice
 from workflows.effects.nodes import (
     FindNodeRuns,

@@ -1,14 +1,13 @@
-"""Handing over to Temporal what rows promise: starts and signals, in the order of their writing.
+"""Relaying the rows of the outbox to Temporal: starts and signals, in the order of their writing.
 
 A request is delivered when Temporal has taken it, or when there is nothing left to take it. What
-fails or takes too long stays undelivered, and the `starts` workflow comes back for it.
+fails or takes too long stays undelivered, and the workflow `OutboxRelay` comes back for it.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,17 +23,11 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.db.session import database
-from activities.db.tables import OutboxRow
-from activities.outbox.workflow_starts import (
-    WorkflowStart,
-    row_of,
-    start_of,
-    workflow_id_of,
-)
-from activities.temporal.client import client, client_loop, signal_once
-from activities.temporal.client import client as connected_client
+from activities.db.tables import LifecycleRow, OutboxRow
+from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart, kind_of
+from activities.temporal.client import client, signal_once
 from workflows.contracts import queues
-from workflows.contracts.statuses import JobStatus, LeaseStatus
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.effects.reconciliation import (
     OutboxRelayed,
     RelayOutbox,
@@ -44,10 +37,8 @@ START = "start"
 CALL_LIMIT_S = 5.0
 AT_ONCE = 32
 CHUNK = 64
-_FINAL = frozenset({"archived", *(one for one in (*JobStatus, *LeaseStatus) if one.is_final)})
 
 log = structlog.get_logger("outbox")
-_under_way: set[Future[None]] = set()
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
@@ -59,7 +50,7 @@ class Delivery:
     workflow_id: str
     verb: str
     argument: dict[str, Any] | None
-    start: WorkflowStart | None
+    start: WorkflowStart[Any] | None
     """The workflow may have to be started for it."""
     is_final: bool
     """Nothing takes signals any more."""
@@ -89,28 +80,6 @@ async def relay(client: Client, request_ids: Sequence[str]) -> int:
     return delivered
 
 
-def relay_soon(request_ids: Sequence[str]) -> None:
-    """From any thread, after the commit. What does not arrive is left to the `starts` workflow."""
-    loop = client_loop()
-    if loop is None or not request_ids:
-        return
-    delivery = _relay_quietly(connected_client(), request_ids)
-    try:
-        under_way = asyncio.run_coroutine_threadsafe(delivery, loop)
-    except RuntimeError:  # the loop has ended meanwhile, the process with it
-        delivery.close()
-        return
-    _under_way.add(under_way)
-    under_way.add_done_callback(_under_way.discard)
-
-
-async def _relay_quietly(client: Client, request_ids: Sequence[str]) -> None:
-    try:
-        await relay(client, request_ids)
-    except Exception:  # The rows stay.
-        log.warning("requests wait to be relayed", count=len(request_ids), exc_info=True)
-
-
 def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
     with database().read() as session:
         rows = session.exec(
@@ -131,13 +100,14 @@ def _delivery_of(session: Session, request: OutboxRow) -> Delivery | None:
 
 
 def _delivery(session: Session, request: OutboxRow) -> Delivery:
-    row = row_of(session, request.resource_id)
+    kind = kind_of(request.resource_id)
+    row = session.get(kind.table, request.resource_id)
     removal = request.verb == START and bool((request.argument or {}).get("removal"))
-    is_final = row is None or row.status in _FINAL
+    is_final = row is None or row.status in kind.noun.final_statuses
     again = removal and is_final
     start = None
     if row is not None and row.status != "archived" and (again or row.sequence == 0):
-        start = start_of(session, row, request.argument)
+        start = _start_of(session, kind, row, removal=removal)
     return Delivery(
         request_id=request.id,
         workflow_id=workflow_id_of(request.resource_id),
@@ -148,6 +118,15 @@ def _delivery(session: Session, request: OutboxRow) -> Delivery:
         is_final=is_final,
         again=again,
     )
+
+
+def _start_of(
+    session: Session, kind: LifecycleKind[Any, Any], row: LifecycleRow, *, removal: bool
+) -> WorkflowStart[Any]:
+    start = kind.start(session, row)
+    if removal and kind.starts_for_removal:
+        return replace(start, argument=start.argument.model_copy(update={"removal": True}))
+    return start
 
 
 def _by_workflow(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
@@ -190,7 +169,7 @@ async def _deliver(client: Client, delivery: Delivery) -> bool:
     return True
 
 
-async def _start(client: Client, start: WorkflowStart, delivery: Delivery) -> bool:
+async def _start(client: Client, start: WorkflowStart[Any], delivery: Delivery) -> bool:
     """Start what was never started. False: what was there before has not closed yet."""
     policy = WorkflowIDReusePolicy
     try:

@@ -1,7 +1,7 @@
 """Writing down what has been promised: a new resource with the start of its workflow, a signal.
 
 In the caller's transaction. What is asked for is delivered after the commit, see
-`activities/outbox/relay.py`; the `starts` workflow finds what nobody has delivered.
+`activities/outbox/dispatcher.py`; the workflow `OutboxRelay` finds what nobody has delivered.
 """
 
 from datetime import datetime
@@ -13,10 +13,15 @@ from sqlmodel import Session
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.db.tables import EventRow, LifecycleRow, OutboxRow
+from workflows.contracts.lifecycles import noun_of
 
 
-def create(session: Session, row: LifecycleRow, noun: str) -> str:
-    """Add a row, its event of sequence 0, and the start of its workflow: the request's id."""
+def create(session: Session, row: LifecycleRow) -> str:
+    """Add a row, its event of sequence 0, and the start of its workflow: the request's id.
+
+    Raises: ValueError, when no lifecycle has ids like the row's, or its noun has no such event.
+    """
+    noun = noun_of(row.id)
     session.add(row)
     session.flush()
     # The same turn as `record` takes: positions grow in the order of the commits.
@@ -27,8 +32,8 @@ def create(session: Session, row: LifecycleRow, noun: str) -> str:
             account_id=row.account_id,
             resource_id=row.id,
             sequence=0,
-            type=f"{noun}.requested",
-            message=f"{noun} {row.name} was asked for",
+            type=noun.events(f"{noun.name}.requested").value,
+            message=f"{noun.name} {row.name} was asked for",
             details={},
             at=row.created_at,
         )

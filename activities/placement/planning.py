@@ -18,9 +18,8 @@ from temporalio.service import RPCError
 
 from activities.db.session import database
 from activities.db.tables import Allocation, Job, Node, OutboxRow
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import enqueue
-from activities.outbox.workflow_starts import workflow_id_of
 from activities.placement.allocations import (
     ContendedError,
     changed_refusals,
@@ -39,6 +38,7 @@ from activities.placement.wake import wake_placement
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import beating_aside
 from workflows.contracts.jobs import EndRequest, MachineGone, Placement
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
 from workflows.effects.jobs import FindPlacement, PlacementFound
 from workflows.effects.placement import (

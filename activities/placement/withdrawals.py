@@ -8,7 +8,7 @@ from activities.db.session import database
 from activities.db.tables import Allocation, GpuAllocation, Job, Node
 from activities.leases.shortages import remember_shortages
 from activities.nodes.ephemeral import dismiss_ephemeral
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.placement.allocations import free_capacity
 from activities.placement.wake import wake_placement
 from workflows.contracts.placement import Refusal

@@ -11,13 +11,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
 from activities.db.tables import Lease, Provider
-from activities.outbox.workflow_starts import workflow_id_of
 from activities.providers.base import Notification, NotificationFeed, ProviderError
 from activities.providers.registry import FEEDS
 from activities.temporal.client import client, id_of_this_activity, limited, tell
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import queues
 from workflows.contracts.base import Done
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.providers import NotificationsRequest
 from workflows.contracts.statuses import LeaseStatus, ProviderStatus
 from workflows.effects.providers import (

@@ -11,13 +11,13 @@ from temporalio.service import RPCError
 
 from activities.db.session import database
 from activities.db.tables import Provider
-from activities.outbox.workflow_starts import workflow_id_of
 from activities.providers.base import RequestRefused, Unavailable
 from activities.providers.gcp.billing_catalog import google_prices
 from activities.providers.machines import provider_threads
 from activities.providers.prices import keep_prices
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import heartbeating
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.providers import PricesState
 from workflows.contracts.statuses import ProviderKind, ProviderStatus
 from workflows.effects.providers import PricesRefreshed, RefreshPrices

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import Node, Region
 from activities.nodes.creation import LeasedNode, add_leased_node
-from activities.outbox.relay import relay_soon
+from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import enqueue
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED

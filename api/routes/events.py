@@ -10,6 +10,8 @@ from sqlmodel import Session, col, func, select
 
 from activities.db import tables
 from activities.db.session import database
+from activities.lifecycles.kinds import KINDS
+from activities.outbox.workflow_starts import LifecycleKind
 from api.authorization import Caller, Needs
 from api.event_streams import EventLook, resume_offset, stream, wants_stream
 from api.pagination import Paging, Place, each, page
@@ -29,12 +31,6 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
     }
 }
 _ROUTE: dict[str, Any] = {"response_model": EventPage, "responses": _EVENTS}
-_TABLES: dict[str, type[tables.LifecycleRow]] = {
-    "provider": tables.Provider,
-    "region": tables.Region,
-    "node": tables.Node,
-    "lease": tables.Lease,
-}
 
 
 @router.get("/v1/events", operation_id="list_events", **_ROUTE)
@@ -53,14 +49,15 @@ def list_events(
     return stream(EventLook(begin if begin >= 0 else _newest(mine), _reader(mine)), _stop(request))
 
 
-def _add_route(noun: str) -> None:
+def _add_route(kind: LifecycleKind[Any, Any]) -> None:
     """`GET /v1/<noun>s/{id}/events`; a stream begins with the first event."""
+    noun, plural = kind.noun.name, kind.noun.plural
 
     def checked(
-        resource_id: str, caller: Annotated[Caller, Depends(Needs(f"{noun}s:read"))]
+        resource_id: str, caller: Annotated[Caller, Depends(Needs(f"{plural}:read"))]
     ) -> str:
         with database().read() as session:
-            _find(session, noun, resource_id, caller)
+            _find(session, kind, resource_id, caller)
         return resource_id
 
     def list_events_of(
@@ -77,7 +74,7 @@ def _add_route(noun: str) -> None:
         return stream(look, _stop(request))
 
     router.add_api_route(
-        f"/v1/{noun}s/{{resource_id}}/events",
+        f"/v1/{plural}/{{resource_id}}/events",
         list_events_of,
         operation_id=f"list_{noun}_events",
         summary=f"Events of a {noun}",
@@ -85,11 +82,13 @@ def _add_route(noun: str) -> None:
     )
 
 
-def _find(session: Session, noun: str, resource_id: str, caller: Caller) -> None:
-    if noun == "job":
+def _find(
+    session: Session, kind: LifecycleKind[Any, Any], resource_id: str, caller: Caller
+) -> None:
+    if kind.table is tables.Job:
         visible_job(session, caller, resource_id)
     else:
-        own(session, _TABLES[noun], resource_id, caller)
+        own(session, kind.table, resource_id, caller)
 
 
 def _page(condition: ColumnElement[bool], paging: Place) -> EventPage:
@@ -120,5 +119,5 @@ def _stop(request: Request) -> Any:
     return request.app.state.stop
 
 
-for _noun in (*_TABLES, "job"):
-    _add_route(_noun)
+for _kind in KINDS:
+    _add_route(_kind)

@@ -15,7 +15,7 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
 from api.services.job_references import personal_project, wrong_references
-from api.services.lifecycles import GONE, add_lifecycle, wrong_state
+from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import lifecycle, project_for, visible_job, visible_jobs
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest
@@ -36,7 +36,7 @@ def job_response(row: tables.Job) -> schemas.Job:
     made = [told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE]
     reason = made[0] if waits and made else row.status_reason
     return schemas.Job(
-        **lifecycle(row, "job") | {"status_reason": reason},
+        **lifecycle(row) | {"status_reason": reason},
         type=row.type,
         project_id=row.project_id,
         priority=row.priority,
@@ -99,7 +99,7 @@ def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
         updated_at=context.now,
     )
     row.sealed_variables = sealed_variables(row.id, submission)
-    add_lifecycle(context, row, "job")
+    context.create(row)
     return job_response(row)
 
 

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from activities.db import tables
-from activities.outbox.workflow_starts import workflow_id_of
 from api.changes import ChangeContext
 from api.schemas import leases as schemas
 from api.services.ownership import own_locked
 from workflows.contracts.leases import LeaseRelease
+from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.statuses import LeaseStatus
 from workflows.rules.billing.metering import cumulative_microcredits

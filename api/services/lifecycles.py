@@ -1,21 +1,15 @@
-"""What all nouns with a lifecycle share: created, removed, refused in a wrong state."""
+"""What all nouns with a lifecycle share: removed, refused in a wrong state."""
 
 from typing import Any
 
 from sqlmodel import Session, SQLModel, col, select
 
 from activities.db import tables
-from activities.outbox.requests import create
 from api.changes import ChangeContext
 from api.problems import Problem
 from workflows.contracts.lifecycles import Removal
 
 GONE = ("removing", "archived")
-
-
-def add_lifecycle(context: ChangeContext, row: tables.LifecycleRow, noun: str) -> None:
-    """Write a new row, its first event, and the request that starts its workflow."""
-    context.requests.append(create(context.session, row, noun))
 
 
 def remove(

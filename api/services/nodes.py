@@ -14,7 +14,7 @@ from api.problems import Problem, field_error, invalid
 from api.schemas import nodes as schemas
 from api.services.announcements import node_of
 from api.services.cloud_machines import leased_node, must_be_own
-from api.services.lifecycles import GONE, add_lifecycle, must_be_free, remove, wrong_state
+from api.services.lifecycles import GONE, must_be_free, remove, wrong_state
 from api.services.ownership import lifecycle, own, own_locked
 from workflows.contracts.nodes import Hardware, Preparation, Reboot, Requirement
 from workflows.contracts.regions import Replacement
@@ -52,7 +52,7 @@ def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
     preparation = Preparation.model_validate(row.preparation) if row.preparation else None
     requirements = [Requirement.model_validate(found) for found in row.requirements]
     return schemas.Node(
-        **lifecycle(row, "node"),
+        **lifecycle(row),
         **{name: getattr(row, name) for name in _SAME},
         address=row.host,
         leased=row.machine is not None,
@@ -102,7 +102,7 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
         created_at=context.now,
         updated_at=context.now,
     )
-    add_lifecycle(context, row, "node")
+    context.create(row)
     return node_response(context.session, row)
 
 

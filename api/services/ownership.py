@@ -8,6 +8,7 @@ from sqlmodel import Session, SQLModel, col, or_, select
 from activities.db import tables
 from api.authorization import Caller
 from api.problems import Problem, missing
+from workflows.contracts.lifecycles import workflow_id_of
 
 Row = TypeVar("Row", bound=SQLModel)
 _LEVELS = {"read": ("read", "all"), "all": ("all",)}
@@ -80,7 +81,7 @@ def visible_job(session: Session, caller: Caller, job_id: str, level: str = "rea
     return job
 
 
-def lifecycle(row: tables.LifecycleRow, noun: str) -> dict[str, Any]:
+def lifecycle(row: tables.LifecycleRow) -> dict[str, Any]:
     """What every resource with a lifecycle shows."""
     return {
         "id": row.id,
@@ -90,5 +91,5 @@ def lifecycle(row: tables.LifecycleRow, noun: str) -> dict[str, Any]:
         "status_reason": row.status_reason,
         "created_at": row.created_at,
         "updated_at": row.updated_at,
-        "workflow_id": f"{noun}/{row.id}",
+        "workflow_id": workflow_id_of(row.id),
     }

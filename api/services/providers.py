@@ -23,14 +23,14 @@ from activities.secrets.credentials import (
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import providers as schemas
-from api.services.lifecycles import add_lifecycle, names_of, remove, wrong_state
+from api.services.lifecycles import names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own, own_locked
 from workflows.contracts.statuses import ProviderKind, ProviderStatus, RegionStatus
 
 
 def provider_response(row: tables.Provider) -> schemas.Provider:
     return schemas.Provider(
-        **lifecycle(row, "provider"),
+        **lifecycle(row),
         kind=row.kind,
         payment_mode=row.payment_mode,
         preferred_credits_microcredits=row.preferred_credits_microcredits,
@@ -70,7 +70,7 @@ def enable_provider(context: ChangeContext, asked: schemas.ProviderCreation) -> 
         advisory_lock(context.session, f"providers/{context.caller.account_id}")
         key = _take_credentials(context, row, asked.credentials)
         _must_be_the_only_one(context, key)
-    add_lifecycle(context, row, "provider")
+    context.create(row)
     return provider_response(row)
 
 

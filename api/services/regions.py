@@ -13,7 +13,7 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import regions as schemas
 from api.services.cloud_machines import region_columns
-from api.services.lifecycles import add_lifecycle, names_of, remove
+from api.services.lifecycles import names_of, remove
 from api.services.ownership import lifecycle, own_locked
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
 from workflows.rules.nodes import requirements
@@ -47,7 +47,7 @@ def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Regi
     if not _DNS_LABEL.fullmatch(row.name):
         warnings.append(f"name: {row.name} is no DNS label (a-z, 0-9, - inside, at most 63)")
     return schemas.Region(
-        **lifecycle(row, "region"),
+        **lifecycle(row),
         provider_id=row.provider_id,
         provider_kind=row.provider_kind,
         storage_mode=row.storage_mode,
@@ -95,7 +95,7 @@ def create_region(
         updated_at=context.now,
         **of_its_cloud,
     )
-    add_lifecycle(context, row, "region")
+    context.create(row)
     return region_response(context.session, row)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from activities.lifecycles.kinds import KINDS
+from activities.outbox.workflow_starts import register
 from activities.providers import registry
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
@@ -17,6 +19,8 @@ from tests.activities.sshd import SSHD, Sshd
 from workflows.contracts.statuses import ProviderKind
 
 __all__ = ["agent", "connections", "endpoint", "node_root", "site", "sshd"]
+
+register(KINDS)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from activities.db.session import Database
+from activities.outbox.dispatcher import OutboxDispatcher
 from activities.secrets.sealing import make_master_key
 from activities.settings import settings
 from activities.storage.blobs import blob_store
@@ -35,7 +36,7 @@ def stores(migrated: Database) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def app() -> FastAPI:
     """One application for all tests: making it takes longer than most of them."""
-    return create_app(_never, _never)
+    return create_app(OutboxDispatcher(_never), _never)
 
 
 async def _never(*_: object) -> None:

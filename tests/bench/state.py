@@ -11,7 +11,7 @@ from tests.activities.rows import NOW, add_payer, add_region
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s, both_best_s, compared
 from workflows.contracts.events import Event
-from workflows.contracts.record import JobChanges, Record
+from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.effects.placement import PlanPlacements
 
 STEPS = 300

@@ -16,6 +16,7 @@ from baseload.commands.app import run
 from fastapi import FastAPI
 
 from activities.db.session import Database
+from activities.outbox.dispatcher import OutboxDispatcher
 from api.app import create_app
 from tests.api.conftest import stores
 from tests.api.http_server import Person, Site
@@ -63,7 +64,7 @@ class Desk:
 @pytest.fixture(scope="session")
 def app() -> FastAPI:
     """One application for all tests: making it takes longer than most of them."""
-    return create_app(_never, _never)
+    return create_app(OutboxDispatcher(_never), _never)
 
 
 async def _never(*_: object) -> None:
@@ -75,7 +76,8 @@ def desk(
     app: FastAPI, migrated: Database, stores: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Desk]:
     site = Site(migrated, app)
-    app.state.relay, app.state.check_temporal = site.relay, site.check_temporal
+    app.state.outbox_dispatcher.relay = site.relay
+    app.state.check_temporal = site.check_temporal
     app.state.stop = asyncio.Event()
     person = site.account("ada", administrator=True)
     folder = tmp_path / "work"

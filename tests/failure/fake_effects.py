@@ -21,9 +21,9 @@ from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.jobs import Placement, RunReport, parse_run_id
+from workflows.contracts.lifecycles import JobChanges, Record, Recorded
 from workflows.contracts.nodes import NodeNotice, RunSeen, WatchEnded
 from workflows.contracts.placement import PlanningRound
-from workflows.contracts.record import JobChanges, Record, Recorded
 from workflows.contracts.statuses import JobStatus, RunState
 from workflows.effects import billing, nodes, placement, reconciliation
 from workflows.effects import jobs as job

@@ -7,8 +7,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.lifecycles import Record
 from workflows.contracts.machines import MachineObservation, MachineOffer
-from workflows.contracts.record import Record
 from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects import leases, placement
 

@@ -10,7 +10,7 @@ from tests.workflows.fake_cloud import RentedMachines
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseRelease, LeaseRequest, MachineReady
-from workflows.contracts.record import Record
+from workflows.contracts.lifecycles import Record
 from workflows.contracts.statuses import LeaseStatus
 from workflows.effects import leases as leased
 from workflows.effects import placement

@@ -5,10 +5,12 @@ Workflow tests run on a real server against it. What is asserted is what is left
 
 import asyncio
 import inspect
+import pkgutil
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 from temporalio import activity
@@ -22,14 +24,15 @@ from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.jobs import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
+from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.nodes import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
-from workflows.contracts.record import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.statuses import JobStatus, RunState
 from workflows.effects import billing, lifecycles, placement, providers, reconciliation, regions
 from workflows.effects import jobs as job
 from workflows.effects import nodes as node
+from workflows.effects.effect import Effect
 
 Fault = Callable[[Contract], Awaitable[None]]
 REGION = "reg-1"
@@ -475,4 +478,9 @@ class World(LeasedNodes, CloudProjects):
         return changes
 
 
-_EFFECTS = {effect.name: effect for effect in effects.ALL}
+_EFFECTS = {
+    effect.name: effect
+    for found in pkgutil.iter_modules(effects.__path__)
+    for effect in vars(import_module(f"{effects.__name__}.{found.name}")).values()
+    if isinstance(effect, Effect)
+}

@@ -1,6 +1,82 @@
-"""Signals that several lifecycles share."""
+"""What all lifecycles share: their nouns, the signals that several take, and the steps they record.
+
+A new noun is a line of `LIFECYCLE_NOUNS` and one of the changes that `record` takes.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
 
 from workflows.contracts.base import Contract
+from workflows.contracts.events import (
+    Event,
+    JobEvent,
+    LeaseEvent,
+    NodeEvent,
+    ProviderEvent,
+    RegionEvent,
+)
+from workflows.contracts.jobs import WorkerProgress
+from workflows.contracts.machines import MachineOffer
+from workflows.contracts.nodes import Hardware, Preparation, Requirement
+from workflows.contracts.providers import Check, CloudResource
+from workflows.contracts.statuses import JobStatus, LeaseStatus
+
+
+@dataclass(frozen=True)
+class LifecycleNoun:
+    """A noun whose resources have a lifecycle, as ids, URLs, events and workflows name it."""
+
+    prefix: str
+    """Of the ids: `job` of `job-01jd…`."""
+    name: str
+    plural: str
+    workflow: str
+    events: type[StrEnum]
+    final_statuses: frozenset[str] = frozenset({"archived"})
+    """In these the workflow has ended, and nothing takes signals any more."""
+
+
+PROVIDER = LifecycleNoun("prv", "provider", "providers", "ProviderLifecycle", ProviderEvent)
+REGION = LifecycleNoun("reg", "region", "regions", "RegionLifecycle", RegionEvent)
+NODE = LifecycleNoun("nod", "node", "nodes", "NodeLifecycle", NodeEvent)
+LEASE = LifecycleNoun(
+    "lea",
+    "lease",
+    "leases",
+    "LeaseLifecycle",
+    LeaseEvent,
+    frozenset(status for status in LeaseStatus if status.is_final),
+)
+JOB = LifecycleNoun(
+    "job",
+    "job",
+    "jobs",
+    "JobLifecycle",
+    JobEvent,
+    frozenset(status for status in JobStatus if status.is_final),
+)
+LIFECYCLE_NOUNS = (PROVIDER, REGION, NODE, LEASE, JOB)
+
+
+def noun_of(resource_id: str) -> LifecycleNoun:
+    """The noun of `job-01jd…`. Raises: ValueError, when no lifecycle has ids like this."""
+    prefix = resource_id.partition("-")[0]
+    for noun in LIFECYCLE_NOUNS:
+        if noun.prefix == prefix:
+            return noun
+    raise ValueError(f"{resource_id}: no lifecycle has ids like this")
+
+
+def workflow_id_of(resource_id: str) -> str:
+    """`job/job-01jd…`, the same for as long as the resource is there.
+
+    Raises: ValueError, when no lifecycle has ids like this.
+    """
+    return f"{noun_of(resource_id).name}/{resource_id}"
 
 
 class Refresh(Contract):
@@ -12,3 +88,79 @@ class Removal(Contract):
 
     force: bool = False
     requested_by: str = ""
+
+
+class ProviderChanges(Contract):
+    noun: Literal["provider"] = "provider"
+    checks: tuple[Check, ...] | None = None
+    resources: tuple[CloudResource, ...] | None = None
+
+
+class RegionChanges(Contract):
+    noun: Literal["region"] = "region"
+
+
+class NodeChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["node"] = "node"
+    minion_id: str | None = None
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    hardware: Hardware | None = None
+    requirements: tuple[Requirement, ...] | None = None
+    preparation: Preparation | None = None
+
+
+class JobChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["job"] = "job"
+    attempt: int | None = None
+    workers: tuple[WorkerProgress, ...] | None = None
+    output_bytes: int | None = None
+    release: bool = False
+    """End the job's live allocations in the same transaction."""
+    staying_nodes: tuple[str, ...] = ()
+    """Of those that were made for it: they are not asked to leave with that."""
+
+
+class LeaseChanges(Contract):
+    """Fields that are None stay as they are."""
+
+    noun: Literal["lease"] = "lease"
+    offer: MachineOffer | None = None
+    provider_machine_id: str | None = None
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    minion_id: str | None = None
+    microcredits_per_hour: int | None = None
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    earlier_microcredits: int | None = None
+    """What the machines of earlier offers have cost that were not kept."""
+    is_another: bool = False
+    """What is known of the machine of an earlier offer is not about this one."""
+
+
+Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges
+
+
+class Record(Contract):
+    """One step: applied once, in order; an older or repeated one changes nothing."""
+
+    resource_id: str
+    account_id: str
+    sequence: int
+    at: datetime
+    status: str
+    status_reason: str | None = None
+    events: tuple[Event, ...] = ()
+    changes: Changes = Field(discriminator="noun")
+
+
+class Recorded(Contract):
+    applied: bool
+    """False: this step, or a later one, had been written before."""

@@ -1,8 +1,7 @@
 """Effects of every lifecycle: recording a step, starting and telling other workflows."""
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.lifecycles import Removal
-from workflows.contracts.record import Record, Recorded
+from workflows.contracts.lifecycles import Record, Recorded, Removal
 from workflows.effects.effect import Effect
 
 record = Effect("record", Record, Recorded, start_to_close_s=10)

@@ -23,7 +23,7 @@ from workflows.contracts.jobs import (
     WorkerExit,
     WorkerIdle,
 )
-from workflows.contracts.record import JobChanges
+from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import begin_billing
 from workflows.effects.jobs import (

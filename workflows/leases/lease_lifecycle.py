@@ -24,10 +24,9 @@ from workflows.contracts.leases import (
     LeaseRequest,
     MachineLost,
 )
-from workflows.contracts.lifecycles import Refresh, Removal
+from workflows.contracts.lifecycles import LeaseChanges, Refresh, Removal
 from workflows.contracts.machines import MachineNews, MachineObservation, MachineOffer, Shortage
 from workflows.contracts.nodes import NodeAddress
-from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects.machines import (
     CreateMachine,

@@ -7,8 +7,8 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.contracts.events import Event, NodeEvent
+from workflows.contracts.lifecycles import NodeChanges
 from workflows.contracts.nodes import Hardware, NodeRequest
-from workflows.contracts.record import NodeChanges
 from workflows.effects.nodes import InspectNode, inspect_again, inspect_node
 from workflows.nodes.location import NodeLocation
 from workflows.rules.nodes.onboarding import missed_of, summary_of

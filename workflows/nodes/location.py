@@ -3,9 +3,9 @@
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.errors import REFUSED
+from workflows.contracts.lifecycles import NodeChanges
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.nodes import Announcement, NodeAddress, NodeProgress, NodeRequest
-from workflows.contracts.record import NodeChanges
 from workflows.contracts.statuses import NodeStatus
 
 

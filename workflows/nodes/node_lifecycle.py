@@ -12,7 +12,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.lifecycles import NodeChanges, Removal
 from workflows.contracts.nodes import (
     Activate,
     Announcement,
@@ -23,7 +23,6 @@ from workflows.contracts.nodes import (
     Reboot,
     WatchEnded,
 )
-from workflows.contracts.record import NodeChanges
 from workflows.contracts.statuses import NodeStatus, NodeType
 from workflows.effects.nodes import WatchNode, watch_node
 from workflows.nodes.connection import NodeConnection

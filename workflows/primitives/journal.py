@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
 from workflows.contracts.events import Event
-from workflows.contracts.record import Changes, Record
+from workflows.contracts.lifecycles import Changes, Record
 from workflows.effects.lifecycles import record
 
 NODE_ID = SearchAttributeKey.for_keyword("NodeId")

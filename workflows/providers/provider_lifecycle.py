@@ -6,7 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, ProviderEvent
-from workflows.contracts.lifecycles import Refresh, Removal
+from workflows.contracts.lifecycles import ProviderChanges, Refresh, Removal
 from workflows.contracts.machines import OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import (
     RESOURCES,
@@ -17,7 +17,6 @@ from workflows.contracts.providers import (
     ProviderRequest,
     Recheck,
 )
-from workflows.contracts.record import ProviderChanges
 from workflows.contracts.statuses import ProviderStatus
 from workflows.effects.lifecycles import (
     FindDependents,

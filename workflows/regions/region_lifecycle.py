@@ -8,8 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, RegionEvent
-from workflows.contracts.lifecycles import Refresh, Removal
-from workflows.contracts.record import RegionChanges
+from workflows.contracts.lifecycles import Refresh, RegionChanges, Removal
 from workflows.contracts.regions import RegionReport, RegionRequest, Replacement
 from workflows.contracts.statuses import RegionStatus
 from workflows.effects.lifecycles import (

@@ -24,8 +24,8 @@ from tests.activities.outbox.test_relay import signals_of
 from tests.activities.rows import NOW, add_job, add_payer
 from workflows.contracts.billing import BalanceForecast, BilledWorker, BillingRequest, WorkerUsage
 from workflows.contracts.jobs import EndRequest
+from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.nodes import NodeAddress
-from workflows.contracts.record import JobChanges, Record
 from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
 from workflows.rules.billing.usage_fees import usage_rates
 

@@ -9,8 +9,8 @@ from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.lifecycles.record import record
 from tests.activities.rows import NOW, add_payer, add_region
+from workflows.contracts.lifecycles import LeaseChanges, Record
 from workflows.contracts.machines import MachineOffer, MachineSpec
-from workflows.contracts.record import LeaseChanges, Record
 from workflows.contracts.statuses import LeaseStatus
 
 OFFER = MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=1_000_000)

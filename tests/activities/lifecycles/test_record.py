@@ -14,8 +14,8 @@ from tests.activities.rows import GIB, NOW, add_job, add_node, add_payer, add_re
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.events import Event
 from workflows.contracts.jobs import WorkerProgress
+from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record
 from workflows.contracts.nodes import Gpu, Hardware
-from workflows.contracts.record import JobChanges, NodeChanges, Record
 from workflows.contracts.statuses import WorkerStatus
 
 

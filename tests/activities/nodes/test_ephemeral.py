@@ -14,7 +14,7 @@ from activities.placement.withdrawals import withdraw_allocations
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate
-from workflows.contracts.record import JobChanges, Record
+from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.statuses import JobStatus, NodeType
 from workflows.effects.jobs import FindPlacement
 from workflows.effects.placement import WithdrawAllocations

@@ -144,6 +144,17 @@ async def test_a_signal_to_a_lost_workflow_waits_for_the_sweep(
     assert undelivered(migrated) == [asked]
 
 
+async def test_a_failed_node_still_takes_signals_and_so_they_wait_for_the_sweep(
+    migrated: Database, node: tables.Node, temporal_server: Client
+) -> None:
+    with migrated.write() as session:
+        row = session.get_one(tables.Node, node.id)
+        row.status, row.sequence = "failed", 5
+    asked = ask(migrated, node.id, "activate")
+    assert await relay(temporal_server, [asked]) == 0
+    assert undelivered(migrated) == [asked]
+
+
 async def test_a_signal_that_was_taken_and_not_noted_is_heard_once(
     migrated: Database, node: tables.Node, temporal_server: Client
 ) -> None:

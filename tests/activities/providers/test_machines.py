@@ -9,8 +9,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.session import Database
 from activities.leases.shortages import find_shortages, remember_shortage
+from activities.leases.starts import start_lease
 from activities.lifecycles.restarts import restart_of
-from activities.outbox.workflow_starts import start_of
 from activities.providers.machines import (
     create_machine,
     describe_machine,
@@ -129,7 +129,7 @@ async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
     row = books.lease(LeaseStatus.READY)
     with migrated.read() as session:
         start = restart_of(session, row).start
-        fresh = start_of(session, row)
+        fresh = start_lease(session, row)
     assert (start.id, start.workflow) == (f"lease/{row.id}", "LeaseLifecycle")
     assert isinstance(start.argument, LeaseRequest)
     assert isinstance(fresh.argument, LeaseRequest)

@@ -15,7 +15,7 @@ from workflows.contracts.jobs import (
     parse_run_id,
     run_id,
 )
-from workflows.contracts.record import JobChanges
+from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, JobType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 

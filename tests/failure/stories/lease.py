@@ -8,8 +8,8 @@ from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from tests.workflows.fake_world import REGION
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest
+from workflows.contracts.lifecycles import LeaseChanges
 from workflows.contracts.machines import MachineOffer, MachineSpec
-from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
 from workflows.leases.lease_lifecycle import LeaseLifecycle
 

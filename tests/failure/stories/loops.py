@@ -6,9 +6,9 @@ from typing import ClassVar
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.failure.stories.story import HARMLESS, Story
+from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.providers import NotificationsRequest
-from workflows.contracts.record import JobChanges, Record
 from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, ProviderKind
 from workflows.placement.loop import PlacementLoop

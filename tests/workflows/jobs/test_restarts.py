@@ -21,7 +21,7 @@ from tests.workflows.jobs.test_races import STOP, Gate, latest, notebook
 from tests.workflows.nodes.test_leased_machine import leased
 from workflows.contracts.jobs import EndRequest, Exit, MachineGone, NodeReachable, WorkerExit
 from workflows.contracts.leases import LeaseRelease
-from workflows.contracts.record import JobChanges
+from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
 

@@ -10,7 +10,7 @@ from tests.workflows.conftest import Stage
 from tests.workflows.jobs.test_job_lifecycle import CANCEL, Handle, exits, job_id_of, reaches
 from tests.workflows.nodes.test_leased_machine import WISH, leased
 from workflows.contracts.jobs import WorkerIdle
-from workflows.contracts.record import JobChanges
+from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
 

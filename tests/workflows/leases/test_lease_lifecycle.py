@@ -15,8 +15,8 @@ from tests.workflows.fake_world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseReport, LeaseRequest
+from workflows.contracts.lifecycles import LeaseChanges
 from workflows.contracts.machines import MachineNews, MachineOffer, MachineSpec
-from workflows.contracts.record import LeaseChanges
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.machines import CreateMachine
 from workflows.leases.lease_lifecycle import LeaseLifecycle

@@ -11,7 +11,7 @@ from tests.workflows.conftest import Stage
 from tests.workflows.fake_world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.lifecycles import ProviderChanges, Removal
 from workflows.contracts.providers import (
     RESOURCES,
     Check,
@@ -19,7 +19,6 @@ from workflows.contracts.providers import (
     ProviderReport,
     ProviderRequest,
 )
-from workflows.contracts.record import ProviderChanges
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind
 from workflows.providers.provider_lifecycle import ProviderLifecycle

@@ -111,7 +111,7 @@ async def submitted(client: Client, database: Database, command: str) -> str:
         account = session.exec(select(tables.Account)).one()
         job = add_waiting_job(session, account, created_at=datetime.now(UTC))
         job.status, job.spec = "new", {**job.spec, "workers": [{"command": command}]}
-        request = create(session, job, "job")
+        request = create(session, job)
     await relay(client, [request])
     return job.id
 

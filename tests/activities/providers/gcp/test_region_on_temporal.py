@@ -83,7 +83,7 @@ def claim(provider_id: str) -> MachineClaim:
 
 async def begun(client: Client, database: Database, region: tables.Region) -> None:
     with database.write() as session:
-        request_id = create(session, region, "region")
+        request_id = create(session, region)
     await relay(client, [request_id])
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from api.outbox_dispatcher import OutboxDispatcher
+from activities.outbox.dispatcher import OutboxDispatcher
 
 LIMIT_S = 10.0
 

@@ -1,0 +1,60 @@
+"""Starts of lease lifecycles, from their rows, and what the rows say of the steps before."""
+
+from sqlmodel import Session
+
+from activities.db.tables import Lease
+from activities.outbox.workflow_starts import WorkflowStart, workflow_start
+from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest
+from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
+from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+
+
+def start_lease(_: Session, row: Lease) -> WorkflowStart[LeaseRequest]:
+    """The start of a lease's workflow."""
+    request = LeaseRequest(
+        lease_id=row.id,
+        account_id=row.account_id,
+        region_id=row.region_id,
+        provider_id=row.provider_id,
+        provider_kind=ProviderKind(row.provider_kind),
+        machine_name=row.name,
+        holder_id=row.holder_id,
+        offers=tuple(MachineOffer.model_validate(offer) for offer in row.offers),
+        spec=MachineSpec.model_validate(row.spec),
+        price_cap_microcredits_per_hour=row.price_cap_microcredits_per_hour,
+        deadline=row.deadline,
+        sequence=row.sequence,
+    )
+    found_by = {"RegionId": row.region_id, "ProviderKind": row.provider_kind}
+    return workflow_start(row, request, found_by)
+
+
+def resume_lease(_: Session, row: Lease, request: LeaseRequest) -> LeaseRequest:
+    """What was being tried is found first; what was ready is looked at."""
+    seen = None
+    if row.host is not None or row.provider_machine_id is not None:
+        seen = MachineObservation(
+            state=MachineState.MAKING if row.host is None else MachineState.RUNNING,
+            zone=(row.offer or {}).get("zone", ""),
+            provider_machine_id=row.provider_machine_id,
+            host=row.host,
+            port=row.port,
+            user=row.user,
+            minion_id=row.minion_id,
+            microcredits_per_hour=row.microcredits_per_hour,
+            began_at=row.began_at,
+        )
+    status = LeaseStatus(row.status)
+    leaves = status is LeaseStatus.RELEASING
+    resumed_from = LeaseProgress(
+        sequence=row.sequence,
+        status=status,
+        offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
+        seen=seen,
+        was_ready=status is LeaseStatus.READY,
+        released=LeaseRelease(reason=row.status_reason or "its release goes on")
+        if leaves
+        else None,
+        earlier_microcredits=row.earlier_microcredits,
+    )
+    return request.model_copy(update={"resumed_from": resumed_from})

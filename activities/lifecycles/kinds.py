@@ -1,0 +1,24 @@
+"""The lifecycle kinds: all that is shared knows a noun by its line here.
+
+A noun's own room has its `starts.py`; its names are in `workflows/contracts/lifecycles.py`.
+"""
+
+from typing import Any
+
+from activities.db import tables
+from activities.jobs.starts import resume_job, start_job
+from activities.leases.starts import resume_lease, start_lease
+from activities.nodes.starts import resume_node, start_node
+from activities.outbox.workflow_starts import LifecycleKind
+from activities.providers.starts import resume_provider, start_provider
+from activities.regions.starts import resume_region, start_region
+from workflows.contracts.lifecycles import JOB, LEASE, NODE, PROVIDER, REGION
+
+KINDS: tuple[LifecycleKind[Any, Any], ...] = (
+    LifecycleKind(PROVIDER, tables.Provider, start_provider, resume_provider),
+    LifecycleKind(REGION, tables.Region, start_region, resume_region),
+    LifecycleKind(NODE, tables.Node, start_node, resume_node),
+    LifecycleKind(LEASE, tables.Lease, start_lease, resume_lease),
+    LifecycleKind(JOB, tables.Job, start_job, resume_job, starts_for_removal=True),
+)
+KIND_BY_NOUN = {kind.noun.name: kind for kind in KINDS}
