@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 from activities.leases.reconciliation import leases_of
 from activities.providers.base import Driver, NotYet
 from activities.providers.machines import asked_of
-from activities.providers.registry import DRIVERS
+from activities.providers.registry import driver_of, kind_of
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState, ProviderKind
@@ -36,9 +36,9 @@ def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
 
     A kind whose machines nobody makes has none. Raises: ProviderError.
     """
-    if kind not in DRIVERS:
+    if kind_of(kind).driver is None:
         return []
-    owned = DRIVERS[kind](provider_id).list_owned()
+    owned = driver_of(kind, provider_id).list_owned()
     leases = leases_of(provider_id, {machine.machine_name for machine in owned})
     found = [
         Listed(machine.machine_name, machine.seen, leases.get(machine.machine_name))

@@ -18,7 +18,7 @@ from activities.db.tables import Lease, Provider
 from activities.providers.base import Driver, ProviderError
 from activities.providers.machines import provider_threads
 from activities.providers.notifications import start_listening
-from activities.providers.registry import DRIVERS, FEEDS, driver_of
+from activities.providers.registry import driver_of, kind_of
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.lifecycles import workflow_id_of
@@ -26,6 +26,7 @@ from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound
 from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
 from workflows.effects.providers import StartNotifications
 from workflows.effects.reconciliation import MachinesReconciled, ReconcileMachines
+from workflows.rules.catalogue.providers import cloud_kinds
 from workflows.rules.leases.reconciliation import Leased, compare
 
 Item = TypeVar("Item")
@@ -50,6 +51,8 @@ class Swept:
     id: str
     kind: ProviderKind
     is_ready: bool
+    has_feed: bool
+    """It tells of its machines by itself."""
 
 
 @activity.defn
@@ -61,7 +64,7 @@ async def reconcile_machines(_: ReconcileMachines) -> MachinesReconciled:
     swept = MachinesReconciled()
     async with heartbeating():
         for provider in await asyncio.to_thread(_providers):
-            if provider.is_ready and provider.kind in FEEDS:
+            if provider.is_ready and provider.has_feed:
                 news = StartNotifications(provider_id=provider.id, kind=provider.kind)
                 await _quietly(
                     f"provider/{provider.id}/notifications: start", start_listening(news)
@@ -90,14 +93,21 @@ def _providers() -> list[Swept]:
         .exists()
     )
     query = select(Provider.id, Provider.kind, Provider.status).where(
-        col(Provider.kind).in_([str(kind) for kind in DRIVERS]),
+        col(Provider.kind).in_(cloud_kinds()),
         (col(Provider.status) != ProviderStatus.ARCHIVED) | holds,
     )
     with database().read() as session:
-        return [
-            Swept(provider_id, ProviderKind(kind), status == ProviderStatus.READY)
-            for provider_id, kind, status in session.exec(query)
-        ]
+        found = [(*row, kind_of(row[1])) for row in session.exec(query)]
+    return [
+        Swept(
+            id=provider_id,
+            kind=kind.kind,
+            is_ready=status == ProviderStatus.READY,
+            has_feed=kind.notifications is not None,
+        )
+        for provider_id, _, status, kind in found
+        if kind.driver is not None
+    ]
 
 
 def _sweep(

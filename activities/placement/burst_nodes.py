@@ -63,14 +63,14 @@ def _locked(session: Session, region_ids: set[str]) -> dict[str, Region]:
 
 
 def _claim(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
-    tags = {"project": job.project_id, "job": job.job_id}
+    tags, demand = {"project": job.project_id, "job": job.job_id}, job.demand
     lifetime_s = settings().ephemeral_lifetime_s
     return MachineClaim(
         provider_id=offer.provider_id,
         provider_kind=ProviderKind(offer.provider_kind),
         offers=burst.zones,
-        spec=spec_of(job.demand.disk_size_gb, lifetime_s, tags, containers=job.demand.needs_image),
-        price_cap_microcredits_per_hour=machine_cap(offer, job.demand),
+        spec=spec_of(offer, demand, lifetime_s, tags, containers=demand.needs_image),
+        price_cap_microcredits_per_hour=machine_cap(offer, demand),
     )
 
 

@@ -13,13 +13,15 @@ from sqlmodel import Session, col, select
 
 from activities.billing.machine_costs import spent_microcredits
 from activities.db.tables import Provider, Region, ShortageRow
-from activities.providers.prices import CATALOGUES, Version, known_prices
+from activities.providers.prices import Version, catalogue_of, known_prices
+from activities.providers.registry import kind_of
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.machines import MachineOffer, Shortage
 from workflows.contracts.placement import CloudOffer
 from workflows.contracts.statuses import ProviderStatus, RegionStatus
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.catalogue.clouds import CloudCatalogue, CloudRegion, MachineType
+from workflows.rules.catalogue.providers import cloud_kinds
 from workflows.rules.placement.cloud_market import CloudOffers, Market
 
 GIB = 1024**3
@@ -102,12 +104,12 @@ def _regions(session: Session) -> list[Any]:
         .where(
             Region.status == RegionStatus.HEALTHY,
             Provider.status == ProviderStatus.READY,
-            col(Region.provider_kind).in_(CATALOGUES),
-            col(Region.cloud_region).is_not(None),
+            col(Region.provider_kind).in_(cloud_kinds()),
         )
         .order_by(col(Region.id))
     )
-    return list(session.execute(query).all())
+    found = session.execute(query).all()
+    return [row for row in found if kind_of(row.provider_kind).catalogue is not None]
 
 
 def _preferred(session: Session, regions: list[Any], at: datetime) -> frozenset[str]:
@@ -137,7 +139,7 @@ def _fees(kind: str, at: datetime) -> tuple[UsageRates, ...]:
     """For GPUs alone: the CPUs of a machine that is made for a job are in its cloud's price."""
     return tuple(
         usage_rates(machine.gpu_type, machine.gpu_count, machine.cpu_count, at, cpu_core_hour=0)
-        for machine in CATALOGUES[kind]().machines
+        for machine in catalogue_of(kind).machines
     )
 
 

@@ -13,13 +13,20 @@ Whatever is asked, there are four answers beside success, one exception each:
     NotYet               it is on its way: the same is asked again later
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from workflows.contracts import errors
 from workflows.contracts.machines import MachineNews, MachineObservation, MachineOffer, MachineSpec
-from workflows.contracts.providers import Check
+from workflows.contracts.providers import Check, CloudResource
+from workflows.contracts.quotas import Quota
+from workflows.contracts.statuses import ProviderKind
+from workflows.rules.catalogue.clouds import CloudCatalogue
+from workflows.rules.catalogue.permanent_machines import StorageClasses
+from workflows.rules.catalogue.price_lists import PriceList
+
+Capability = TypeVar("Capability")
 
 
 class ProviderError(Exception):
@@ -53,15 +60,53 @@ class NotYet(ProviderError):  # noqa: N818
     kind = errors.NOT_YET
 
 
-class Provider(Protocol):
-    """A source of machines."""
+class KeyMistakeError(ValueError):
+    """What is wrong with a key: the field and the rule, never the value."""
 
-    def check(self) -> tuple[Check, ...]:
-        """Look at everything that it needs; each check says what was found and what to do.
+    def __init__(self, field_name: str, rule: str) -> None:
+        super().__init__(f"{field_name}: {rule}")
+        self.field = field_name
+        self.rule = rule
 
-        Blocking; changes nothing.
-        """
+
+class Credentials(Protocol):
+    """A key that has the shape of one; whether it works, only its provider can say."""
+
+    @property
+    def project_id(self) -> str:
+        """What the key opens: an account enables it once."""
         ...
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """What is no secret of it: `project_id`, `service_account` and `key`, the end of its id."""
+        ...
+
+
+@dataclass(frozen=True)
+class CredentialsReader:
+    """How a key of one kind is read."""
+
+    read: Callable[[str], Credentials]
+    """Out of a file's content. Raises: KeyMistakeError, with the first thing wrong."""
+    what: str
+    """What a person gives, such as `the JSON of a service-account key`."""
+
+
+class CloudProject(Protocol):
+    """A provider's project, account or tenancy in a cloud. Blocking, and safe to be done again."""
+
+    def make(self, resource: str) -> CloudResource: ...
+
+    def remove(self, resource: str) -> CloudResource: ...
+
+
+class CloudRegionDriver(Protocol):
+    """One region of a cloud, by the key of a provider; as `CloudProject`."""
+
+    def make(self, resource: str) -> CloudResource: ...
+
+    def remove(self, resource: str) -> CloudResource: ...
 
 
 class OwnedMachine(Protocol):
@@ -144,3 +189,39 @@ class NotificationFeed(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of provider: all that it can do. A capability that it does not have is None.
+
+    Its traits, which rules and workflows need, are in `workflows/rules/catalogue/providers.py`.
+    """
+
+    kind: ProviderKind
+    checks: Callable[[str], tuple[Check, ...]]
+    """Looks at everything that a provider needs, by its id; each check says what was found and what
+    to do. Blocking; changes nothing."""
+    credentials: CredentialsReader | None = None
+    project: Callable[[str], CloudProject] | None = None
+    """By a provider's id."""
+    region: Callable[[str, str], CloudRegionDriver] | None = None
+    """By a provider's id and what the cloud calls the region."""
+    driver: Callable[[str], Driver] | None = None
+    """By a provider's id."""
+    notifications: Callable[[str], Callable[[], NotificationFeed]] | None = None
+    """Prepares the feed of a provider, which is made on the loop that uses it. Blocking."""
+    quotas: Callable[[str, str], tuple[Quota, ...]] | None = None
+    """By a provider's id and a cloud region. Blocking. Raises: Unavailable, RequestRefused."""
+    catalogue: Callable[[], CloudCatalogue] | None = None
+    """Out of its files."""
+    storage_classes: Callable[[], StorageClasses] | None = None
+    prices: Callable[[str], PriceList] | None = None
+    """As the cloud tells them with the key of a provider; without it those of the files count.
+    Blocking. Raises: Unavailable, RequestRefused."""
+
+    def required(self, name: str, capability: Capability | None) -> Capability:
+        """Raises: RequestRefused, where the kind does not have it."""
+        if capability is None:
+            raise RequestRefused(f"provider kind {self.kind}: asked {name}, has none")
+        return capability

@@ -1,52 +1,56 @@
-"""What a provider has once in its cloud: found or made, removed; and its key, forgotten."""
+"""A provider is checked; what it and its regions have in its cloud is made and removed; its key is
+forgotten."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Protocol
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.providers.base import ProviderError, RequestRefused
-from activities.providers.gcp.project import GcpProject
-from activities.providers.gcp.region_resources import GcpRegion
+from activities.providers.base import (
+    CloudProject,
+    CloudRegionDriver,
+    ProviderError,
+    RequestRefused,
+)
+from activities.providers.registry import kind_of, unavailable
 from activities.secrets.credentials import forget_credentials
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.providers import Check, CloudResource
-from workflows.contracts.statuses import ProviderKind
-from workflows.effects.providers import CloudResourceReport, ForgetProviderKey, ProviderResource
+from workflows.contracts.providers import Check
+from workflows.effects.providers import (
+    CheckProvider,
+    CloudResourceReport,
+    ForgetProviderKey,
+    ProviderChecked,
+    ProviderResource,
+)
 from workflows.effects.regions import RegionResource
+from workflows.rules.catalogue.providers import TRAITS
 
 
-class CloudProject(Protocol):
-    """A provider's project, account or tenancy in a cloud, by its key."""
-
-    def check(self) -> tuple[Check, ...]: ...
-
-    def make(self, resource: str) -> CloudResource: ...
-
-    def remove(self, resource: str) -> CloudResource: ...
-
-
-PROJECTS: dict[ProviderKind, Callable[[str], CloudProject]] = {ProviderKind.GCP: GcpProject}
-"""What makes the project of one provider, by its id."""
+@activity.defn
+def check_provider(command: CheckProvider) -> ProviderChecked:
+    """Look at everything that a provider needs to be used."""
+    if command.kind not in TRAITS:
+        detail = unavailable(command.kind)
+        return ProviderChecked(checks=(Check(name="kind", status="failed", detail=detail),))
+    with translated_errors():
+        return ProviderChecked(checks=kind_of(command.kind).checks(command.provider_id))
 
 
 @activity.defn
 def ensure_provider_resource(command: ProviderResource) -> CloudResourceReport:
     """Find one of a provider's own things in its cloud, else make it."""
     with translated_errors():
-        project = PROJECTS[command.kind](command.provider_id)
-        return CloudResourceReport(resource=project.make(command.resource))
+        return CloudResourceReport(resource=_project(command).make(command.resource))
 
 
 @activity.defn
 def remove_provider_resource(command: ProviderResource) -> CloudResourceReport:
     """Remove one of a provider's own things from its cloud; silent when it is not there."""
     with translated_errors():
-        project = PROJECTS[command.kind](command.provider_id)
-        return CloudResourceReport(resource=project.remove(command.resource))
+        return CloudResourceReport(resource=_project(command).remove(command.resource))
 
 
 @activity.defn
@@ -67,33 +71,25 @@ def translated_errors() -> Generator[None, None, None]:
         raise ApplicationError(str(error), type=error.kind) from error
 
 
-class CloudRegionDriver(Protocol):
-    """One region of a cloud, by the key of a provider."""
-
-    def make(self, resource: str) -> CloudResource: ...
-
-    def remove(self, resource: str) -> CloudResource: ...
-
-
-REGIONS: dict[ProviderKind, Callable[[str, str], CloudRegionDriver]] = {ProviderKind.GCP: GcpRegion}
-"""What makes a place, by its provider's id and what the cloud calls it."""
-
-
 @activity.defn
 def ensure_region_resource(command: RegionResource) -> CloudResourceReport:
     """Find one of a region's own things in its cloud, else make it."""
     with translated_errors():
-        return CloudResourceReport(resource=_place(command).make(command.resource))
+        return CloudResourceReport(resource=_region(command).make(command.resource))
 
 
 @activity.defn
 def remove_region_resource(command: RegionResource) -> CloudResourceReport:
     """Remove one of a region's own things from its cloud; silent when it is not there."""
     with translated_errors():
-        return CloudResourceReport(resource=_place(command).remove(command.resource))
+        return CloudResourceReport(resource=_region(command).remove(command.resource))
 
 
-def _place(command: RegionResource) -> CloudRegionDriver:
-    if command.kind not in REGIONS:
-        raise RequestRefused(f"region {command.region_id}: {command.kind} has no regions")
-    return REGIONS[command.kind](command.provider_id, command.cloud_region)
+def _project(command: ProviderResource) -> CloudProject:
+    kind = kind_of(command.kind)
+    return kind.required("project", kind.project)(command.provider_id)
+
+
+def _region(command: RegionResource) -> CloudRegionDriver:
+    kind = kind_of(command.kind)
+    return kind.required("region", kind.region)(command.provider_id, command.cloud_region)

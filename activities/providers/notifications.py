@@ -1,7 +1,7 @@
 """What providers tell of their machines by themselves, handed on to the machines' workflows."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlmodel import col, select
@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.db.session import database
 from activities.db.tables import Lease, Provider
 from activities.providers.base import Notification, NotificationFeed, ProviderError
-from activities.providers.registry import FEEDS
+from activities.providers.registry import kind_of
 from activities.temporal.client import client, id_of_this_activity, limited, tell
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import queues
@@ -34,7 +34,7 @@ NEEDED_BY = (LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH, LeaseStatus.READ
 @activity.defn
 async def start_notifications(command: StartNotifications) -> Done:
     """Start the one workflow that listens for a provider; silent when it runs."""
-    if command.kind in FEEDS:
+    if (await asyncio.to_thread(kind_of, command.kind)).notifications is not None:
         await start_listening(command)
     return Done()
 
@@ -63,7 +63,7 @@ async def receive_notifications(command: ReceiveNotifications) -> NotificationsR
     listening = _Listening(command)
     async with heartbeating():
         try:
-            feed = (await asyncio.to_thread(FEEDS[command.kind], command.provider_id))()
+            feed = (await asyncio.to_thread(_prepared, command))()
             try:
                 await listening.to(feed)
             finally:
@@ -82,6 +82,11 @@ async def report_feed_status(command: ReportFeedStatus) -> Done:
     workflow_id = workflow_id_of(command.provider_id)
     await tell(workflow_id, "feed_status", command.state, request_id=id_of_this_activity())
     return Done()
+
+
+def _prepared(command: ReceiveNotifications) -> Callable[[], NotificationFeed]:
+    kind = kind_of(command.kind)
+    return kind.required("notifications", kind.notifications)(command.provider_id)
 
 
 @dataclass

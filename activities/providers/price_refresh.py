@@ -1,7 +1,6 @@
 """What clouds tell of their prices, asked once for each kind of cloud, and kept."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from sqlmodel import col, select
@@ -12,20 +11,18 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Provider
 from activities.providers.base import RequestRefused, Unavailable
-from activities.providers.gcp.billing_catalog import google_prices
 from activities.providers.machines import provider_threads
 from activities.providers.prices import keep_prices
+from activities.providers.registry import kind_of
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.providers import PricesState
-from workflows.contracts.statuses import ProviderKind, ProviderStatus
+from workflows.contracts.statuses import ProviderStatus
 from workflows.effects.providers import PricesRefreshed, RefreshPrices
 from workflows.rules.catalogue.price_lists import PriceList
+from workflows.rules.catalogue.providers import cloud_kinds
 
-PRICE_LISTS: dict[ProviderKind, Callable[[str], PriceList]] = {ProviderKind.GCP: google_prices}
-"""What asks a cloud for its prices, with the key of one provider: a kind without one keeps those of
-its files."""
 MOST_TOLD = 5
 """Prices that could not be, of which people are told by name."""
 
@@ -39,17 +36,17 @@ async def refresh_prices(_: RefreshPrices) -> PricesRefreshed:
     """
     refreshed = PricesRefreshed()
     async with heartbeating():
-        for kind in PRICE_LISTS:
+        for kind in cloud_kinds():
             refreshed = refreshed.plus(await _refresh(kind))
     return refreshed
 
 
-async def _refresh(kind: ProviderKind) -> PricesRefreshed:
+async def _refresh(kind: str) -> PricesRefreshed:
     refused: list[str] = []
     for provider_id in await asyncio.to_thread(_ready, kind):
         try:
             found = await asyncio.get_running_loop().run_in_executor(
-                provider_threads(), PRICE_LISTS[kind], provider_id
+                provider_threads(), _read, kind, provider_id
             )
         except RequestRefused as error:
             refused.append(f"{provider_id}: {error}")
@@ -65,17 +62,24 @@ async def _refresh(kind: ProviderKind) -> PricesRefreshed:
     return PricesRefreshed(refused=tuple(refused))
 
 
-def _ready(kind: ProviderKind) -> list[str]:
+def _read(kind: str, provider_id: str) -> PriceList:
+    found = kind_of(kind)
+    return found.required("prices", found.prices)(provider_id)
+
+
+def _ready(kind: str) -> list[str]:
+    """Providers whose cloud may be asked; none of a kind that keeps the prices of its files."""
     query = (
         select(Provider.id)
         .where(col(Provider.kind) == kind, col(Provider.status) == ProviderStatus.READY)
         .order_by(col(Provider.id))
     )
     with database().read() as session:
-        return list(session.exec(query))
+        found = list(session.exec(query))
+    return found if found and kind_of(kind).prices else []
 
 
-def _keep(kind: ProviderKind, found: PriceList) -> int:
+def _keep(kind: str, found: PriceList) -> int:
     with database().write(f"prices of {kind}") as session:
         return keep_prices(session, kind, found.lines, datetime.now(UTC))
 

@@ -1,6 +1,6 @@
 """What clouds sell at the prices that they have told at last: the files' lines, and those newer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -10,24 +10,29 @@ from sqlmodel import Session, col, select
 
 from activities.db.session import database
 from activities.db.tables import CloudPriceRow
-from activities.providers.gcp.catalogue import gcp_catalogue
-from workflows.contracts.statuses import ProviderKind
+from activities.providers.registry import kind_of
 from workflows.rules.catalogue.clouds import CloudCatalogue
 from workflows.rules.catalogue.price_lists import PriceLine, with_prices
 from workflows.rules.catalogue.prices import DiskKind, DiskPrice, GpuPrice, SeriesPrice, Source
 
-CATALOGUES: dict[str, Callable[[], CloudCatalogue]] = {ProviderKind.GCP: gcp_catalogue}
-"""What each kind of cloud sells, out of its files. A new one is a line here."""
 NANO = 1_000_000_000
 Version = tuple[int, datetime | None]
 """How many prices a cloud has told, and when the last was."""
 _priced: dict[str, tuple[Version, CloudCatalogue]] = {}
 
 
-def priced_catalogue(kind: str, session: Session | None = None) -> CloudCatalogue | None:
-    """Each process remembers the last. None for kinds that are no cloud's."""
-    if kind not in CATALOGUES:
-        return None
+def catalogue_of(kind: str) -> CloudCatalogue:
+    """What a kind of cloud sells, out of its files. Raises: RequestRefused."""
+    found = kind_of(kind)
+    return found.required("catalogue", found.catalogue)()
+
+
+def priced_catalogue(kind: str, session: Session | None = None) -> CloudCatalogue:
+    """What is known of a cloud before asking it, with the prices that it has told at last.
+
+    Each process remembers the last. Raises: RequestRefused, for kinds that have no catalogue.
+    """
+    catalogue_of(kind)
     if session is None:
         with database().read() as own:
             return known_prices(own, kind)[1]
@@ -38,7 +43,7 @@ def known_prices(session: Session, kind: str) -> tuple[Version, CloudCatalogue]:
     """The catalogue of a kind of cloud, and which prices are in it."""
     known, version = _priced.get(kind), _version(session, kind)
     if known is None or known[0] != version:
-        files = CATALOGUES[kind]()
+        files = catalogue_of(kind)
         known = version, files if version[0] == 0 else _with_rows(session, kind, files)
         _priced[kind] = known
     return known

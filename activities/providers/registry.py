@@ -1,47 +1,34 @@
-"""Which kinds of provider there are. A new one is a module here and a line below."""
+"""Which provider kinds there are: those with traits, each with a module of its own.
 
-from collections.abc import Callable
+A kind's module, `activities/providers/<kind>/kind.py`, is imported when the kind is first used, and
+with it all that speaks to its provider.
+"""
 
-from temporalio import activity
+from importlib import import_module
 
-from activities.providers.base import Driver, NotificationFeed, Provider, RequestRefused
-from activities.providers.cloud_parts import PROJECTS, translated_errors
-from activities.providers.gcp.driver import google_machines
-from activities.providers.gcp.notifications import google_news
-from activities.providers.physical import PhysicalProvider
-from workflows.contracts.providers import Check
-from workflows.contracts.statuses import ProviderKind
-from workflows.effects.providers import CheckProvider, ProviderChecked
+from activities.providers.base import Driver, Kind, RequestRefused
+from workflows.rules.catalogue.providers import TRAITS
 
-PROVIDERS: dict[ProviderKind, Provider] = {ProviderKind.PHYSICAL: PhysicalProvider()}
-DRIVERS: dict[ProviderKind, Callable[[str], Driver]] = {ProviderKind.GCP: google_machines}
-"""What makes the driver of the machines of one provider, by its id."""
-FEEDS: dict[ProviderKind, Callable[[str], Callable[[], NotificationFeed]]] = {
-    ProviderKind.GCP: google_news
-}
-"""What prepares a provider's news, by its id; the feed itself is made on the loop that uses it."""
+FOLDER = "activities.providers"
+KINDS: dict[str, Kind] = {}
+"""The kinds that this process has used, by name; `kind_of` fills it."""
 
 
-def driver_of(kind: ProviderKind, provider_id: str) -> Driver:
-    """Raises: RequestRefused, for a kind whose machines nobody makes."""
-    if kind not in DRIVERS:
-        raise RequestRefused(f"provider {provider_id}: machines of {kind} cannot be made here")
-    return DRIVERS[kind](provider_id)
+def kind_of(name: str) -> Kind:
+    """Raises: RequestRefused, for a kind that is not available."""
+    if name not in KINDS:
+        if name not in TRAITS:
+            raise RequestRefused(f"provider kind {unavailable(name)}")
+        found: Kind = import_module(f"{FOLDER}.{name}.kind").KIND
+        KINDS[name] = found
+    return KINDS[name]
 
 
-@activity.defn
-def check_provider(command: CheckProvider) -> ProviderChecked:
-    """Look at everything that a provider needs to be used."""
-    if command.kind in PROJECTS:
-        with translated_errors():
-            return ProviderChecked(checks=PROJECTS[command.kind](command.provider_id).check())
-    provider = PROVIDERS.get(command.kind)
-    if provider is None:
-        known = ", ".join(sorted((*PROVIDERS, *PROJECTS)))
-        missing = Check(
-            name="kind",
-            status="failed",
-            detail=f"{command.kind}: not available here; these are: {known}",
-        )
-        return ProviderChecked(checks=(missing,))
-    return ProviderChecked(checks=provider.check())
+def unavailable(name: str) -> str:
+    return f"{name}: not available here; these are: {', '.join(sorted(TRAITS))}"
+
+
+def driver_of(kind: str, provider_id: str) -> Driver:
+    """The driver of a provider's machines. Raises: RequestRefused, for a kind that has none."""
+    found = kind_of(kind)
+    return found.required("driver", found.driver)(provider_id)

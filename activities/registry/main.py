@@ -21,6 +21,7 @@ from activities.outbox.relay import relay_outbox
 from activities.placement.planning import find_placement, notify_placed_jobs
 from activities.placement.withdrawals import withdraw_allocations
 from activities.providers.cloud_parts import (
+    check_provider,
     ensure_provider_resource,
     ensure_region_resource,
     forget_provider_key,
@@ -35,7 +36,6 @@ from activities.providers.machines import (
 )
 from activities.providers.notifications import report_feed_status, start_notifications
 from activities.providers.price_refresh import refresh_prices
-from activities.providers.registry import check_provider
 from activities.regions.storage_nodes import add_storage_node, find_storage, request_node_removal
 from activities.registry import Activity
 

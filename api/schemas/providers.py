@@ -7,13 +7,12 @@ from pydantic import AfterValidator, Field, JsonValue
 from api.schemas.accounts import Name
 from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
 from workflows.contracts.statuses import ProviderKind
-
-AVAILABLE = (ProviderKind.PHYSICAL, ProviderKind.GCP)
+from workflows.rules.catalogue.providers import TRAITS
 
 
 def _only_available(kind: ProviderKind) -> ProviderKind:
-    if kind not in AVAILABLE:
-        raise ValueError(f"{kind} is not yet available; available: {', '.join(AVAILABLE)}")
+    if kind not in TRAITS:
+        raise ValueError(f"{kind} is not yet available; available: {', '.join(TRAITS)}")
     return kind
 
 

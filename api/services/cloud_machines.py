@@ -7,7 +7,9 @@ from sqlmodel import select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.nodes.creation import LeasedNode
-from activities.providers.quotas import catalogue_of, storage_of
+from activities.providers.base import RequestRefused
+from activities.providers.prices import priced_catalogue
+from activities.providers.registry import kind_of
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas.base import FieldError
@@ -15,12 +17,15 @@ from api.schemas.nodes import NodeCreation
 from api.schemas.regions import RegionCreation
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
+from workflows.rules.catalogue.clouds import CloudCatalogue
 from workflows.rules.catalogue.gpu_names import canonical_name, parse_gpus
 from workflows.rules.catalogue.permanent_machines import (
+    StorageClasses,
     compute_offers,
     lasting_spec,
     storage_offers,
 )
+from workflows.rules.catalogue.providers import traits_of
 
 DEFAULT_CLASS = "small"
 OWN_MACHINES = "is for regions in a cloud: here machines are one's own"
@@ -34,10 +39,10 @@ def region_columns(
 
     Raises: Problem `invalid-request`, `conflict`.
     """
-    catalogue, classes = catalogue_of(provider.kind), storage_of(provider.kind)
-    if catalogue is None or classes is None:
+    if not traits_of(provider.kind).is_cloud:
         _must_be_left_out(asked, ("cloud_region", "storage_node_class"), OWN_MACHINES)
         return {"id": new_id("reg"), "storage_mode": asked.storage_mode, "options": {}}
+    catalogue, classes = _known_of(provider)
     wrong = []
     if catalogue.region(asked.cloud_region or "") is None:
         known = ", ".join(region.name for region in catalogue.regions)
@@ -55,7 +60,9 @@ def region_columns(
     _must_be_the_only_one(context, asked.cloud_region)
     offers = storage_offers(catalogue, wanted, asked.cloud_region)
     region_id = new_id("reg")
-    spec = lasting_spec(wanted.disk_size_gb, {"region": region_id, "service": "storage"})
+    spec = lasting_spec(
+        provider.kind, wanted.disk_size_gb, {"region": region_id, "service": "storage"}
+    )
     claim = _claim(provider.id, provider.kind, offers, spec)
     return {
         "id": region_id,
@@ -64,6 +71,16 @@ def region_columns(
         "storage_node_class": wanted.name,
         "options": {"storage_machine": claim.model_dump(mode="json")},
     }
+
+
+def _known_of(provider: tables.Provider) -> tuple[CloudCatalogue, StorageClasses]:
+    """Raises: Problem `invalid-request`, for a cloud of which we do not have both."""
+    kind = kind_of(provider.kind)
+    try:
+        classes = kind.required("storage_classes", kind.storage_classes)()
+        return priced_catalogue(provider.kind), classes
+    except RequestRefused as refusal:
+        raise invalid(field_error("provider_id", str(refusal), provider.id)) from None
 
 
 def _must_be_the_only_one(context: ChangeContext, cloud_region: str) -> None:
@@ -81,9 +98,9 @@ def _must_be_the_only_one(context: ChangeContext, cloud_region: str) -> None:
 
 def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
     """What is to be made in a region of a cloud. Raises: Problem `invalid-request`."""
-    catalogue = catalogue_of(region.provider_kind)
-    if catalogue is None or region.cloud_region is None:
+    if region.cloud_region is None:
         raise invalid(field_error("gpus", OWN_MACHINES, asked.gpus))
+    catalogue = priced_catalogue(region.provider_kind)
     made = "is of one's own machine: in a cloud it is made"
     wrong = _given(asked, ("minion_id", "address"), made)
     if asked.services != ("compute",):
@@ -106,7 +123,9 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
         rule = f"is on demand in {region.cloud_region}, in a number that a machine has: of {sold}"
         raise invalid(field_error("gpus", rule, asked.gpus))
     node_id = new_id("nod")
-    spec = lasting_spec(asked.disk_size_gb, {"region": region.id, "node": node_id})
+    spec = lasting_spec(
+        region.provider_kind, asked.disk_size_gb, {"region": region.id, "node": node_id}
+    )
     return LeasedNode(
         node_id=node_id,
         name=asked.name,

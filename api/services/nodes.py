@@ -19,6 +19,7 @@ from api.services.ownership import lifecycle, own, own_locked
 from workflows.contracts.nodes import Hardware, Preparation, Reboot, Requirement
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import NodeStatus, RegionStatus
+from workflows.rules.catalogue.providers import traits_of
 
 _SAME = (
     "region_id", "minion_id", "type", "services", "upnp", "mining", "port", "user", "gpu_type",
@@ -73,7 +74,7 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
         raise wrong_state("region", region, "healthy to take nodes")
     if asked.mining:
         raise invalid(field_error("mining", "is not available yet", True))
-    if region.cloud_region is not None:
+    if traits_of(region.provider_kind).is_cloud:
         node, request_id = add_leased_node(
             context.session, region, leased_node(region, asked), context.now
         )

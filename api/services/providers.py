@@ -8,7 +8,8 @@ from sqlmodel import col, select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
-from activities.providers.gcp.key import KeyMistakeError, ServiceAccountKey, read_key
+from activities.providers.base import Credentials, CredentialsReader, KeyMistakeError
+from activities.providers.registry import kind_of
 from activities.secrets.credentials import (
     OF_THE_SERVER,
     STORE,
@@ -25,7 +26,8 @@ from api.problems import Problem, field_error, invalid
 from api.schemas import providers as schemas
 from api.services.lifecycles import names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own, own_locked
-from workflows.contracts.statuses import ProviderKind, ProviderStatus, RegionStatus
+from workflows.contracts.statuses import ProviderStatus, RegionStatus
+from workflows.rules.catalogue.providers import traits_of
 
 
 def provider_response(row: tables.Provider) -> schemas.Provider:
@@ -63,13 +65,13 @@ def enable_provider(context: ChangeContext, asked: schemas.ProviderCreation) -> 
         created_at=context.now,
         updated_at=context.now,
     )
-    if asked.kind is ProviderKind.PHYSICAL:
-        if asked.credentials is not None:
-            raise invalid(field_error("credentials", "physical machines need none"))
-    else:
+    reader = kind_of(row.kind).credentials
+    if reader is not None:
         advisory_lock(context.session, f"providers/{context.caller.account_id}")
-        key = _take_credentials(context, row, asked.credentials)
-        _must_be_the_only_one(context, key)
+        key = _take_credentials(context, row, reader, asked.credentials)
+        _must_be_the_only_one(context, row.kind, key)
+    elif asked.credentials is not None:
+        raise _needs_none(row.kind)
     context.create(row)
     return provider_response(row)
 
@@ -79,15 +81,16 @@ def change_provider(
 ) -> schemas.Provider:
     """Take another key of the same project, and have everything checked with it."""
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
-    if row.kind == ProviderKind.PHYSICAL:
-        raise invalid(field_error("credentials", "physical machines need none"))
+    reader = kind_of(row.kind).credentials
+    if reader is None:
+        raise _needs_none(row.kind)
     _must_be_settled(row, "to be given another key")
     if row.credentials is not None and is_read_only(row.credentials):
         raise Problem(
             "conflict", f"{row.credentials}: comes from the server's environment: change it there"
         )
     project_id = (row.cloud or {}).get("project_id")
-    key = _take_credentials(context, row, asked.credentials)
+    key = _take_credentials(context, row, reader, asked.credentials)
     if project_id is not None and key.project_id != project_id:
         rule = f"is a key of the provider's own project, {project_id}"
         raise invalid(field_error("credentials.project_id", rule, key.project_id))
@@ -115,20 +118,23 @@ def remove_provider(context: ChangeContext, provider_id: str, *, force: bool) ->
 
 
 def _take_credentials(
-    context: ChangeContext, row: tables.Provider, given: dict[str, Any] | str | None
-) -> ServiceAccountKey:
+    context: ChangeContext,
+    row: tables.Provider,
+    reader: CredentialsReader,
+    given: dict[str, Any] | str | None,
+) -> Credentials:
     """Look at what was given, keep it where it belongs, and note where that is.
 
     Raises: Problem, naming field and rule of what is wrong.
     """
     if not given:
-        rule = "is needed: the JSON of a service-account key, or a reference to one"
+        rule = f"is needed: {reader.what}, or a reference to one"
         raise invalid(field_error("credentials", rule))
     literal = json.dumps(given) if isinstance(given, dict) else given.strip()
     reference = literal if is_reference(literal) else None
     content = literal if reference is None else _resolved(context, reference)
     try:
-        key = read_key(content)
+        key = reader.read(content)
     except KeyMistakeError as wrong:
         raise invalid(field_error(wrong.field, wrong.rule)) from None
     account_id, place = context.caller.account_id, own_place(row.kind, row.id)
@@ -157,16 +163,20 @@ def _resolved(context: ChangeContext, reference: str) -> str:
         raise invalid(field_error("credentials", f"leads to a key: {wrong}")) from None
 
 
-def _must_be_the_only_one(context: ChangeContext, key: ServiceAccountKey) -> None:
+def _must_be_the_only_one(context: ChangeContext, kind: str, key: Credentials) -> None:
     """A project twice would count its quotas twice, and end its machines once too often."""
     others = select(tables.Provider).where(
         tables.Provider.account_id == context.caller.account_id,
-        tables.Provider.kind == ProviderKind.GCP,
+        tables.Provider.kind == kind,
         col(tables.Provider.status) != ProviderStatus.ARCHIVED,
     )
     for other in context.session.exec(others):
         if (other.cloud or {}).get("project_id") == key.project_id:
             raise Problem("conflict", f"project {key.project_id}: is enabled as {other.id}")
+
+
+def _needs_none(kind: str) -> Problem:
+    return invalid(field_error("credentials", f"{kind} machines need none"))
 
 
 def _must_be_settled(row: tables.Provider, what: str) -> None:
@@ -179,7 +189,7 @@ def _check_preference(context: ChangeContext, asked: schemas.ProviderCreation) -
     that are rented: nothing is spent on one's own."""
     if asked.waive_usage_fee and not context.caller.is_administrator:
         raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
-    if asked.kind is not ProviderKind.PHYSICAL:
+    if traits_of(asked.kind).is_cloud:
         if asked.waive_usage_fee and not asked.preferred_credits_microcredits:
             rule = "lasts as long as preferred_credits_microcredits do, which are missing"
             raise invalid(field_error("waive_usage_fee", rule, True))

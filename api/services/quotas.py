@@ -5,7 +5,9 @@ from datetime import datetime
 from activities.db import tables
 from activities.db.session import database
 from activities.providers.base import ProviderError, Unavailable
-from activities.providers.quotas import catalogue_of, live_quotas
+from activities.providers.prices import priced_catalogue
+from activities.providers.quotas import live_quotas
+from activities.providers.registry import kind_of
 from api.authorization import Caller
 from api.problems import Problem, field_error, invalid
 from api.schemas import quotas as schemas
@@ -13,9 +15,8 @@ from api.services.lifecycles import GONE
 from api.services.ownership import own
 from workflows.contracts.quotas import RunnableJobs
 from workflows.rules.catalogue.clouds import CloudCatalogue
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.catalogue.quotas import refusal
-
-CONSOLE = "https://console.cloud.google.com/iam-admin/quotas"
 
 
 def quotas_for(caller: Caller, wanted: schemas.QuotasQuery, now: datetime) -> schemas.QuotaList:
@@ -24,18 +25,20 @@ def quotas_for(caller: Caller, wanted: schemas.QuotasQuery, now: datetime) -> sc
         row = own(session, tables.Provider, wanted.provider_id, caller)
         kind, status = row.kind, row.status
         project_id = (row.cloud or {}).get("project_id", "")
-    catalogue = catalogue_of(kind)
-    if catalogue is None:
+    if kind_of(kind).quotas is None or kind_of(kind).catalogue is None:
         raise invalid(
             field_error("provider_id", f"is of a cloud: {kind} has no quotas", wanted.provider_id)
         )
     if status in GONE:
         raise Problem("conflict", f"provider {wanted.provider_id}: is {status}")
+    catalogue = priced_catalogue(kind)
     if catalogue.region(wanted.cloud_region) is None:
         known = ", ".join(region.name for region in catalogue.regions)
         raise invalid(field_error("cloud_region", f"is one of {known}", wanted.cloud_region))
     try:
-        quotas, runnable = live_quotas(wanted.provider_id, wanted.cloud_region, wanted.gpu_count)
+        quotas, runnable = live_quotas(
+            kind, wanted.provider_id, wanted.cloud_region, wanted.gpu_count
+        )
     except Unavailable as error:
         raise Problem("unavailable", str(error), (), {"Retry-After": "5"}) from error
     except ProviderError as error:
@@ -44,7 +47,7 @@ def quotas_for(caller: Caller, wanted: schemas.QuotasQuery, now: datetime) -> sc
         provider_id=wanted.provider_id,
         cloud_region=wanted.cloud_region,
         read_at=now,
-        raise_at=f"{CONSOLE}?project={project_id}",
+        raise_at=traits_of(kind).quotas_url.format(project_id=project_id),
         runnable=[_shown(each, catalogue, wanted.cloud_region) for each in runnable],
         refusal=refusal(wanted.cloud_region, runnable),
         quotas=[schemas.Quota(**quota.model_dump(), free=quota.free) for quota in quotas],

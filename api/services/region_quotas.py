@@ -10,6 +10,7 @@ from api.schemas.quotas import QuotaList, QuotasQuery
 from api.schemas.regions import RegionCreation, RegionQuota, RegionQuotaPage
 from api.services.ownership import own
 from api.services.quotas import quotas_for
+from workflows.rules.catalogue.providers import traits_of
 
 
 def refusal_of(caller: Caller, asked: RegionCreation) -> Problem | None:
@@ -34,10 +35,10 @@ def quotas_of_region(caller: Caller, region_id: str) -> RegionQuotaPage:
     """As its cloud says now; none where the machines are one's own."""
     with database().read() as session:
         row = own(session, tables.Region, region_id, caller)
-        provider_id, cloud_region = row.provider_id, row.cloud_region
-    if cloud_region is None:
+        provider_id, kind, cloud_region = row.provider_id, row.provider_kind, row.cloud_region
+    if not traits_of(kind).is_cloud:
         return RegionQuotaPage(items=[])
-    wanted = QuotasQuery(provider_id=provider_id, cloud_region=cloud_region)
+    wanted = QuotasQuery(provider_id=provider_id, cloud_region=cloud_region or "")
     return RegionQuotaPage(items=_shown(quotas_for(caller, wanted, datetime.now(UTC))))
 
 

@@ -9,14 +9,13 @@ import pytest
 
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import register
-from activities.providers import registry
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.providers.fake_driver import RentedDriver
+from tests.activities.providers.kinds import kind_with
 from tests.activities.sites import site
 from tests.activities.sshd import SSHD, Sshd
-from workflows.contracts.statuses import ProviderKind
 
 __all__ = ["agent", "connections", "endpoint", "node_root", "site", "sshd"]
 
@@ -24,11 +23,11 @@ register(KINDS)
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
+def driver() -> Iterator[RentedDriver]:
     """What drives the machines of every provider of the kind gcp."""
     found = RentedDriver()
-    monkeypatch.setitem(registry.DRIVERS, ProviderKind.GCP, lambda _: found)
-    return found
+    with kind_with(driver=lambda _: found):
+        yield found
 
 
 @pytest.fixture

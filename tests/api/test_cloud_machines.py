@@ -13,7 +13,7 @@ from tests.api.http_server import Person, Site, host_key
 from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.doubles.gcp.fixtures import gcp
 from workflows.contracts.machines import MachineClaim
-from workflows.rules.catalogue.permanent_machines import LIFETIME_S
+from workflows.rules.catalogue.providers import traits_of
 
 __all__ = ["gcp"]
 
@@ -75,7 +75,10 @@ async def test_a_region_is_made_with_a_storage_node_of_its_class_in_any_of_its_z
     (offer, *_) = wish.offers
     assert (offer.machine_type, offer.gpu_count) == ("n1-standard-4", 0)
     assert offer.microcredits_per_hour == 4 * 47_500 + 500 * 100_000 // 730
-    assert (wish.spec.lifetime_s, wish.spec.disk_size_gb) == (LIFETIME_S, 500)
+    assert (wish.spec.lifetime_s, wish.spec.disk_size_gb) == (
+        traits_of("gcp").lifetime_limit_s,
+        500,
+    )
     assert wish.spec.tags == {"region": made["id"], "service": "storage"}
 
 

@@ -1,26 +1,27 @@
 """Machines as a provider lists them: shown against the leases, ended by a person."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from activities.db import tables
-from activities.providers import registry
 from activities.providers.base import RequestRefused
 from tests.activities.providers.fake_driver import Owned, RentedDriver
+from tests.activities.providers.kinds import kind_with
 from tests.api.http_server import Person, Site
 from tests.api.test_leases import OFFER, lease_row
 from workflows.contracts.machines import MachineObservation
-from workflows.contracts.statuses import MachineState, ProviderKind
+from workflows.contracts.statuses import MachineState
 
 ZONE = OFFER.zone
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
+def driver() -> Iterator[RentedDriver]:
     found = RentedDriver()
-    monkeypatch.setitem(registry.DRIVERS, ProviderKind.GCP, lambda _: found)
-    return found
+    with kind_with(driver=lambda _: found):
+        yield found
 
 
 def runs(driver: RentedDriver, *names: str) -> None:
@@ -58,7 +59,7 @@ async def test_a_provider_s_own_list_is_shown_with_what_nobody_holds(
 
 
 async def test_a_provider_that_does_not_answer_is_said_to_be_silent_and_not_empty(
-    site: Site, ada: Person, driver: RentedDriver, monkeypatch: pytest.MonkeyPatch
+    site: Site, ada: Person, driver: RentedDriver
 ) -> None:
     path = f"/v1/providers/{await cloud(site, ada)}/machines"
     driver.is_away = True
@@ -68,8 +69,8 @@ async def test_a_provider_that_does_not_answer_is_said_to_be_silent_and_not_empt
     def refuse(_: str) -> RentedDriver:
         raise RequestRefused("the key does not work")
 
-    monkeypatch.setitem(registry.DRIVERS, ProviderKind.GCP, refuse)
-    refused = await ada.get(path)
+    with kind_with(driver=refuse):
+        refused = await ada.get(path)
     assert (refused.status_code, refused.json()["code"]) == (409, "provider-not-ready")
 
 

@@ -14,13 +14,13 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.leases.reconciliation import reconcile_machines
-from activities.providers import registry
 from tests.activities.leases.rows import Books, lease_row
 from tests.activities.providers.fake_driver import Owned, RentedDriver
+from tests.activities.providers.kinds import kind_with
 from tests.bench.home import home
 from tests.bench.measure import Row, best_s, both_best_s, compared, ms
 from workflows.contracts.machines import MachineObservation
-from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
+from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects.reconciliation import ReconcileMachines
 
 MACHINES = 5_000
@@ -32,7 +32,7 @@ def rows() -> list[Row]:
     """On SQLite; the provider is in memory, so that what is measured is ours."""
     driver = RentedDriver()
     logging.getLogger("temporalio.activity").setLevel(logging.ERROR)  # a line for each it ends
-    with home() as (_, opened), _driven_by(driver):
+    with home() as (_, opened), kind_with(driver=lambda _: driver):
         books = Books(opened)
         with opened.write() as session:
             # Not ready: its news is not followed, for which there is no Temporal here.
@@ -95,13 +95,3 @@ def _counted() -> Iterator[list[str]]:
         yield found
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-
-
-@contextmanager
-def _driven_by(driver: RentedDriver) -> Iterator[None]:
-    before = registry.DRIVERS[ProviderKind.GCP]
-    registry.DRIVERS[ProviderKind.GCP] = lambda _: driver
-    try:
-        yield
-    finally:
-        registry.DRIVERS[ProviderKind.GCP] = before

@@ -1,5 +1,6 @@
 """The commands for machines that cost money: what is shown, what is ended, what is left."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, cast
 
@@ -8,12 +9,12 @@ from baseload.commands.session import Session
 from baseload.commands.termination import Ending
 
 from activities.db import tables
-from activities.providers import registry
 from tests.activities.providers.fake_driver import Owned, RentedDriver
+from tests.activities.providers.kinds import kind_with
 from tests.api.test_leases import BEGAN, lease_row
 from tests.client.conftest import Desk
 from workflows.contracts.machines import MachineObservation
-from workflows.contracts.statuses import MachineState, ProviderKind
+from workflows.contracts.statuses import MachineState
 
 ENDED = {"status": "released", "ended_at": BEGAN + timedelta(minutes=30)}
 
@@ -60,10 +61,10 @@ def test_kill_needs_to_be_told_what(desk: Desk) -> None:
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> RentedDriver:
+def driver() -> Iterator[RentedDriver]:
     found = RentedDriver()
-    monkeypatch.setitem(registry.DRIVERS, ProviderKind.GCP, lambda _: found)
-    return found
+    with kind_with(driver=lambda _: found):
+        yield found
 
 
 def cloud(desk: Desk) -> str:

@@ -89,7 +89,7 @@ class NodeOffer(Contract):
     node_name: str = ""
     account_id: str
     provider_id: str = ""
-    provider_kind: str = "physical"
+    provider_kind: str
     public: bool = False
     active: bool = True
     gpu_type: str | None = None

@@ -21,27 +21,9 @@ class CloudResource(Contract):
     """One thing that a provider has once in its cloud, such as the network of its machines."""
 
     name: str
-    """What of the provider it is, such as `network`; see `RESOURCES`."""
+    """What of the provider it is, such as `network`; see `Traits.resources`."""
     path: str
     """What the cloud calls it; of one that could not be removed, why."""
-
-
-RESOURCES: dict[ProviderKind, tuple[str, ...]] = {
-    ProviderKind.GCP: (
-        "topic",
-        "subscription",
-        "sink",
-        "publisher",
-        "network",
-        "ssh-firewall",
-        "inner-firewall",
-    ),
-}
-"""Of each kind of cloud, in the order of making; they are removed in the reverse."""
-
-
-REGION_RESOURCES: dict[ProviderKind, tuple[str, ...]] = {ProviderKind.GCP: ("subnetwork",)}
-"""What each region in a cloud has of its own there, as `RESOURCES`."""
 
 
 class ProviderRequest(Contract):

@@ -22,7 +22,7 @@ class ProviderChecked(Contract):
 
 
 class ProviderResource(Contract):
-    """One of `RESOURCES` of a provider."""
+    """One of the `resources` of a provider, by the traits of its kind."""
 
     provider_id: str
     kind: ProviderKind

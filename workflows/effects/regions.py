@@ -20,7 +20,7 @@ class SiteChecked(Contract):
 
 
 class RegionResource(Contract):
-    """One of `REGION_RESOURCES` of a region in a cloud."""
+    """One of the `region_resources` of a region in a cloud."""
 
     region_id: str
     provider_id: str

@@ -53,11 +53,12 @@ from workflows.primitives.waiting import (
     while_handling,
 )
 from workflows.rules.billing.billing_request import billing_of
+from workflows.rules.catalogue.providers import preemption_notices_s
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
-SUSPICION_LIMIT = timedelta(seconds=90)
-"""Google ends a machine 30 s after it has decided to; a minute more, for the news of it."""
+SUSPICION_LIMIT = timedelta(seconds=preemption_notices_s()[1] + 60)
+"""A preempted machine ends after its notice; a minute more, for the news of it."""
 
 Answer = TypeVar("Answer")
 

@@ -16,10 +16,11 @@ from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import cancel_and_wait, gather_all, wait_until
+from workflows.rules.catalogue.providers import preemption_notices_s
 
 LAST_SNAPSHOT_LIMIT = timedelta(minutes=10)
-PREEMPTION_SNAPSHOT_LIMIT = timedelta(seconds=20)
-"""Google gives a machine that it takes back 30 s."""
+PREEMPTION_SNAPSHOT_LIMIT = timedelta(seconds=preemption_notices_s()[0] - 10)
+"""Before the notice of a preemption is over."""
 
 
 class StateSnapshots:

@@ -9,7 +9,6 @@ from workflows.contracts.events import Event, ProviderEvent
 from workflows.contracts.lifecycles import ProviderChanges, Refresh, Removal
 from workflows.contracts.machines import OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import (
-    RESOURCES,
     CloudResource,
     FeedStatus,
     PricesState,
@@ -41,6 +40,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.providers.orphaned_machines import OrphanedMachines
+from workflows.rules.catalogue.providers import traits_of
 
 IDLE_INTERVAL = timedelta(days=1)
 POLL_INTERVAL = timedelta(hours=1)
@@ -82,7 +82,7 @@ class ProviderLifecycle:
 
     @property
     def _is_cloud(self) -> bool:
-        return self._request.kind in RESOURCES
+        return traits_of(self._request.kind).is_cloud
 
     async def _enable(self) -> None:
         """Every check, each with its own name and what to do, then what it needs in its cloud."""
@@ -169,7 +169,7 @@ class ProviderLifecycle:
             ProviderResource(
                 provider_id=self._request.provider_id, kind=self._request.kind, resource=name
             )
-            for name in RESOURCES.get(self._request.kind, ())
+            for name in traits_of(self._request.kind).resources
         )
 
     async def _serve(self) -> None:

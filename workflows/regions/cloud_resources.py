@@ -9,7 +9,6 @@ from temporalio.exceptions import ApplicationError, is_cancelled_exception
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.events import Event, RegionEvent
 from workflows.contracts.lifecycles import Refresh
-from workflows.contracts.providers import REGION_RESOURCES
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.regions import (
@@ -28,6 +27,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter
 from workflows.primitives.waiting import wait_until
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.ids import timed_id
 
 STORAGE_LIMIT = timedelta(hours=8)
@@ -48,7 +48,7 @@ class CloudRegion:
     @property
     def is_one(self) -> bool:
         """Nothing here is asked for where its machines are one's own."""
-        return self._request.storage is not None
+        return traits_of(self._request.provider_kind).is_cloud
 
     # ── made and removed ────────────────────────────────────────────────────────────────────
 
@@ -79,7 +79,6 @@ class CloudRegion:
 
     def _resources(self) -> tuple[RegionResource, ...]:
         request = self._request
-        names = REGION_RESOURCES.get(request.provider_kind, ()) if self.is_one else ()
         return tuple(
             RegionResource(
                 region_id=request.region_id,
@@ -88,7 +87,7 @@ class CloudRegion:
                 cloud_region=request.cloud_region,
                 resource=name,
             )
-            for name in names
+            for name in traits_of(request.provider_kind).region_resources
         )
 
     # ── its storage ─────────────────────────────────────────────────────────────────────────

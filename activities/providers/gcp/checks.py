@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.check_context import Looked
 from activities.providers.gcp.errors import GoogleRefusedError, KeyRefusedError, naming_request
 from activities.providers.gcp.requirements import (
@@ -23,7 +24,6 @@ from activities.providers.gcp.requirements import (
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 from activities.settings import settings
 from workflows.contracts.providers import Check
-from workflows.rules.catalogue.quotas import GPUS_ALL_REGIONS
 
 _IMAGE_FAMILY = re.compile(r"projects/([^/]+)/global/images/family/([^/]+)")
 
@@ -180,14 +180,15 @@ def _gpus(looked: Looked) -> Iterator[Check]:
         yield _unseen(looked, "gpus", refusal, ("compute", "roles/compute.admin"))
         return
     limits = {quota.metric: quota.limit for quota in project.quotas}
-    limit = limits.get(GPUS_ALL_REGIONS)
+    metric = gcp_catalogue().quota_metrics.gpus_all_regions
+    limit = limits.get(metric)
     if limit is None:
-        detail = f"{GPUS_ALL_REGIONS} was not told: nobody knows whether GPUs are allowed"
+        detail = f"{metric} was not told: nobody knows whether GPUs are allowed"
         yield looked.warning("gpus", detail, f"look at {page}")
     elif limit > 0:
-        yield looked.passed("gpus", f"{GPUS_ALL_REGIONS} allows {limit:g}")
+        yield looked.passed("gpus", f"{metric} allows {limit:g}")
     else:
-        detail = f"{GPUS_ALL_REGIONS} is 0: likely the limit of a free tier or trial account"
+        detail = f"{metric} is 0: likely the limit of a free tier or trial account"
         fix = f"upgrade the billing account to a paid one, then ask for more: {page}"
         yield looked.failed("gpus", detail, fix)
 

@@ -5,7 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from activities.providers.base import CapacityExhausted, NotYet, RequestRefused, Unavailable
+from activities.providers.base import (
+    CapacityExhausted,
+    KeyMistakeError,
+    NotYet,
+    RequestRefused,
+    Unavailable,
+)
 from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.errors import (
     GoogleRefusedError,
@@ -16,7 +22,6 @@ from activities.providers.gcp.errors import (
     refused,
 )
 from activities.providers.gcp.instance_bodies import instance_body, shown
-from activities.providers.gcp.key import KeyMistakeError
 from activities.providers.gcp.names import LABEL
 from activities.providers.gcp.operations import awaited, lasted, operations_of
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session

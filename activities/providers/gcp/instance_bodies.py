@@ -12,8 +12,9 @@ from activities.providers.gcp.startup import startup_script
 from activities.settings import settings
 from workflows.contracts.billing import disk_microcredits_per_hour
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
-from workflows.contracts.statuses import MachineState
+from workflows.contracts.statuses import MachineState, ProviderKind
 from workflows.rules.catalogue.clouds import CloudCatalogue, MachineType
+from workflows.rules.catalogue.providers import traits_of
 
 USER = "root"
 _NOT_IN_A_LABEL = re.compile(r"[^a-z0-9_-]")
@@ -31,7 +32,7 @@ _STATES = {
     "STOPPED": MachineState.STOPPED,
     "TERMINATED": MachineState.STOPPED,
 }
-LONGEST_RUN_S = 120 * 24 * 3600
+LONGEST_RUN_S = traits_of(ProviderKind.GCP).lifetime_limit_s
 """A longer limit Google refuses: a machine that is to run for longer is ended by its lease alone.
 Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
 SHORTEST_RUN_S = 30

@@ -13,21 +13,13 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from activities.providers.base import KeyMistakeError
 from activities.settings import settings
 
 MAX_BYTES = 16 * 1024
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _EMAIL = re.compile(r"[^@\s]+@[a-z0-9.-]+\.gserviceaccount\.com")
-
-
-class KeyMistakeError(ValueError):
-    """What is wrong with a key: the field and the rule, never the value."""
-
-    def __init__(self, field_name: str, rule: str) -> None:
-        super().__init__(f"{field_name}: {rule}")
-        self.field = field_name
-        self.rule = rule
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from activities.providers.base import Notification, RequestRefused
+from activities.providers.base import KeyMistakeError, Notification, RequestRefused
 from activities.providers.gcp.audit_log import told_by
 from activities.providers.gcp.errors import naming_request
-from activities.providers.gcp.key import KeyMistakeError
 from activities.providers.gcp.project import translated_errors
 from activities.providers.gcp.pubsub import subscription_path
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session

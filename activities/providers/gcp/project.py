@@ -3,14 +3,13 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from activities.providers.base import RequestRefused, Unavailable
+from activities.providers.base import KeyMistakeError, RequestRefused, Unavailable
 from activities.providers.gcp.checks import check_project
 from activities.providers.gcp.errors import (
     GoogleRefusedError,
     GoogleUnavailableError,
     KeyRefusedError,
 )
-from activities.providers.gcp.key import KeyMistakeError
 from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession, google_session
 from activities.secrets.credentials import CredentialsError

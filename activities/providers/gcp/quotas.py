@@ -6,13 +6,20 @@ from typing import Any
 
 from activities.providers.gcp.catalogue import gcp_catalogue
 from activities.providers.gcp.errors import GoogleRefusedError, naming_request
-from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
+from activities.providers.gcp.project import translated_errors
+from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
 from workflows.contracts.quotas import Quota
 from workflows.rules.catalogue.clouds import CloudGpu
 from workflows.rules.catalogue.quotas import ALL_REGIONS, FAMILY, family_metric
 
 FAMILIES_ID = f"{FAMILY}-per-project-region"
 log = logging.getLogger("gcp")
+
+
+def google_quotas(provider_id: str, region: str) -> tuple[Quota, ...]:
+    """With a provider's key. Blocking. Raises: Unavailable, RequestRefused."""
+    with translated_errors():
+        return read_quotas(google_session(provider_id), region)
 
 
 def read_quotas(session: GoogleSession, region: str) -> tuple[Quota, ...]:

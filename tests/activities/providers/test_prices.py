@@ -1,5 +1,6 @@
 """Prices that a cloud has told: kept, used before the files', and the last good ones stay."""
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from activities.providers.base import RequestRefused, Unavailable
 from activities.providers.price_refresh import refresh_prices
 from activities.providers.prices import keep_prices, priced_catalogue
 from tests.activities.cloud_rows import add_cloud_region
+from tests.activities.providers.kinds import kind_with
 from tests.activities.rows import NOW, add_payer
 from tests.rules.placement.offers import job
 from workflows.contracts.providers import PricesState
@@ -142,11 +144,11 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     made = Cloud()
-    monkeypatch.setattr(price_refresh, "PRICE_LISTS", {GCP: made.read})
     monkeypatch.setattr(price_refresh, "tell", made.tell)
-    return made
+    with kind_with(prices=made.read):
+        yield made
 
 
 def two_providers(database: Database) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.providers.registry import check_provider
+from activities.providers.cloud_parts import check_provider
 from activities.settings import settings
 from tests.activities.sites import Site
 from workflows.contracts.statuses import ProviderKind

@@ -20,6 +20,7 @@ def offer(node_id: str = "n1", gpus: int = 0, free: int | None = None, **changes
         "node_name": node_id,
         "region_id": "reg-1",
         "region_name": "home",
+        "provider_kind": "physical",
         "account_id": OWNER,
         "gpu_type": "A100" if gpus else None,
         "gpus": tuple(

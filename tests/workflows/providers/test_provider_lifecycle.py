@@ -13,7 +13,6 @@ from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.lifecycles import ProviderChanges, Removal
 from workflows.contracts.providers import (
-    RESOURCES,
     Check,
     PricesState,
     ProviderReport,
@@ -23,9 +22,10 @@ from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.regions.region_lifecycle import RegionLifecycle
+from workflows.rules.catalogue.providers import traits_of
 
 CLOUD = ProviderRequest(provider_id="prv-9", account_id="acc-1", kind=ProviderKind.GCP)
-EVERY_PART = set(RESOURCES[ProviderKind.GCP])
+EVERY_PART = set(traits_of(ProviderKind.GCP).resources)
 PROVIDER = ProviderRequest(provider_id="prv-1", account_id="acc-1", kind=ProviderKind.PHYSICAL)
 HOME = RegionRequest(
     region_id=REGION,

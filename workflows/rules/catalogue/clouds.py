@@ -1,8 +1,8 @@
 """What a cloud sells, as data that was checked: regions, GPU types, machine types, dated prices.
 
-The files lie beside the provider (`activities/providers/gcp/facts/`); here is what they may say.
-Invalid ones are refused on load, as spot that is dearer than on demand, which a public catalogue
-does have.
+The files lie in the folder of each cloud (`activities/providers/<kind>/facts/`); here is what they
+may say. Invalid ones are refused on load, as spot that is dearer than on demand, which a public
+catalogue does have.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,23 @@ from workflows.rules.catalogue.prices import (
     microcredits,
 )
 
-SSD_GB = 375
-"""Of one local SSD, as Google sells them."""
-MOST_SSDS = 8
-"""Local SSDs that are asked for: one a GPU, as the quotas are counted; any type takes 1, 2, 4 or
-8."""
+
+class LocalSsd(Fact):
+    """The disks that lie in a machine, one of which each GPU is given."""
+
+    size_gb: Annotated[int, Field(gt=0)]
+    """Of one, as the cloud sells them."""
+    most: Annotated[int, Field(gt=0)]
+    """As many as a machine is asked for with at the most."""
+
+
+class QuotaMetrics(Fact):
+    """What the cloud calls the quotas that a machine counts against, whatever its GPUs."""
+
+    gpus_all_regions: str
+    local_ssd: str
+    spot_local_ssd: str
+    spot_cpus: str
 
 
 class CloudRegion(Fact):
@@ -103,6 +115,8 @@ class CloudCatalogue(Fact):
     """All that is known of one cloud before asking it."""
 
     regions: tuple[CloudRegion, ...]
+    local_ssd: LocalSsd
+    quota_metrics: QuotaMetrics
     gpus: tuple[CloudGpu, ...]
     machines: tuple[MachineType, ...]
     reference_region: str
@@ -191,7 +205,7 @@ class CloudCatalogue(Fact):
         """Local SSDs that a machine with such GPUs is asked for with: one for each; none where
         there is no GPU, or the machine type brings its own."""
         gpu = self.gpu(gpu_type or "")
-        return 0 if gpu is None or gpu.brings_ssd else min(gpu_count, MOST_SSDS)
+        return 0 if gpu is None or gpu.brings_ssd else min(gpu_count, self.local_ssd.most)
 
     def price(self, machine: MachineType, region: str) -> MachinePrice | None:
         """What it costs an hour, its boot disk aside; None where the catalogue does not say."""
@@ -219,7 +233,8 @@ class CloudCatalogue(Fact):
     def _ssd_line(self, machine: MachineType, region: str) -> list[tuple[Any, int]]:
         if not (count := self.ssd_count(machine.gpu_type, machine.gpu_count)):
             return []
-        return [(self._priced(self._disk_prices, DiskKind.LOCAL_SSD, region), count * SSD_GB)]
+        price = self._priced(self._disk_prices, DiskKind.LOCAL_SSD, region)
+        return [(price, count * self.local_ssd.size_gb)]
 
     def boot_disk_microcredits_per_gb_month(self, region: str) -> int:
         """0 where the catalogue does not say."""
@@ -246,7 +261,7 @@ def read_catalogue(
         f"{file}: {name}"
         for file, found, known in (
             ("regions", regions, {"regions"}),
-            ("machines", machines, {"gpus", "machines"}),
+            ("machines", machines, {"local_ssd", "quota_metrics", "gpus", "machines"}),
             ("prices", prices, {"reference_region", "sources", "series", "gpus", "disks"}),
         )
         for name in sorted(set(found) - known)
@@ -255,6 +270,8 @@ def read_catalogue(
         raise ValueError(f"nobody knows {', '.join(unknown)}")
     return CloudCatalogue(
         regions=regions.get("regions", ()),
+        local_ssd=machines.get("local_ssd", {}),
+        quota_metrics=machines.get("quota_metrics", {}),
         gpus=machines.get("gpus", ()),
         machines=machines.get("machines", ()),
         reference_region=prices.get("reference_region", ""),

@@ -9,11 +9,7 @@ from workflows.contracts.billing import disk_microcredits_per_hour
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.rules.catalogue.clouds import CloudCatalogue
 from workflows.rules.catalogue.prices import Fact, microcredits
-
-DAY_S = 24 * 3600
-LIFETIME_S = 120 * DAY_S
-"""The longest after which Google ends a machine by itself; then its node has another one.
-Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
+from workflows.rules.catalogue.providers import traits_of
 
 
 class StorageClass(Fact):
@@ -110,6 +106,8 @@ def compute_offers(
     )
 
 
-def lasting_spec(disk_size_gb: int, tags: Mapping[str, str]) -> MachineSpec:
-    """Of a machine that runs until it is removed."""
-    return MachineSpec(disk_size_gb=disk_size_gb, lifetime_s=LIFETIME_S, tags=dict(tags))
+def lasting_spec(kind: str, disk_size_gb: int, tags: Mapping[str, str]) -> MachineSpec:
+    """Of a machine that runs until it is removed, or its cloud ends it: then its node has another
+    one."""
+    lifetime_s = traits_of(kind).lifetime_limit_s
+    return MachineSpec(disk_size_gb=disk_size_gb, lifetime_s=lifetime_s, tags=dict(tags))

@@ -159,6 +159,8 @@ def with_prices(
     kept = tuple(lines)
     return CloudCatalogue(
         regions=catalogue.regions,
+        local_ssd=catalogue.local_ssd,
+        quota_metrics=catalogue.quota_metrics,
         gpus=catalogue.gpus,
         machines=catalogue.machines,
         reference_region=catalogue.reference_region,

@@ -1,7 +1,7 @@
 """How many jobs a cloud's quotas leave room for, and what to raise for more.
 
 Jobs with n GPUs of a type = the least, over all quotas that count, of what is free divided by n
-times the share of one GPU: itself, its CPUs, a local SSD of 375 GB where the machine type brings
+times the share of one GPU: itself, its CPUs, a local SSD where the machine type brings
 none, and one of all GPUs of the project. A quota that could not be read is unknown, not zero.
 """
 
@@ -10,12 +10,7 @@ from collections.abc import Iterable, Mapping
 from workflows.contracts.quotas import Quota, RunnableJobs, Share
 from workflows.rules.catalogue.clouds import CloudCatalogue, CloudGpu
 
-LOCAL_SSD_GB = 375
 ALL_REGIONS = "all regions"
-GPUS_ALL_REGIONS = "GPUS_ALL_REGIONS"
-LOCAL_SSD = "LOCAL_SSD_TOTAL_GB"
-SPOT_CPUS = "PREEMPTIBLE_CPUS"
-SPOT_LOCAL_SSD = "PREEMPTIBLE_LOCAL_SSD_GB"
 FAMILY = "GPUS-PER-GPU-FAMILY"
 
 
@@ -34,7 +29,7 @@ def runnable_jobs(
     by_metric = {quota.metric: quota for quota in quotas}
     types = [catalogue.gpu(name) for name in catalogue.gpu_types_in(region)]
     return tuple(
-        _runnable(gpu, _shares(gpu, region, by_metric, spot=spot), gpu_count, spot=spot)
+        _runnable(gpu, _shares(catalogue, gpu, region, by_metric, spot), gpu_count, spot=spot)
         for gpu in types
         if gpu is not None
         for spot in (False, True)
@@ -51,7 +46,7 @@ def refusal(region: str, found: Iterable[RunnableJobs]) -> str | None:
 
 
 def _shares(
-    gpu: CloudGpu, region: str, quotas: Mapping[str, Quota], *, spot: bool
+    catalogue: CloudCatalogue, gpu: CloudGpu, region: str, quotas: Mapping[str, Quota], spot: bool
 ) -> list[tuple[Quota, int]]:
     """The quotas that one GPU counts against, and how much of each it takes."""
 
@@ -63,14 +58,16 @@ def _shares(
         found = quotas.get(metric) if spot and metric else None
         return found if found is not None and found.limit != 0 else quota(otherwise)
 
+    metrics = catalogue.quota_metrics
     own = gpu.quota or family_metric(gpu.gpu_family or "")
     shares = [
         (granted(gpu.spot_quota, own), 1),
-        (quota(GPUS_ALL_REGIONS, ALL_REGIONS), 1),
-        (granted(SPOT_CPUS, gpu.cpu_quota), gpu.cpus_per_gpu),
+        (quota(metrics.gpus_all_regions, ALL_REGIONS), 1),
+        (granted(metrics.spot_cpus, gpu.cpu_quota), gpu.cpus_per_gpu),
     ]
     if not gpu.brings_ssd:
-        shares.append((granted(SPOT_LOCAL_SSD, LOCAL_SSD), LOCAL_SSD_GB))
+        ssds = granted(metrics.spot_local_ssd, metrics.local_ssd)
+        shares.append((ssds, catalogue.local_ssd.size_gb))
     return shares
 
 

@@ -2,19 +2,17 @@
 
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.placement import CloudOffer, Demand
-
-IMAGE_DISK_GB = 50
-"""What the system takes of a boot disk; a smaller one is refused by Google, whose Deep Learning
-images are of this size. A job's own disk comes on top."""
+from workflows.rules.catalogue.providers import traits_of
 
 
-def boot_disk_gb(demand: Demand) -> int:
-    return demand.disk_size_gb + IMAGE_DISK_GB
+def boot_disk_gb(offer: CloudOffer, demand: Demand) -> int:
+    return demand.disk_size_gb + traits_of(offer.provider_kind).image_disk_gb
 
 
 def machine_cost(offer: CloudOffer, demand: Demand) -> int:
     """Microcredits an hour that its cloud bills."""
-    return offer.microcredits_per_hour + offer.disk_microcredits_per_hour(boot_disk_gb(demand))
+    disk_size_gb = boot_disk_gb(offer, demand)
+    return offer.microcredits_per_hour + offer.disk_microcredits_per_hour(disk_size_gb)
 
 
 def worker_cost(offer: CloudOffer, demand: Demand) -> int:

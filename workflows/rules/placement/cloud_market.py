@@ -16,7 +16,6 @@ from workflows.contracts.machines import MachineOffer, MachineSpec, Shortage
 from workflows.contracts.placement import CloudOffer, Demand, Refusal, SpotPolicy
 from workflows.rules.catalogue.gpu_names import accepted_types
 from workflows.rules.placement.cloud_costs import (
-    IMAGE_DISK_GB,
     boot_disk_gb,
     is_too_dear,
     priced_zones,
@@ -165,7 +164,7 @@ class Market:
         ]
 
     def _chosen(self, offer: CloudOffer, zones: tuple[MachineOffer, ...], demand: Demand) -> Choice:
-        disk = offer.disk_microcredits_per_hour(boot_disk_gb(demand))
+        disk = offer.disk_microcredits_per_hour(boot_disk_gb(offer, demand))
         return Choice(offer, priced_zones(zones, disk), offer.provider_id in self.preferred)
 
     def refusals(self, demand: Demand) -> list[Refusal]:
@@ -256,11 +255,11 @@ def _speaker(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOffer:
 
 
 def spec_of(
-    disk_size_gb: int, lifetime_s: int, tags: Mapping[str, str], *, containers: bool
+    offer: CloudOffer, demand: Demand, lifetime_s: int, tags: Mapping[str, str], *, containers: bool
 ) -> MachineSpec:
     """What each of the machines is to be. lifetime_s: its cloud ends it then, if nobody has."""
     return MachineSpec(
-        disk_size_gb=disk_size_gb + IMAGE_DISK_GB,
+        disk_size_gb=boot_disk_gb(offer, demand),
         lifetime_s=lifetime_s,
         tags=dict(tags),
         containers=containers,

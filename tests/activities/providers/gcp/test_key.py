@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from activities.providers.gcp.key import MAX_BYTES, KeyMistakeError, read_key
+from activities.providers.base import KeyMistakeError
+from activities.providers.gcp.key import MAX_BYTES, read_key
 
 
 def pem(key: Any) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,8 +19,8 @@ from activities.providers.gcp.notifications import GoogleNews
 from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession
 from activities.providers.notifications import receive_notifications
-from activities.providers.registry import FEEDS
 from tests.activities.leases.rows import Books
+from tests.activities.providers.kinds import kind_with
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.pubsub import Message
 from tests.waiting import eventually
@@ -36,14 +36,13 @@ def dialect() -> str:
 
 
 @pytest.fixture
-def books(migrated: Database, google: GoogleSession, monkeypatch: pytest.MonkeyPatch) -> Books:
+def books(migrated: Database, google: GoogleSession) -> Iterator[Books]:
     """Leases of a provider with a subscription, its topic, and a sink that writes to it."""
     found = Books(migrated)
-    feed = lambda _: lambda: GoogleNews(google, found.provider_id)  # noqa: E731
-    monkeypatch.setitem(FEEDS, ProviderKind.GCP, feed)
     for resource in ("topic", "subscription", "sink", "publisher"):
         RESOURCES[resource].make(google, found.provider_id)
-    return found
+    with kind_with(notifications=lambda _: lambda: GoogleNews(google, found.provider_id)):
+        yield found
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from temporalio.testing import ActivityEnvironment
 from activities.db.session import Database
 from activities.db.tables import Provider
 from activities.providers.cloud_parts import (
+    check_provider,
     ensure_provider_resource,
     forget_provider_key,
     remove_provider_resource,
 )
-from activities.providers.registry import check_provider
 from activities.secrets.credentials import own_place, seal_credentials
 from activities.settings import settings
 from tests.activities.providers.gcp.keys import key_file

@@ -15,8 +15,8 @@ from activities.providers.gcp.session import GoogleSession
 from activities.settings import settings
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
-from workflows.contracts import providers
 from workflows.contracts.statuses import ProviderKind
+from workflows.rules.catalogue.providers import traits_of
 
 OURS, OTHER = "prv-01abc", "prv-02def"
 MESSAGES = ("topic", "subscription", "sink", "publisher")
@@ -57,7 +57,7 @@ def state(double: GcpDouble) -> dict[str, Any]:
 
 
 def test_the_workflow_and_the_driver_mean_the_same_parts() -> None:
-    assert tuple(RESOURCES) == providers.RESOURCES[ProviderKind.GCP]
+    assert tuple(RESOURCES) == traits_of(ProviderKind.GCP).resources
 
 
 def test_news_of_machines_reaches_our_subscription(gcp: GcpDouble, google: GoogleSession) -> None:

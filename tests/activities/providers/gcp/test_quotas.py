@@ -62,7 +62,7 @@ def run_machine(
         guest_accelerators=more if accelerator else [],
     )
     google.compute(compute_v1.InstancesClient).insert_unary(
-        project=gcp.project.id, place=ZONE, instance_resource=wanted
+        project=gcp.project.id, zone=ZONE, instance_resource=wanted
     )
 
 

@@ -77,7 +77,7 @@ def claim(provider_id: str) -> MachineClaim:
         provider_id=provider_id,
         provider_kind=ProviderKind.GCP,
         offers=storage_offers(gcp_catalogue(), micro, HERE),
-        spec=lasting_spec(micro.disk_size_gb, {}),
+        spec=lasting_spec("gcp", micro.disk_size_gb, {}),
     )
 
 
