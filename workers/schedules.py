@@ -25,10 +25,10 @@ PRICES_INTERVAL = timedelta(days=1)
 
 
 async def start_singletons(client: Client) -> None:
-    """Placement, starts, and what comes by a schedule; all of them found when they are there."""
+    """Start placement, the outbox relay and the schedules; those that are there are found."""
     loops: tuple[tuple[str, Contract, str], ...] = (
         ("Placement", PlacementRequest(), "placement"),
-        ("OutboxRelay", ReconciliationRequest(), "starts"),
+        ("OutboxRelay", ReconciliationRequest(), "outbox"),
     )
     for workflow, argument, name in loops:
         await client.start_workflow(
@@ -40,8 +40,8 @@ async def start_singletons(client: Client) -> None:
             static_summary=f"the one {name} loop",
         )
     schedules = (
-        ("LifecycleReconciliation", "sweep", RECONCILIATION_INTERVAL),
-        ("LeaseReconciliation", "machine-sweep", RECONCILIATION_INTERVAL),
+        ("LifecycleReconciliation", "lifecycle-reconciliation", RECONCILIATION_INTERVAL),
+        ("LeaseReconciliation", "lease-reconciliation", RECONCILIATION_INTERVAL),
         ("PriceRefresh", "prices", PRICES_INTERVAL),
     )
     for again, name, every in schedules:

@@ -69,7 +69,7 @@ def _claim(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
         provider_id=offer.provider_id,
         provider_kind=ProviderKind(offer.provider_kind),
         offers=burst.zones,
-        spec=spec_of(offer, demand, lifetime_s, tags, containers=demand.needs_image),
+        spec=spec_of(offer, demand, lifetime_s, tags),
         price_cap_microcredits_per_hour=machine_cap(offer, demand),
     )
 

@@ -255,14 +255,14 @@ def _speaker(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOffer:
 
 
 def spec_of(
-    offer: CloudOffer, demand: Demand, lifetime_s: int, tags: Mapping[str, str], *, containers: bool
+    offer: CloudOffer, demand: Demand, lifetime_s: int, tags: Mapping[str, str]
 ) -> MachineSpec:
     """What each of the machines is to be. lifetime_s: its cloud ends it then, if nobody has."""
     return MachineSpec(
         disk_size_gb=boot_disk_gb(offer, demand),
         lifetime_s=lifetime_s,
         tags=dict(tags),
-        containers=containers,
+        containers=demand.needs_image,
     )
 
 
