@@ -125,7 +125,7 @@ def _sweep(
         activity.logger.error(
             "%s in %s: carries our ownership label, and no lease names it", name, zone
         )
-    with ThreadPoolExecutor(ENDED_AT_ONCE, thread_name_prefix="sweep") as threads:
+    with ThreadPoolExecutor(ENDED_AT_ONCE, thread_name_prefix="leases") as threads:
         for some in _in_pieces(discrepancies.to_release[:MOST_ENDED], JUDGED_AT_ONCE):
             # A lease may have come to one of these places since the list was made.
             still = compare(

@@ -167,7 +167,7 @@ async def placement_round(stage: Stage) -> WorkflowHandle[Any, Any]:
 
 async def outbox_round(stage: Stage) -> WorkflowHandle[Any, Any]:
     handle = await stage.client.start_workflow(
-        OutboxRelay.run, ReconciliationRequest(), id="starts", task_queue=queues.MAIN
+        OutboxRelay.run, ReconciliationRequest(), id="outbox", task_queue=queues.MAIN
     )
     await nodes.onboarded(stage)
     return handle

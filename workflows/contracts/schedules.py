@@ -4,6 +4,6 @@ from workflows.contracts.base import Contract
 
 
 class ReconciliationRequest(Contract):
-    """Input of `starts` and `sweep`."""
+    """Input of the outbox relay and of the workflows that run by a schedule."""
 
     page_size: int = 200
