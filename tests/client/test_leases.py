@@ -78,7 +78,7 @@ def test_kill_all_ends_what_no_lease_names_and_says_that_the_provider_lists_noth
 ) -> None:
     provider_id = cloud(desk)
     driver.machines[Owned("baseload-stray", "zone-a")] = MachineObservation(
-        state=MachineState.RUNNING, place="zone-a"
+        state=MachineState.RUNNING, zone="zone-a"
     )
     left = desk.baseload("kill", "--all", "--provider", "gcp", "-y", "--timeout", "0")
     assert left.code == 1

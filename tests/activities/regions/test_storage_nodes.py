@@ -29,7 +29,7 @@ from workflows.effects.leases import AcquireLease
 from workflows.effects.lifecycles import FindDependents, RemoveDependents
 from workflows.effects.regions import AddStorageNode, FindStorage, RequestNodeRemoval
 
-OFFER = MachineOffer(place="zone-a", machine_type="large", microcredits_per_hour=1)
+OFFER = MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=1)
 
 
 class Place:

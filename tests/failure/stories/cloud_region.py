@@ -25,7 +25,7 @@ class CloudRegionStory(RegionStory):
             "request_node_removal",
         }
     )
-    zone: ClassVar[dict[str, Any]] = {
+    place: ClassVar[dict[str, Any]] = {
         "provider_kind": ProviderKind.GCP,
         "name": "burst",
         "cloud_region": "us-central1",

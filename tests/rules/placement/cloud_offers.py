@@ -29,7 +29,7 @@ def cloud_offer(name: str = "m1", gpus: int = 1, **changes: Any) -> CloudOffer:
         "spot": spot,
         "zones": tuple(
             MachineOffer(
-                place=f"{cloud_region}-{zone}",
+                zone=f"{cloud_region}-{zone}",
                 machine_type=name,
                 gpu_type=gpu_type,
                 gpu_count=gpus,

@@ -22,9 +22,7 @@ WISH = MachineClaim(
     provider_id="prv-1",
     provider_kind=ProviderKind.GCP,
     offers=(
-        MachineOffer(
-            place="zone-a", machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS
-        ),
+        MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS),
     ),
     spec=MachineSpec(lifetime_s=3600),
 )
