@@ -86,7 +86,6 @@ def _start_of_provider(row: tables.Provider) -> WorkflowStart:
 
 
 def _start_of_region(row: tables.Region) -> WorkflowStart:
-    storage = row.options.get("storage_machine")
     request = RegionRequest(
         region_id=row.id,
         account_id=row.account_id,
@@ -94,7 +93,6 @@ def _start_of_region(row: tables.Region) -> WorkflowStart:
         provider_kind=ProviderKind(row.provider_kind),
         name=row.name,
         cloud_region=row.cloud_region or "",
-        storage=None if storage is None else MachineClaim.model_validate(storage),
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.id, "ProviderKind": row.provider_kind}

@@ -15,12 +15,14 @@ from workflows.contracts.statuses import NodeStatus
 from workflows.effects.regions import (
     AddStorageNode,
     FindStorage,
+    FindStorageClaim,
     RegionResource,
     RequestNodeRemoval,
     StorageNode,
     add_storage_node,
     ensure_region_resource,
     find_storage,
+    find_storage_claim,
     remove_region_resource,
     request_node_removal,
 )
@@ -44,11 +46,6 @@ class CloudRegion:
     def __init__(self, request: RegionRequest, record_event: EventWriter) -> None:
         self._request = request
         self._record_event = record_event
-
-    @property
-    def is_one(self) -> bool:
-        """Nothing here is asked for where its machines are one's own."""
-        return self._request.storage is not None
 
     # ── made and removed ────────────────────────────────────────────────────────────────────
 
@@ -79,7 +76,7 @@ class CloudRegion:
 
     def _resources(self) -> tuple[RegionResource, ...]:
         request = self._request
-        names = REGION_RESOURCES.get(request.provider_kind, ()) if self.is_one else ()
+        names = REGION_RESOURCES.get(request.provider_kind, ()) if request.is_in_cloud else ()
         return tuple(
             RegionResource(
                 region_id=request.region_id,
@@ -95,7 +92,7 @@ class CloudRegion:
 
     async def missed(self) -> str:
         """Why its storage cannot be used; empty when it can."""
-        if not self.is_one:
+        if not self._request.is_in_cloud:
             return ""
         nodes = await self._storage()
         if any(node.status is NodeStatus.ACTIVE for node in nodes):
@@ -103,9 +100,13 @@ class CloudRegion:
         return "; ".join(_said(node) for node in nodes) or "it has no storage node"
 
     async def replace(self, inbox: Inbox) -> None:
-        """A new one first; then those that were there go. Where there is no new one they stay."""
+        """Add a storage node; when it is active, have the older ones removed, else keep them."""
         older = tuple(node.node_id for node in await self._storage())
-        new = await self._add_storage(older)
+        try:
+            new = await self._add_storage(older)
+        except EFFECT_FAILED as failure:
+            await self._keep_storage(failure)
+            return
         message = f"{new.node_id} takes the place of {', '.join(older) or 'none'}"
         await self._record_event(Event(type=RegionEvent.STORAGE_ADDED, message=message))
         try:
@@ -114,9 +115,7 @@ class CloudRegion:
             if is_cancelled_exception(failure):
                 raise
             await self._dismiss(new.node_id)
-            await self._record_event(
-                Event(type=RegionEvent.STORAGE_NOT_REPLACED, message=cause_of(failure)[1])
-            )
+            await self._keep_storage(failure)
             return
         for node_id in older:
             await self._dismiss(node_id)
@@ -124,17 +123,24 @@ class CloudRegion:
             Event(type=RegionEvent.STORAGE_REPLACED, message=f"{new.node_id} is its storage node")
         )
 
+    async def _keep_storage(self, failure: BaseException) -> None:
+        """Record why there is no other storage node. Raises: `failure`, if it is a cancellation."""
+        if is_cancelled_exception(failure):
+            raise failure
+        await self._record_event(
+            Event(type=RegionEvent.STORAGE_NOT_REPLACED, message=cause_of(failure)[1])
+        )
+
     async def _storage(self) -> tuple[StorageNode, ...]:
         asked = FindStorage(region_id=self._request.region_id)
         return (await find_storage(asked)).nodes
 
     async def _add_storage(self, older: tuple[str, ...]) -> StorageNode:
-        if self._request.storage is None:
-            raise ApplicationError("its machines are one's own", type=REFUSED)
+        claim = await find_storage_claim(FindStorageClaim(region_id=self._request.region_id))
         command = AddStorageNode(
             region_id=self._request.region_id,
             node_id=timed_id("nod", workflow.now(), workflow.uuid4()),
-            machine=self._request.storage,
+            machine=claim,
             replaces=older,
             at=workflow.now(),
         )

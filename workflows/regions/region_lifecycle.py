@@ -61,7 +61,7 @@ class RegionLifecycle:
     async def _provision(self) -> None:
         """A worker serves the region's queue: usable. Until then it is offline, not failed."""
         self._status = RegionStatus.PROVISIONING
-        if self._cloud.is_one:
+        if self._request.is_in_cloud:
             await self._build()
             return
         await self._write(Event(type=RegionEvent.PROVISIONING, message="its site is looked for"))
@@ -121,7 +121,7 @@ class RegionLifecycle:
         await self._turn(RegionStatus.HEALTHY, f"its site answers, with key {key}")
 
     async def _turn(self, status: RegionStatus, message: str, *, reason: str | None = None) -> None:
-        is_news = self._cloud.is_one and reason != self._journal.reason
+        is_news = self._request.is_in_cloud and reason != self._journal.reason
         if status is not self._status or is_news:
             self._status = status
             await self._write(
@@ -151,7 +151,7 @@ class RegionLifecycle:
         deadline, pause = workflow.now() + REMOVAL_LIMIT, REMOVAL_INTERVAL
         while (await find_dependents(self._dependents)).ids and workflow.now() < deadline:
             await remove_dependents(told)
-            if not self._cloud.is_one:
+            if not self._request.is_in_cloud:
                 await workflow.sleep(pause, summary="its nodes end")
                 continue
             # Its storage tells how far it is.
