@@ -4,14 +4,12 @@ from sqlmodel import Session
 
 from activities.db.tables import Region
 from activities.outbox.workflow_starts import WorkflowStart, workflow_start
-from workflows.contracts.machines import MachineClaim
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 
 
 def start_region(_: Session, row: Region) -> WorkflowStart[RegionRequest]:
     """The start of a region's workflow."""
-    storage = row.options.get("storage_machine")
     request = RegionRequest(
         region_id=row.id,
         account_id=row.account_id,
@@ -19,7 +17,6 @@ def start_region(_: Session, row: Region) -> WorkflowStart[RegionRequest]:
         provider_kind=ProviderKind(row.provider_kind),
         name=row.name,
         cloud_region=row.cloud_region or "",
-        storage=None if storage is None else MachineClaim.model_validate(storage),
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.id, "ProviderKind": row.provider_kind}

@@ -1,4 +1,4 @@
-"""What providers and regions ask of the rows: who still uses them."""
+"""Storage nodes of regions in clouds: found, claimed, added, and asked to be removed."""
 
 import asyncio
 
@@ -11,17 +11,23 @@ from activities.db.tables import Node, Region
 from activities.nodes.creation import LeasedNode, add_leased_node
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import enqueue
+from activities.providers.base import RequestRefused
+from activities.providers.prices import priced_catalogue
+from activities.providers.registry import kind_of
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
+from workflows.contracts.machines import MachineClaim
+from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind, RegionStatus
 from workflows.effects.regions import (
     AddStorageNode,
     FindStorage,
+    FindStorageClaim,
     RequestNodeRemoval,
     StorageFound,
     StorageNode,
 )
+from workflows.rules.catalogue.permanent_machines import lasting_spec, storage_offers
 
 
 def storage_nodes_of(session: Session, region_id: str) -> list[Node]:
@@ -41,6 +47,41 @@ def find_storage(command: FindStorage) -> StorageFound:
     with database().read() as session:
         found = storage_nodes_of(session, command.region_id)
         return StorageFound(nodes=tuple(_storage(row) for row in found))
+
+
+@activity.defn
+def find_storage_claim(command: FindStorageClaim) -> MachineClaim:
+    """The machine of the region's storage class in each of its zones, at the prices known now.
+
+    Raises: Refused, when the catalogue has no such class, or no price of it there.
+    """
+    with database().read() as session:
+        region = session.get_one(Region, command.region_id)
+    kind = kind_of(region.provider_kind)
+    try:
+        classes = kind.required("storage_classes", kind.storage_classes)()
+        catalogue = priced_catalogue(region.provider_kind)
+    except RequestRefused as refusal:
+        raise ApplicationError(f"region {region.name}: {refusal}", type=REFUSED) from refusal
+    cloud_region, wanted = region.cloud_region or "", region.storage_node_class or ""
+    found = classes.named(wanted)
+    if found is None:
+        message = f"region {region.name}: {region.provider_kind} has no storage class {wanted!r}"
+        raise ApplicationError(message, type=REFUSED)
+    offers = storage_offers(catalogue, found, cloud_region)
+    if not offers:
+        message = f"region {region.name}: no price of storage class {wanted} in {cloud_region!r}"
+        raise ApplicationError(message, type=REFUSED)
+    return MachineClaim(
+        provider_id=region.provider_id,
+        provider_kind=ProviderKind(region.provider_kind),
+        offers=offers,
+        spec=lasting_spec(
+            region.provider_kind,
+            found.disk_size_gb,
+            {"region": region.id, "service": "storage"},
+        ),
+    )
 
 
 @activity.defn

@@ -36,7 +36,12 @@ from activities.providers.machines import (
 )
 from activities.providers.notifications import report_feed_status, start_notifications
 from activities.providers.price_refresh import refresh_prices
-from activities.regions.storage_nodes import add_storage_node, find_storage, request_node_removal
+from activities.regions.storage_nodes import (
+    add_storage_node,
+    find_storage,
+    find_storage_claim,
+    request_node_removal,
+)
 from activities.registry import Activity
 
 MAIN: tuple[Activity, ...] = (
@@ -82,6 +87,7 @@ MAIN: tuple[Activity, ...] = (
     ensure_region_resource,
     remove_region_resource,
     find_storage,
+    find_storage_claim,
     add_storage_node,
     request_node_removal,
 )

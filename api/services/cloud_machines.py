@@ -1,99 +1,19 @@
-"""What may be asked of a region in a cloud, and the machines that are wished for there."""
-
-from typing import Any
-
-from sqlmodel import select
+"""Nodes of own machines and of machines in a cloud: what their creation may ask for."""
 
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.nodes.creation import LeasedNode
-from activities.providers.base import RequestRefused
 from activities.providers.prices import priced_catalogue
-from activities.providers.registry import kind_of
-from api.changes import ChangeContext
-from api.problems import Problem, field_error, invalid
+from api.problems import field_error, invalid
 from api.schemas.base import FieldError
 from api.schemas.nodes import NodeCreation
 from api.schemas.regions import RegionCreation
-from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
-from workflows.contracts.statuses import NodeType, ProviderKind, RegionStatus
-from workflows.rules.catalogue.clouds import CloudCatalogue
+from workflows.contracts.machines import MachineClaim
+from workflows.contracts.statuses import NodeType, ProviderKind
 from workflows.rules.catalogue.gpu_names import canonical_name, parse_gpus
-from workflows.rules.catalogue.permanent_machines import (
-    StorageClasses,
-    compute_offers,
-    lasting_spec,
-    storage_offers,
-)
-from workflows.rules.catalogue.providers import traits_of
+from workflows.rules.catalogue.permanent_machines import compute_offers, lasting_spec
 
-DEFAULT_CLASS = "small"
 OWN_MACHINES = "is for regions in a cloud: here machines are one's own"
-
-
-def region_columns(
-    context: ChangeContext, provider: tables.Provider, asked: RegionCreation
-) -> dict[str, Any]:
-    """Id of a new region, and what its row has of its cloud; that is nothing where machines are
-    one's own.
-
-    Raises: Problem `invalid-request`, `conflict`.
-    """
-    if not traits_of(provider.kind).is_cloud:
-        _must_be_left_out(asked, ("cloud_region", "storage_node_class"), OWN_MACHINES)
-        return {"id": new_id("reg"), "storage_mode": asked.storage_mode, "options": {}}
-    catalogue, classes = _known_of(provider)
-    wrong = []
-    if catalogue.region(asked.cloud_region or "") is None:
-        known = ", ".join(region.name for region in catalogue.regions)
-        wrong.append(field_error("cloud_region", f"is one of {known}", asked.cloud_region))
-    wanted = classes.named(asked.storage_node_class or DEFAULT_CLASS)
-    if wanted is None:
-        known = ", ".join(one.name for one in classes.classes)
-        wrong.append(
-            field_error("storage_node_class", f"is one of {known}", asked.storage_node_class)
-        )
-    if asked.public:
-        wrong.append(field_error("public", "is for regions of one's own machines", True))
-    if wrong or wanted is None or asked.cloud_region is None:
-        raise invalid(*wrong)
-    _must_be_the_only_one(context, asked.cloud_region)
-    offers = storage_offers(catalogue, wanted, asked.cloud_region)
-    region_id = new_id("reg")
-    spec = lasting_spec(
-        provider.kind, wanted.disk_size_gb, {"region": region_id, "service": "storage"}
-    )
-    claim = _claim(provider.id, provider.kind, offers, spec)
-    return {
-        "id": region_id,
-        "storage_mode": "central",
-        "cloud_region": asked.cloud_region,
-        "storage_node_class": wanted.name,
-        "options": {"storage_machine": claim.model_dump(mode="json")},
-    }
-
-
-def _known_of(provider: tables.Provider) -> tuple[CloudCatalogue, StorageClasses]:
-    """Raises: Problem `invalid-request`, for a cloud of which we do not have both."""
-    kind = kind_of(provider.kind)
-    try:
-        classes = kind.required("storage_classes", kind.storage_classes)()
-        return priced_catalogue(provider.kind), classes
-    except RequestRefused as refusal:
-        raise invalid(field_error("provider_id", str(refusal), provider.id)) from None
-
-
-def _must_be_the_only_one(context: ChangeContext, cloud_region: str) -> None:
-    found = context.session.exec(
-        select(tables.Region).where(
-            tables.Region.account_id == context.caller.account_id,
-            tables.Region.cloud_region == cloud_region,
-            tables.Region.status != RegionStatus.ARCHIVED,
-        )
-    ).first()
-    if found is not None:
-        said = f"{cloud_region}: {found.name} ({found.id}) is there, {found.status}"
-        raise Problem("conflict", said)
 
 
 def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
@@ -131,21 +51,19 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
         name=asked.name,
         type=NodeType.PERMANENT,
         services=asked.services,
-        machine=_claim(region.provider_id, region.provider_kind, offers, spec),
+        machine=MachineClaim(
+            provider_id=region.provider_id,
+            provider_kind=ProviderKind(region.provider_kind),
+            offers=offers,
+            spec=spec,
+        ),
     )
 
 
-def _claim(
-    provider_id: str, kind: str, offers: tuple[MachineOffer, ...], spec: MachineSpec
-) -> MachineClaim:
-    return MachineClaim(
-        provider_id=provider_id, provider_kind=ProviderKind(kind), offers=offers, spec=spec
-    )
-
-
-def _must_be_left_out(
+def must_be_left_out(
     asked: RegionCreation | NodeCreation, fields: tuple[str, ...], rule: str
 ) -> None:
+    """Raises: Problem `invalid-request`, naming each of the fields that has a value."""
     if wrong := _given(asked, fields, rule):
         raise invalid(*wrong)
 
@@ -160,7 +78,7 @@ def _given(
 
 def must_be_own(asked: NodeCreation) -> str:
     """The minion id of one's own machine. Raises: Problem `invalid-request`."""
-    _must_be_left_out(asked, ("gpus",), OWN_MACHINES)
+    must_be_left_out(asked, ("gpus",), OWN_MACHINES)
     if asked.minion_id is None:
         raise invalid(field_error("minion_id", "is needed: it is shown on the machine's console"))
     return asked.minion_id

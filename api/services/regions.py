@@ -3,21 +3,30 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from sqlmodel import Session, col, select
 
 from activities.db import tables
+from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.lifecycles.dependents import own_dependents_of
+from activities.providers.base import RequestRefused
+from activities.providers.prices import priced_catalogue
+from activities.providers.registry import kind_of
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import regions as schemas
-from api.services.cloud_machines import region_columns
+from api.services.cloud_machines import OWN_MACHINES, must_be_left_out
 from api.services.lifecycles import names_of, remove
 from api.services.ownership import lifecycle, own_locked
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
+from workflows.rules.catalogue.clouds import CloudCatalogue
+from workflows.rules.catalogue.permanent_machines import StorageClasses
+from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.nodes import requirements
 
+DEFAULT_STORAGE_CLASS = "small"
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -79,10 +88,11 @@ def create_region(
         )
         raise Problem("provider-not-ready", f"provider {provider.id}: {found}; asked: ready")
     _check_region_name(context, asked.name)
-    of_its_cloud = region_columns(context, provider, asked)
+    storage = _storage_columns(context, provider, asked)
     if of_no_use is not None:
         raise of_no_use
     row = tables.Region(
+        id=new_id("reg"),
         account_id=context.caller.account_id,
         name=asked.name,
         provider_id=provider.id,
@@ -93,10 +103,68 @@ def create_region(
         relaxed_requirements=list(asked.relaxed_requirements),
         created_at=context.now,
         updated_at=context.now,
-        **of_its_cloud,
+        options={},
+        **storage,
     )
     context.create(row)
     return region_response(context.session, row)
+
+
+def _storage_columns(
+    context: ChangeContext, provider: tables.Provider, asked: schemas.RegionCreation
+) -> dict[str, Any]:
+    """The columns of a new row that say where the region is and how it stores data.
+
+    Raises: Problem `invalid-request`, `conflict`.
+    """
+    if not traits_of(provider.kind).is_cloud:
+        must_be_left_out(asked, ("cloud_region", "storage_node_class"), OWN_MACHINES)
+        return {"storage_mode": asked.storage_mode}
+    catalogue, classes = _known_of(provider)
+    wrong = []
+    if catalogue.region(asked.cloud_region or "") is None:
+        known = ", ".join(region.name for region in catalogue.regions)
+        wrong.append(field_error("cloud_region", f"is one of {known}", asked.cloud_region))
+    storage_class = asked.storage_node_class or DEFAULT_STORAGE_CLASS
+    if classes.named(storage_class) is None:
+        rule = f"is one of {', '.join(one.name for one in classes.classes)}"
+        wrong.append(field_error("storage_node_class", rule, asked.storage_node_class))
+    if asked.public:
+        wrong.append(field_error("public", "is for regions of one's own machines", True))
+    if wrong or asked.cloud_region is None:
+        raise invalid(*wrong)
+    _check_cloud_region(context, asked.cloud_region)
+    return {
+        "storage_mode": "central",
+        "cloud_region": asked.cloud_region,
+        "storage_node_class": storage_class,
+    }
+
+
+def _known_of(provider: tables.Provider) -> tuple[CloudCatalogue, StorageClasses]:
+    """The catalogue and the storage classes of a provider's cloud.
+
+    Raises: Problem `invalid-request`, for a cloud that lacks one of them.
+    """
+    kind = kind_of(provider.kind)
+    try:
+        classes = kind.required("storage_classes", kind.storage_classes)()
+        return priced_catalogue(provider.kind), classes
+    except RequestRefused as refusal:
+        raise invalid(field_error("provider_id", str(refusal), provider.id)) from None
+
+
+def _check_cloud_region(context: ChangeContext, cloud_region: str) -> None:
+    """Raises: Problem `conflict`, when the account has a region there."""
+    same = select(tables.Region).where(
+        tables.Region.account_id == context.caller.account_id,
+        tables.Region.cloud_region == cloud_region,
+        tables.Region.status != RegionStatus.ARCHIVED,
+    )
+    found = context.session.exec(same).first()
+    if found is not None:
+        said = f"{cloud_region}: {found.name} ({found.id}) is there, {found.status}"
+        raise Problem("conflict", said)
 
 
 def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> schemas.Region:

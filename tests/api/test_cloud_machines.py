@@ -12,10 +12,16 @@ from activities.settings import settings
 from tests.api.http_server import Person, Site, host_key
 from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.doubles.gcp.fixtures import gcp
-from workflows.contracts.machines import MachineClaim
-from workflows.rules.catalogue.providers import traits_of
+from workflows.contracts.machines import MachineClaim, MachineSpec
+from workflows.contracts.statuses import ProviderKind
 
 __all__ = ["gcp"]
+CLAIM = MachineClaim(
+    provider_id="prv-1",
+    provider_kind=ProviderKind.GCP,
+    offers=(),
+    spec=MachineSpec(lifetime_s=3600),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -52,17 +58,12 @@ async def created(site: Site, person: Person, provider_id: str) -> str:
     return region_id
 
 
-def wish_of(row: tables.Node | tables.Region) -> MachineClaim:
-    wished = row.machine if isinstance(row, tables.Node) else row.options["storage_machine"]
-    return MachineClaim.model_validate(wished)
-
-
 def mistakes(response: httpx.Response) -> dict[str, str]:
     assert response.status_code == 422, response.text
     return {each["field"]: each["rule"] for each in response.json()["errors"]}
 
 
-async def test_a_region_is_made_with_a_storage_node_of_its_class_in_any_of_its_zones(
+async def test_a_region_keeps_the_class_of_its_storage_node_and_no_machine_or_price(
     site: Site, ada: Person, provider_id: str
 ) -> None:
     made = (await asked(ada, provider_id, storage_node_class="medium")).json()
@@ -70,16 +71,7 @@ async def test_a_region_is_made_with_a_storage_node_of_its_class_in_any_of_its_z
     assert made["storage_mode"] == "central"
     assert site.asked_of(made["id"]) == [("start", None)]
     (row,) = site.rows(tables.Region, id=made["id"])
-    wish = wish_of(row)
-    assert [offer.zone for offer in wish.offers] == [f"us-central1-{zone}" for zone in "abcf"]
-    (offer, *_) = wish.offers
-    assert (offer.machine_type, offer.gpu_count) == ("n1-standard-4", 0)
-    assert offer.microcredits_per_hour == 4 * 47_500 + 500 * 100_000 // 730
-    assert (wish.spec.lifetime_s, wish.spec.disk_size_gb) == (
-        traits_of("gcp").lifetime_limit_s,
-        500,
-    )
-    assert wish.spec.tags == {"region": made["id"], "service": "storage"}
+    assert (row.storage_node_class, row.options) == ("medium", {})
 
 
 async def test_a_region_where_nothing_would_run_is_refused_with_what_to_raise(
@@ -156,7 +148,7 @@ async def test_a_permanent_node_is_made_of_the_machine_that_has_its_gpus(
     made = await ada.made("/v1/nodes", body)
     assert (made["leased"], made["minion_id"], made["type"]) == (True, "", "permanent")
     (row,) = site.rows(tables.Node, id=made["id"])
-    wish = wish_of(row)
+    wish = MachineClaim.model_validate(row.machine)
     assert {offer.machine_type for offer in wish.offers} == {"n1-standard-16"}
     assert {(offer.gpu_type, offer.gpu_count, offer.spot) for offer in wish.offers} == {
         ("T4", 2, False)
@@ -200,7 +192,7 @@ def storage_node(site: Site, person: Person, region_id: str, **values: Any) -> s
     columns = {
         "id": "nod-store", "name": "burst-storage", "account_id": person.account_id,
         "region_id": region_id, "minion_id": "", "services": ["storage"], "status": "active",
-        "machine": region.options["storage_machine"], "requirements": [],
+        "machine": CLAIM.model_dump(mode="json"), "requirements": [],
         "created_at": region.created_at, "updated_at": region.created_at, **values,
     }  # fmt: skip
     site.write(tables.Node(**columns))

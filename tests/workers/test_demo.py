@@ -81,6 +81,10 @@ def test_the_demo_works_at_once_after_everything_was_killed_in_its_middle(
     told = second.read_text()
     for words in ("$ baseload submit", "accuracy", "curve.png", "usage-fee", "make down"):
         assert words in told
+    for status in ("new", "connecting", "inspecting", "preparing", "maintenance", "active"):
+        assert re.search(rf"^  {status} +\d\d:\d\d:\d\d +\+\d+\.\d s  ", told, re.MULTILINE)
+    for found in (r"CPUs +\d", r"memory +\d+\.\d GiB", r"disks +.*GB free", "nvme-drives "):
+        assert re.search(rf"^  {found}", told, re.MULTILINE)
     assert re.search(r"^all +\d+\.\d$", told, re.MULTILINE)
 
     # The job that was killed in its middle has ended as well, and is billed once.

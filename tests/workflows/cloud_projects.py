@@ -3,10 +3,21 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from workflows.contracts.base import Done
+from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.providers import CloudResource
-from workflows.contracts.statuses import NodeStatus
+from workflows.contracts.statuses import NodeStatus, ProviderKind
 from workflows.effects import providers, regions
+
+STORAGE_CLAIM = MachineClaim(
+    provider_id="prv-1",
+    provider_kind=ProviderKind.GCP,
+    offers=(
+        MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=PRICE_MICROCREDITS),
+    ),
+    spec=MachineSpec(lifetime_s=3600),
+)
 
 
 @dataclass
@@ -18,6 +29,10 @@ class CloudProjects:
     forgotten_keys: set[str] = field(default_factory=set)
     storage: dict[str, list[regions.StorageNode]] = field(default_factory=lambda: defaultdict(list))
     """Storage nodes that are not archived, by region."""
+    storage_claim: MachineClaim = STORAGE_CLAIM
+    """What storage nodes are made as now."""
+    storage_claims: list[MachineClaim] = field(default_factory=list)
+    """With which claims storage nodes were added, oldest first."""
     storage_added: int = 0
     storage_comes_as: NodeStatus = NodeStatus.ACTIVE
 
@@ -45,11 +60,15 @@ class CloudProjects:
         self.resources[asked.region_id].discard(asked.resource)
         return _seen(asked)
 
+    def find_storage_claim(self, _: regions.FindStorageClaim) -> MachineClaim:
+        return self.storage_claim
+
     def add_storage_node(self, asked: regions.AddStorageNode) -> regions.StorageNode:
         there = [one for one in self.storage[asked.region_id] if one.node_id not in asked.replaces]
         if there:
             return there[-1]
         self.storage_added += 1
+        self.storage_claims.append(asked.machine)
         added = regions.StorageNode(
             node_id=f"nod-store-{self.storage_added}", name="store", status=self.storage_comes_as
         )

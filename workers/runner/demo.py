@@ -6,6 +6,7 @@ from workers.runner.commands import Commands, PublicApi, Resource
 from workers.runner.lifecycle import StackError, Tell, attached, bring_up
 from workers.runner.local_node import join_home, shortened
 from workers.runner.narration import Story
+from workers.runner.onboarding import show_onboarding
 from workers.runner.programs import default_stack, started_settings
 from workers.runner.settings import RunnerSettings
 
@@ -32,6 +33,8 @@ def _from_node_to_bill(
     api = PublicApi(settings)
     commands = Commands(settings, tell, shown=True)
     node = join_home(settings, commands, tell, story.step)
+    with story.step("What onboarding found, and each status of the node"):
+        show_onboarding(api, str(node["id"]), tell)
     job = _train(api, commands, story)
     with story.step("Fetch the output"):
         target = settings.home.absolute() / "demo" / str(job["id"])

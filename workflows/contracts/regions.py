@@ -1,7 +1,6 @@
 """Regions: what the workflow of one takes, and how it ends."""
 
 from workflows.contracts.base import Contract
-from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 
 
@@ -14,11 +13,14 @@ class RegionRequest(Contract):
     provider_kind: ProviderKind
     name: str
     cloud_region: str = ""
-    """What its cloud calls it; empty where its machines are one's own."""
-    storage: MachineClaim | None = None
-    """The machine of its storage node, which a region in a cloud makes itself."""
+    """The cloud region that it is in; empty for a region of own machines."""
     sequence: int = 0
     resumed_status: RegionStatus | None = None
+
+    @property
+    def is_in_cloud(self) -> bool:
+        """A region in a cloud creates its network and its storage node itself."""
+        return self.cloud_region != ""
 
 
 class RegionReport(Contract):

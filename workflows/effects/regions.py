@@ -29,6 +29,12 @@ class RegionResource(Contract):
     resource: str
 
 
+class FindStorageClaim(Contract):
+    """Ask for the claim of the region's storage node: its class, at the prices known now."""
+
+    region_id: str
+
+
 class AddStorageNode(Contract):
     """The region's storage node that is there, beside those it is to replace; else a new one."""
 
@@ -89,6 +95,8 @@ remove_region_resource = Effect(
     start_to_close_s=150,
     schedule_to_close_s=900,
 )
+
+find_storage_claim = Effect("find_storage_claim", FindStorageClaim, MachineClaim)
 
 add_storage_node = Effect("add_storage_node", AddStorageNode, StorageNode)
 

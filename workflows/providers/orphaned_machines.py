@@ -1,4 +1,4 @@
-"""Machines of a provider that no lease names: people are told of them, and may have them ended."""
+"""Machines of a provider that no lease names, which only a person has terminated."""
 
 from collections.abc import Iterable
 
@@ -14,45 +14,46 @@ from workflows.primitives.waiting import gather_all
 
 
 class OrphanedMachines:
-    """They may be at work for somebody: nothing ends them but a person's word."""
+    """The orphaned machines of a provider: recorded once each, terminated when a person asks."""
 
     def __init__(self, request: ProviderRequest, record_event: EventWriter) -> None:
         self.known = list(request.known_orphans)
-        """Of which people were told."""
+        """Those of which an event was recorded."""
         self._request = request
         self._record_event = record_event
-        """Writes an event that leaves the provider's status as it is."""
 
-    async def tell(self, found: OrphanedMachinesFound) -> None:
-        """Each once, however often the sweep finds it."""
+    async def record_found(self, found: OrphanedMachinesFound) -> None:
+        """Record each once, however often reconciliation finds it."""
         for machine in found.machines:
             if machine not in self.known:
                 self.known.append(machine)
-                message = f"{machine.name} in {machine.zone}: has our label, and no lease names it"
+                message = f"{machine.name} in {machine.zone}: has our ownership label and no lease"
                 await self._record_event(
                     Event(type=ProviderEvent.ORPHANED_MACHINE, message=message)
                 )
 
-    async def end(self, asked: Iterable[TerminateOrphan]) -> None:
-        """All at once, each by itself: one that cannot be ended saves no other."""
-        await gather_all(self._end(one) for one in asked)
+    async def terminate(self, commands: Iterable[TerminateOrphan]) -> None:
+        """Terminate them all at once; the failure of one does not stop the others."""
+        await gather_all(self._terminate(command) for command in commands)
 
-    async def _end(self, asked: TerminateOrphan) -> None:
-        machine = asked.machine
-        by = f", asked for by {asked.requested_by}" if asked.requested_by else ""
+    async def _terminate(self, command: TerminateOrphan) -> None:
+        machine = command.machine
+        by = f", asked for by {command.requested_by}" if command.requested_by else ""
         try:
-            await terminate_orphaned_machine(self._command(machine), summary=machine.name)
+            await terminate_orphaned_machine(self._termination(machine), summary=machine.name)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            message = f"{machine.name} in {machine.zone}: not ended: {cause_of(failure)[1]}{by}"
+            why = cause_of(failure)[1]
+            place = f"{machine.name} in {machine.zone}"
+            message = f"{place}: could not be terminated and may still cost money: {why}{by}"
             await self._record_event(Event(type=ProviderEvent.MACHINE_NOT_ENDED, message=message))
             return
         self.known = [one for one in self.known if one != machine]
         message = f"{machine.name} in {machine.zone}: is gone{by}"
         await self._record_event(Event(type=ProviderEvent.MACHINE_ENDED, message=message))
 
-    def _command(self, machine: OrphanedMachine) -> TerminateOrphanedMachine:
+    def _termination(self, machine: OrphanedMachine) -> TerminateOrphanedMachine:
         return TerminateOrphanedMachine(
             provider_id=self._request.provider_id,
             provider_kind=self._request.kind,

@@ -1,4 +1,4 @@
-"""The life of a provider."""
+"""The lifecycle of a provider."""
 
 from datetime import timedelta
 
@@ -45,8 +45,6 @@ from workflows.rules.catalogue.providers import traits_of
 IDLE_INTERVAL = timedelta(days=1)
 POLL_INTERVAL = timedelta(hours=1)
 """How long nobody may notice that the key of a cloud does not work any more."""
-
-
 REMOVAL_INTERVAL = timedelta(seconds=5)
 REMOVAL_LIMIT = timedelta(hours=1)
 
@@ -68,8 +66,8 @@ class ProviderLifecycle:
         self._made: list[CloudResource] = []
         self._journal.reason = request.resumed_reason
         self._orphans = OrphanedMachines(request, self._record_event)
-        self._deaf = request.feed_error
-        """Why its cloud's news does not come to us, as it was told."""
+        self._feed_error = request.feed_error
+        """Why the notifications of its cloud do not arrive, as was recorded; empty: they do."""
         self._price_trouble = request.price_trouble
 
     @workflow.run
@@ -85,9 +83,9 @@ class ProviderLifecycle:
         return traits_of(self._request.kind).is_cloud
 
     async def _enable(self) -> None:
-        """Every check, each with its own name and what to do, then what it needs in its cloud."""
+        """Run every check, then create what the provider needs in its cloud."""
         self._status = ProviderStatus.ENABLING
-        await self._write(Event(type=ProviderEvent.ENABLING, message="is checked"))
+        await self._write(Event(type=ProviderEvent.ENABLING, message="is being checked"))
         changes = ProviderChanges()
         try:
             checked = await self._check()
@@ -105,44 +103,44 @@ class ProviderLifecycle:
         ready = Event(type=ProviderEvent.READY, message="every check passed")
         await self._write(ready, changes=self._with_resources(changes))
         if self._is_cloud and workflow.patched("follows-news"):
-            await self._follow_news()
+            await self._start_notifications()
 
-    async def _follow_news(self) -> None:
-        """By a workflow of its own. Without it what happens is seen later, by the sweep."""
-        asked = StartNotifications(provider_id=self._request.provider_id, kind=self._request.kind)
+    async def _start_notifications(self) -> None:
+        """Start the workflow that receives them; without it reconciliation sees losses later."""
+        command = StartNotifications(provider_id=self._request.provider_id, kind=self._request.kind)
         try:
-            await start_notifications(asked)
+            await start_notifications(command)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            await self._hear(FeedStatus(feed_error=cause_of(failure)[1]))
+            await self._record_feed(FeedStatus(feed_error=cause_of(failure)[1]))
 
-    async def _hear(self, news: FeedStatus) -> None:
-        if news.feed_error == self._deaf:
+    async def _record_feed(self, feed: FeedStatus) -> None:
+        if feed.feed_error == self._feed_error:
             return
-        self._deaf = news.feed_error
-        if news.feed_error:
+        self._feed_error = feed.feed_error
+        if feed.feed_error:
             message = (
-                f"nothing is heard of its machines, they are looked at every few minutes instead: "
-                f"{news.feed_error} (a recheck makes what is missing)"
+                f"no notifications of its machines arrive, their status is read every few minutes: "
+                f"{feed.feed_error} (a recheck creates what is missing)"
             )
             await self._record_event(Event(type=ProviderEvent.NOTIFICATIONS_LOST, message=message))
         else:
-            message = "what happens to its machines is heard again"
+            message = "notifications of its machines arrive again"
             await self._record_event(
                 Event(type=ProviderEvent.NOTIFICATIONS_RECEIVED, message=message)
             )
 
-    async def _hear_of_prices(self, prices: PricesState) -> None:
-        """People are told when it changes; what is known of prices is used whatever it is."""
+    async def _record_prices(self, prices: PricesState) -> None:
+        """Record a trouble that is new or over; the known prices are used in either case."""
         if prices.trouble == self._price_trouble:
             return
         self._price_trouble = prices.trouble
         if prices.trouble:
-            message = f"prices stay as they were known, all or some of them: {prices.trouble}"
+            message = f"some or all prices could not be read and stay as known: {prices.trouble}"
             await self._record_event(Event(type=ProviderEvent.PRICES_STALE, message=message))
         else:
-            message = "all prices that are used of its cloud were read again"
+            message = "all prices of its cloud were read"
             await self._record_event(Event(type=ProviderEvent.PRICES_READ, message=message))
 
     async def _check(self) -> ProviderChecked:
@@ -152,7 +150,7 @@ class ProviderLifecycle:
         return await check_provider(command)
 
     async def _make_resources(self) -> None:
-        """What it has once in its cloud, one after another; each is found before it is made."""
+        """Create what is not there yet of the provider's cloud resources, one after another."""
         self._made.clear()
         for resource in self._resources():
             self._made.append(
@@ -160,7 +158,7 @@ class ProviderLifecycle:
             )
 
     def _with_resources(self, changes: ProviderChanges) -> ProviderChanges:
-        """And what of it is known to be there; nothing of the kind where machines are one's own."""
+        """The changes with the resources that are known to be there; None for own machines."""
         resources = tuple(self._made) if self._is_cloud else None
         return changes.model_copy(update={"resources": resources})
 
@@ -179,33 +177,33 @@ class ProviderLifecycle:
         elif isinstance(message, Removal):
             await self._remove(message)
         elif isinstance(message, OrphanedMachinesFound):
-            await self._orphans.tell(message)
+            await self._orphans.record_found(message)
         elif isinstance(message, TerminateOrphan):
-            await self._orphans.end([message, *self._others(TerminateOrphan)])
+            await self._orphans.terminate([message, *self._others(TerminateOrphan)])
         elif isinstance(message, FeedStatus):
-            await self._hear(message)
+            await self._record_feed(message)
         elif isinstance(message, PricesState):
-            await self._hear_of_prices(message)
+            await self._record_prices(message)
         elif self._is_cloud and self._status is ProviderStatus.READY:
-            await self._look()
+            await self._poll()
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
             self._continue()
 
     def _others(self, kind: type[TerminateOrphan]) -> list[TerminateOrphan]:
-        """All of the kind that have come by now."""
+        """All messages of the kind that have arrived."""
         found: list[TerminateOrphan] = []
         while (another := self._inbox.pick(kind)) is not None:
             found.append(another)
         return found
 
-    async def _look(self) -> None:
-        """Does its key still work? If not it has failed; the machines that run are left alone."""
+    async def _poll(self) -> None:
+        """Check the key again; a provider whose key is refused has failed, its machines run on."""
         try:
             checked = await self._check()
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            message = f"could not be looked at, stays ready: {cause_of(failure)[1]}"
+            message = f"could not be checked, stays ready: {cause_of(failure)[1]}"
             await self._write(Event(type=ProviderEvent.UNCHECKED, message=message))
             return
         if not checked.passed:
@@ -217,7 +215,7 @@ class ProviderLifecycle:
         await self._write(event, changes=changes, reason=reason)
 
     async def _remove(self, removal: Removal) -> None:
-        """With regions only when forced; then they are removed first."""
+        """Remove the provider; with regions only when forced, and after they are gone."""
         dependents = FindDependents(resource_id=self._request.provider_id)
         regions = (await find_dependents(dependents)).ids
         if regions and not removal.force:
@@ -225,11 +223,13 @@ class ProviderLifecycle:
             await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
             return
         before, self._status = self._status, ProviderStatus.REMOVING
-        await self._write(Event(type=ProviderEvent.REMOVING, message="its regions are removed"))
-        told = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
+        await self._write(
+            Event(type=ProviderEvent.REMOVING, message="its regions are being removed")
+        )
+        command = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
         deadline = workflow.now() + REMOVAL_LIMIT
         while (await find_dependents(dependents)).ids and workflow.now() < deadline:
-            await remove_dependents(told)
+            await remove_dependents(command)
             await workflow.sleep(REMOVAL_INTERVAL, summary="its regions end")
         if left := (await find_dependents(dependents)).ids:
             self._status = before
@@ -242,13 +242,13 @@ class ProviderLifecycle:
             if self._made and not removal.force:
                 await self._refuse_removal()
                 return
-            message, changes = _told_of_removal(gone, self._made), self._with_resources(changes)
+            message, changes = _describe_removal(gone, self._made), self._with_resources(changes)
             await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
         self._status, self._removed = ProviderStatus.ARCHIVED, True
         await self._write(Event(type=ProviderEvent.ARCHIVED, message=message), changes=changes)
 
     async def _remove_resources(self) -> list[str]:
-        """All that we have made, the last thing first; what is gone. What is left says why."""
+        """Remove what we created, the last first. What is gone; `_made` keeps what is left."""
         gone: list[str] = []
         self._made.clear()
         for resource in reversed(self._resources()):
@@ -263,9 +263,9 @@ class ProviderLifecycle:
         return gone
 
     async def _refuse_removal(self) -> None:
-        """Some of it is gone: it is of no use until it is checked, and made, again."""
+        """Fail: some resources are gone, so the provider is of no use until a recheck."""
         self._status = ProviderStatus.FAILED
-        left = _listed(self._made)
+        left = _describe_resources(self._made)
         reason = f"not removed: {left}; mend it and remove again, or force leaves it"
         event = Event(type=ProviderEvent.REMOVAL_REFUSED, message=reason)
         await self._write(event, changes=self._with_resources(ProviderChanges()), reason=reason)
@@ -274,24 +274,24 @@ class ProviderLifecycle:
     def recheck(self) -> None:
         self._inbox.put(Recheck())
 
-    @workflow.signal(description="Something did not work: does its key?")
+    @workflow.signal(description="A use of it failed: check the key now.")
     def refresh(self) -> None:
-        if not self._inbox.holds(Refresh):  # whoever uses it says so at once
+        if not self._inbox.holds(Refresh):  # all who use it may ask at once
             self._inbox.put(Refresh())
 
     @workflow.signal(description="Machines were found that no lease names.")
     def orphaned_machines(self, found: OrphanedMachinesFound) -> None:
         self._inbox.put(found)
 
-    @workflow.signal(description="A person ends a machine that no lease names.")
-    def terminate_orphan(self, asked: TerminateOrphan) -> None:
-        self._inbox.put(asked)
+    @workflow.signal(description="A person has an orphaned machine terminated.")
+    def terminate_orphan(self, command: TerminateOrphan) -> None:
+        self._inbox.put(command)
 
-    @workflow.signal(description="Whether news of its machines comes to us.")
-    def feed_status(self, news: FeedStatus) -> None:
-        self._inbox.put(news)
+    @workflow.signal(description="Whether notifications of its machines arrive.")
+    def feed_status(self, feed: FeedStatus) -> None:
+        self._inbox.put(feed)
 
-    @workflow.signal(description="How its cloud's prices were read with its key.")
+    @workflow.signal(description="Whether its cloud's prices could be read with its key.")
     def prices_state(self, prices: PricesState) -> None:
         self._inbox.put(prices)
 
@@ -309,13 +309,13 @@ class ProviderLifecycle:
             "resumed_status": self._status,
             "resumed_reason": self._journal.reason,
             "known_orphans": tuple(self._orphans.known),
-            "feed_error": self._deaf,
+            "feed_error": self._feed_error,
             "price_trouble": self._price_trouble,
         }
         workflow.continue_as_new(self._request.model_copy(update=update))
 
     async def _record_event(self, event: Event) -> None:
-        """An event that leaves status and reason as they are."""
+        """Record an event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
 
     async def _write(
@@ -339,12 +339,12 @@ def _reasons(checked: ProviderChecked) -> str:
     )
 
 
-def _listed(kept: list[CloudResource]) -> str:
+def _describe_resources(kept: list[CloudResource]) -> str:
     return "; ".join(f"{resource.name}: {resource.path}" for resource in kept)
 
 
-def _told_of_removal(gone: list[str], kept: list[CloudResource]) -> str:
-    """What was ours and is gone, what of ours is left, and what never was ours."""
-    left = f"; left, by force: {_listed(kept)}" if kept else ""
+def _describe_removal(gone: list[str], kept: list[CloudResource]) -> str:
+    """What we created and is gone, what of it is left, and what was there before."""
+    left = f"; left, by force: {_describe_resources(kept)}" if kept else ""
     others = "the service account, its roles and the APIs that are on are as they were"
     return f"removed {', '.join(gone) or 'nothing'}{left}; {others}"

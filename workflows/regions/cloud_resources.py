@@ -1,4 +1,4 @@
-"""What a region in a cloud is made of: its part of the network, and its storage node."""
+"""The resources of a region in a cloud: its part of the network, and its storage node."""
 
 from datetime import timedelta
 from functools import partial
@@ -14,12 +14,14 @@ from workflows.contracts.statuses import NodeStatus
 from workflows.effects.regions import (
     AddStorageNode,
     FindStorage,
+    FindStorageClaim,
     RegionResource,
     RequestNodeRemoval,
     StorageNode,
     add_storage_node,
     ensure_region_resource,
     find_storage,
+    find_storage_claim,
     remove_region_resource,
     request_node_removal,
 )
@@ -31,42 +33,44 @@ from workflows.rules.catalogue.providers import traits_of
 from workflows.rules.ids import timed_id
 
 STORAGE_LIMIT = timedelta(hours=8)
-"""Beyond what its node takes to have a machine or to give up: it tells by itself."""
+"""The longest wait for a storage node, which itself fails earlier where it cannot be active."""
 POLL_INTERVAL_MIN = timedelta(seconds=30)
 POLL_INTERVAL_MAX = timedelta(minutes=5)
-"""Between two looks at its storage node, which tells by itself: at first, and in the end."""
+"""Between two reads of a storage node's status, at first and later; a refresh comes before."""
 _BROKEN = (NodeStatus.FAILED, NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 
 
-class CloudRegion:
-    """record_event: records an event that leaves the region's status as it is."""
+class CloudResources:
+    """The part of a region's lifecycle that creates, replaces and removes what it has in a cloud.
+
+    A region of own machines has nothing there: `remove` and `storage_problem` then ask nothing.
+    """
 
     def __init__(self, request: RegionRequest, record_event: EventWriter) -> None:
         self._request = request
         self._record_event = record_event
 
-    @property
-    def is_one(self) -> bool:
-        """Nothing here is asked for where its machines are one's own."""
-        return traits_of(self._request.provider_kind).is_cloud
+    # ── created and removed ────────────────────────────────────────────────────────────────────
 
-    # ── made and removed ────────────────────────────────────────────────────────────────────
+    async def create(self, inbox: Inbox) -> None:
+        """Create what is not there yet, one after another, until the storage node is active.
 
-    async def build(self, inbox: Inbox) -> None:
-        """Found or made, one after another. Raises: the failure of what cannot be had."""
+        inbox: where the region's messages arrive; a refresh ends a pause between two polls.
+        Raises: ActivityError, ApplicationError, of the first resource that cannot be created.
+        """
         for resource in self._resources():
-            made = await ensure_region_resource(resource, summary=resource.resource)
+            created = await ensure_region_resource(resource, summary=resource.resource)
             await self._record_event(
-                Event(type=RegionEvent.RESOURCE_MADE, message=made.resource.path)
+                Event(type=RegionEvent.RESOURCE_MADE, message=created.resource.path)
             )
         storage = await self._add_storage(())
         await self._record_event(
             Event(type=RegionEvent.STORAGE_ADDED, message=f"{storage.node_id} is its storage node")
         )
-        await self._until_active(storage.node_id, inbox)
+        await self._wait_until_active(storage.node_id, inbox)
 
-    async def remove_resources(self) -> str:
-        """What is left of them, and why; empty when all are gone."""
+    async def remove(self) -> str:
+        """Remove all but the storage node. Which are left, and why; empty when all are gone."""
         left = []
         for resource in reversed(self._resources()):
             try:
@@ -90,63 +94,72 @@ class CloudRegion:
             for name in traits_of(request.provider_kind).region_resources
         )
 
-    # ── its storage ─────────────────────────────────────────────────────────────────────────
+    # ── storage node ─────────────────────────────────────────────────────────────────────────
 
-    async def missed(self) -> str:
-        """Why its storage cannot be used; empty when it can."""
-        if not self.is_one:
+    async def storage_problem(self) -> str:
+        """Why the region's storage cannot be used; empty when it can."""
+        if not self._request.is_in_cloud:
             return ""
         nodes = await self._storage()
         if any(node.status is NodeStatus.ACTIVE for node in nodes):
             return ""
-        return "; ".join(_said(node) for node in nodes) or "it has no storage node"
+        return "; ".join(map(_describe, nodes)) or "it has no storage node"
 
     async def replace(self, inbox: Inbox) -> None:
-        """A new one first; then those that were there go. Where there is no new one they stay."""
+        """Add a storage node; when it is active, have the older ones removed, else keep them."""
         older = tuple(node.node_id for node in await self._storage())
-        new = await self._add_storage(older)
+        try:
+            new = await self._add_storage(older)
+        except EFFECT_FAILED as failure:
+            await self._keep_storage(failure)
+            return
         message = f"{new.node_id} takes the place of {', '.join(older) or 'none'}"
         await self._record_event(Event(type=RegionEvent.STORAGE_ADDED, message=message))
         try:
-            await self._until_active(new.node_id, inbox)
+            await self._wait_until_active(new.node_id, inbox)
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            await self._dismiss(new.node_id)
-            await self._record_event(
-                Event(type=RegionEvent.STORAGE_NOT_REPLACED, message=cause_of(failure)[1])
-            )
+            await self._request_removal(new.node_id)
+            await self._keep_storage(failure)
             return
         for node_id in older:
-            await self._dismiss(node_id)
+            await self._request_removal(node_id)
         await self._record_event(
             Event(type=RegionEvent.STORAGE_REPLACED, message=f"{new.node_id} is its storage node")
         )
 
+    async def _keep_storage(self, failure: BaseException) -> None:
+        """Record why there is no other storage node. Raises: `failure`, if it is a cancellation."""
+        if is_cancelled_exception(failure):
+            raise failure
+        await self._record_event(
+            Event(type=RegionEvent.STORAGE_NOT_REPLACED, message=cause_of(failure)[1])
+        )
+
     async def _storage(self) -> tuple[StorageNode, ...]:
-        asked = FindStorage(region_id=self._request.region_id)
-        return (await find_storage(asked)).nodes
+        command = FindStorage(region_id=self._request.region_id)
+        return (await find_storage(command)).nodes
 
     async def _add_storage(self, older: tuple[str, ...]) -> StorageNode:
-        if self._request.storage is None:
-            raise ApplicationError("its machines are one's own", type=REFUSED)
+        claim = await find_storage_claim(FindStorageClaim(region_id=self._request.region_id))
         command = AddStorageNode(
             region_id=self._request.region_id,
             node_id=timed_id("nod", workflow.now(), workflow.uuid4()),
-            machine=self._request.storage,
+            machine=claim,
             replaces=older,
             at=workflow.now(),
         )
         return await add_storage_node(command)
 
-    async def _dismiss(self, node_id: str) -> None:
+    async def _request_removal(self, node_id: str) -> None:
         by = f"region {self._request.name}: another storage node is there"
         await request_node_removal(
             RequestNodeRemoval(node_id=node_id, requested_by=by, at=workflow.now())
         )
 
-    async def _until_active(self, node_id: str, inbox: Inbox) -> None:
-        """Raises: ApplicationError with its reason, when it will not be."""
+    async def _wait_until_active(self, node_id: str, inbox: Inbox) -> None:
+        """Raises: ApplicationError with the node's reason, when it cannot be active."""
         deadline, pause = workflow.now() + STORAGE_LIMIT, POLL_INTERVAL_MIN
         while True:
             there = {node.node_id: node for node in await self._storage()}
@@ -154,12 +167,12 @@ class CloudRegion:
             if node is not None and node.status is NodeStatus.ACTIVE:
                 return
             if node is None or node.status in _BROKEN or workflow.now() >= deadline:
-                why = "its storage node is gone" if node is None else _said(node)
+                why = "its storage node is gone" if node is None else _describe(node)
                 raise ApplicationError(why, type=REFUSED)
             await wait_until(partial(inbox.holds, Refresh), pause, f"{node.name} is {node.status}")
             pause = POLL_INTERVAL_MIN if inbox.pick(Refresh) else min(2 * pause, POLL_INTERVAL_MAX)
 
 
-def _said(node: StorageNode) -> str:
+def _describe(node: StorageNode) -> str:
     reason = f": {node.reason}" if node.reason else ""
     return f"storage node {node.name} is {node.status}{reason}"

@@ -1,4 +1,4 @@
-"""The life of a region."""
+"""The lifecycle of a region."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -22,14 +22,14 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
-from workflows.regions.cloud_resources import CloudRegion
+from workflows.regions.cloud_resources import CloudResources
 
 SITE_INTERVAL = timedelta(hours=1)
 OFFLINE_INTERVAL = timedelta(minutes=1)
 IDLE_INTERVAL = timedelta(days=30)
 REMOVAL_INTERVAL = timedelta(seconds=5)
 LAST_REMOVAL_INTERVAL = timedelta(seconds=15)
-"""Between two looks at what is to be gone: at first, and where machines of a cloud end, later."""
+"""Between two reads of what is to be removed: at first, and later where machines of a cloud end."""
 REMOVAL_LIMIT = timedelta(hours=1)
 
 
@@ -45,7 +45,7 @@ class RegionLifecycle:
         self._request = request
         self._journal = Journal(request.region_id, request.account_id, request.sequence)
         self._status = request.resumed_status or RegionStatus.NEW
-        self._cloud = CloudRegion(request, self._record_event)
+        self._cloud = CloudResources(request, self._record_event)
         self._inbox = Inbox()
         self._removed = False
 
@@ -58,20 +58,22 @@ class RegionLifecycle:
         return self._report()
 
     async def _provision(self) -> None:
-        """A worker serves the region's queue: usable. Until then it is offline, not failed."""
+        """Healthy as soon as a worker process serves its queue; until then offline, not failed."""
         self._status = RegionStatus.PROVISIONING
-        if self._cloud.is_one:
-            await self._build()
+        if self._request.is_in_cloud:
+            await self._create()
             return
-        await self._write(Event(type=RegionEvent.PROVISIONING, message="its site is looked for"))
-        await self._look()
+        await self._write(
+            Event(type=RegionEvent.PROVISIONING, message="waits for a worker on its queue")
+        )
+        await self._poll()
 
-    async def _build(self) -> None:
-        """All of it, or nothing."""
-        message = f"is made in {self._request.cloud_region}"
+    async def _create(self) -> None:
+        """Create all of the region's resources in its cloud, or leave none."""
+        message = f"is being created in {self._request.cloud_region}"
         await self._write(Event(type=RegionEvent.PROVISIONING, message=message))
         try:
-            await interruptible(self._cloud.build(self._inbox), when=self._has_removal)
+            await interruptible(self._cloud.create(self._inbox), when=self._has_removal)
         except Interrupted:
             return
         except EFFECT_FAILED as failure:
@@ -79,12 +81,12 @@ class RegionLifecycle:
                 raise
             await self._fail(cause_of(failure)[1])
         else:
-            await self._look()
+            await self._poll()
 
     async def _fail(self, reason: str) -> None:
-        """What was made is removed, and seen to be gone, before it is said that it has failed."""
+        """Remove what was created, see that it is gone, and only then record the failure."""
         await self._record_event(
-            Event(type=RegionEvent.UNDONE, message=f"what was made is removed again: {reason}")
+            Event(type=RegionEvent.UNDONE, message=f"what was created is being removed: {reason}")
         )
         removal = Removal(force=True, requested_by="the region's failure")
         if left := await self._take_down(removal):
@@ -93,42 +95,45 @@ class RegionLifecycle:
         await self._write(Event(type=RegionEvent.FAILED, message=reason), reason=reason)
 
     async def _serve(self) -> None:
-        message = await self._inbox.wait(self._patience())
+        message = await self._inbox.wait(self._poll_interval())
         if isinstance(message, Removal):
             await self._remove(message)
         elif self._status is RegionStatus.FAILED:
-            pass  # Nothing is there; it waits to be removed.
+            pass  # Nothing is left of it; it waits for its removal.
         elif isinstance(message, Replacement):
             await self._replace()
         else:
-            await self._look()
+            await self._poll()
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
             self._continue()
 
-    async def _look(self) -> None:
-        """healthy ⇄ offline, by whether a worker answers on the site's queue."""
+    async def _poll(self) -> None:
+        """healthy ⇄ offline: does a worker answer on the site's queue, and can storage be used?"""
         try:
             site = await check_site(CheckSite(region_id=self._request.region_id))
         except EFFECT_FAILED as failure:
             reason = f"no worker answers on the region's queue: {cause_of(failure)[1]}"
-            await self._turn(RegionStatus.OFFLINE, reason, reason=reason)
+            await self._set_status(RegionStatus.OFFLINE, reason, reason=reason)
             return
-        if missed := await self._cloud.missed():
-            await self._turn(RegionStatus.OFFLINE, missed, reason=missed)
+        if problem := await self._cloud.storage_problem():
+            await self._set_status(RegionStatus.OFFLINE, problem, reason=problem)
             return
         key = site.platform_key_fingerprint
-        await self._turn(RegionStatus.HEALTHY, f"its site answers, with key {key}")
+        await self._set_status(RegionStatus.HEALTHY, f"its site answers, with key {key}")
 
-    async def _turn(self, status: RegionStatus, message: str, *, reason: str | None = None) -> None:
-        is_news = self._cloud.is_one and reason != self._journal.reason
-        if status is not self._status or is_news:
+    async def _set_status(
+        self, status: RegionStatus, message: str, *, reason: str | None = None
+    ) -> None:
+        """Record a status that is new, and for a region in a cloud also a reason that is new."""
+        is_new = self._request.is_in_cloud and reason != self._journal.reason
+        if status is not self._status or is_new:
             self._status = status
             await self._write(
                 Event(type=RegionEvent(f"region.{status}"), message=message), reason=reason
             )
 
     async def _remove(self, removal: Removal) -> None:
-        """With nodes only when forced; then they are removed first, and seen to be gone."""
+        """Remove the region; with nodes only when forced, and after they are gone."""
         found = await find_dependents(self._dependents)
         nodes = [one for one in found.ids if one not in found.own_ids]
         if nodes and not removal.force:
@@ -136,7 +141,7 @@ class RegionLifecycle:
             await self._write(Event(type=RegionEvent.REMOVAL_REFUSED, message=message))
             return
         before, self._status = self._status, RegionStatus.REMOVING
-        await self._write(Event(type=RegionEvent.REMOVING, message="its nodes are removed"))
+        await self._write(Event(type=RegionEvent.REMOVING, message="its nodes are being removed"))
         if left := await self._take_down(removal):
             self._status = before
             await self._write(Event(type=RegionEvent.REMOVAL_REFUSED, message=left), reason=left)
@@ -145,28 +150,28 @@ class RegionLifecycle:
         await self._write(Event(type=RegionEvent.ARCHIVED, message="removed"))
 
     async def _take_down(self, removal: Removal) -> str:
-        """Nodes, machines and parts are gone, and seen to be. What is left; empty: nothing."""
-        told = RemoveDependents(resource_id=self._request.region_id, removal=removal)
+        """Have nodes, machines and resources removed, and see them gone. What is left of them."""
+        command = RemoveDependents(resource_id=self._request.region_id, removal=removal)
         deadline, pause = workflow.now() + REMOVAL_LIMIT, REMOVAL_INTERVAL
         while (await find_dependents(self._dependents)).ids and workflow.now() < deadline:
-            await remove_dependents(told)
-            if not self._cloud.is_one:
+            await remove_dependents(command)
+            if not self._request.is_in_cloud:
                 await workflow.sleep(pause, summary="its nodes end")
                 continue
-            # Its storage tells how far it is.
+            # The storage node sends a refresh when its status changes.
             if await wait_until(partial(self._inbox.holds, Refresh), pause, "its nodes end"):
                 self._inbox.pick(Refresh)
             pause = min(2 * pause, LAST_REMOVAL_INTERVAL)
         if left := (await find_dependents(self._dependents)).ids:
             return f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
-        return await self._cloud.remove_resources()
+        return await self._cloud.remove()
 
     async def _replace(self) -> None:
         with suppress(Interrupted):
             await interruptible(self._cloud.replace(self._inbox), when=self._has_removal)
-        await self._look()
+        await self._poll()
 
-    def _patience(self) -> timedelta:
+    def _poll_interval(self) -> timedelta:
         if self._status is RegionStatus.FAILED:
             return IDLE_INTERVAL
         return SITE_INTERVAL if self._status is RegionStatus.HEALTHY else OFFLINE_INTERVAL
@@ -182,15 +187,15 @@ class RegionLifecycle:
     def remove(self, removal: Removal) -> None:
         self._inbox.put(removal)
 
-    @workflow.signal(description="A node of its could not be looked at: is its site served?")
+    @workflow.signal(description="One of its nodes was unreachable: check the site now.")
     def refresh(self) -> None:
-        if not self._inbox.holds(Refresh):  # all its nodes say so at once
+        if not self._inbox.holds(Refresh):  # all its nodes may ask at once
             self._inbox.put(Refresh())
 
     @workflow.signal(description="Give it another storage node.")
-    def replace(self, asked: Replacement) -> None:
-        if not self._inbox.holds(Replacement):  # told twice, it is replaced once
-            self._inbox.put(asked)
+    def replace(self, replacement: Replacement) -> None:
+        if not self._inbox.holds(Replacement):  # asked twice, it is replaced once
+            self._inbox.put(replacement)
 
     @workflow.query(description="Status and reason.")
     def status(self) -> RegionReport:

@@ -1,6 +1,7 @@
 """Regions in a cloud as rows: their storage, what is their own, and who is told to end."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,19 +16,31 @@ from activities.db.session import Database
 from activities.leases.leasing import acquire_lease
 from activities.lifecycles.dependents import find_dependents, remove_dependents
 from activities.placement.allocations import release_allocations
-from activities.regions.storage_nodes import add_storage_node, find_storage, request_node_removal
+from activities.regions.storage_nodes import (
+    add_storage_node,
+    find_storage,
+    find_storage_claim,
+    request_node_removal,
+)
 from activities.temporal.client import set_client
-from tests.activities.cloud_rows import add_lease
+from tests.activities.cloud_rows import add_cloud_region, add_lease
 from tests.activities.nodes.test_running_jobs import start_idle
 from tests.activities.outbox.test_relay import signals_of
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate
+from workflows.contracts import errors
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.leases import AcquireLease
 from workflows.effects.lifecycles import FindDependents, RemoveDependents
-from workflows.effects.regions import AddStorageNode, FindStorage, RequestNodeRemoval
+from workflows.effects.regions import (
+    AddStorageNode,
+    FindStorage,
+    FindStorageClaim,
+    RequestNodeRemoval,
+)
+from workflows.rules.catalogue.providers import traits_of
 
 OFFER = MachineOffer(zone="zone-a", machine_type="large", microcredits_per_hour=1)
 
@@ -88,6 +101,65 @@ def test_a_region_that_is_removed_gets_no_storage(place: Place) -> None:
     with pytest.raises(ApplicationError, match="is removed"):
         place.add("nod-1")
     assert place.there() == {}
+
+
+def claimed(migrated: Database, **columns: Any) -> MachineClaim:
+    """For a new region in a cloud."""
+    with migrated.write() as session:
+        region = add_cloud_region(session, add_payer(session))
+        region.sqlmodel_update({"storage_node_class": "medium", **columns})
+        region_id = region.id
+    return find_storage_claim(FindStorageClaim(region_id=region_id))
+
+
+def test_a_storage_node_is_claimed_of_its_class_in_any_zone_of_its_region(
+    migrated: Database,
+) -> None:
+    claim = claimed(migrated)
+    assert claim.provider_kind is ProviderKind.GCP
+    assert [offer.zone for offer in claim.offers] == [f"us-central1-{zone}" for zone in "abcf"]
+    (offer, *_) = claim.offers
+    assert (offer.machine_type, offer.gpu_count) == ("n1-standard-4", 0)
+    assert offer.microcredits_per_hour == 4 * 47_500 + 500 * 100_000 // 730
+    assert (claim.spec.lifetime_s, claim.spec.disk_size_gb) == (
+        traits_of("gcp").lifetime_limit_s,
+        500,
+    )
+    with migrated.read() as session:
+        (region,) = session.exec(select(tables.Region)).all()
+    assert claim.provider_id == region.provider_id
+    assert claim.spec.tags == {"region": region.id, "service": "storage"}
+
+
+def test_a_storage_node_is_claimed_at_the_price_that_the_cloud_has_told_at_last(
+    migrated: Database,
+) -> None:
+    with migrated.write() as session:
+        row = tables.CloudPriceRow(
+            provider_kind="gcp", counted="series", name="n1-standard", cloud_region="us-central1",
+            on_demand_nanodollars=100_000_000, spot_nanodollars=10_000_000, source="told",
+            read_at=datetime(2027, 1, 1, tzinfo=UTC),
+        )  # fmt: skip
+        session.add(row)
+    (offer, *_) = claimed(migrated).offers
+    assert offer.microcredits_per_hour == 4 * 100_000 + 500 * 100_000 // 730
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"storage_node_class": "huge"}, "gcp has no storage class 'huge'"),
+        ({"storage_node_class": None}, "gcp has no storage class ''"),
+        ({"cloud_region": "mars-north1"}, "no price of storage class medium in 'mars-north1'"),
+        ({"provider_kind": "physical"}, "physical has no storage class 'medium'"),
+    ],
+)
+def test_what_the_catalogue_does_not_have_is_not_claimed(
+    migrated: Database, columns: dict[str, Any], found: str
+) -> None:
+    with pytest.raises(ApplicationError, match=found) as refused:
+        claimed(migrated, **columns)
+    assert refused.value.type == errors.REFUSED
 
 
 def test_a_regions_own_storage_and_its_machine_are_told_apart_from_what_others_have_there(

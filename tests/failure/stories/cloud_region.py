@@ -3,7 +3,6 @@
 from typing import Any, ClassVar
 
 from tests.failure.cases import Mode
-from tests.failure.stories.leased_node import WISH
 from tests.failure.stories.regions import RegionStory
 from tests.failure.stories.story import HARMLESS
 from tests.workflows.fake_world import REGION
@@ -20,16 +19,16 @@ class CloudRegionStory(RegionStory):
         {
             "ensure_region_resource",
             "remove_region_resource",
+            "find_storage_claim",
             "add_storage_node",
             "find_storage",
             "request_node_removal",
         }
     )
-    zone: ClassVar[dict[str, Any]] = {
+    place: ClassVar[dict[str, Any]] = {
         "provider_kind": ProviderKind.GCP,
         "name": "burst",
         "cloud_region": "us-central1",
-        "storage": WISH,
     }
 
     async def answer(self, status: str) -> None:

@@ -10,7 +10,6 @@ from temporalio.exceptions import ApplicationError
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.fake_world import REGION
-from tests.workflows.nodes.test_leased_machine import WISH
 from tests.workflows.providers.test_provider_lifecycle import reaches
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
@@ -27,7 +26,6 @@ REQUEST = RegionRequest(
     provider_kind=ProviderKind.GCP,
     name="burst",
     cloud_region="us-central1",
-    storage=WISH,
 )
 
 
@@ -70,7 +68,9 @@ async def test_a_region_is_healthy_with_its_network_and_storage_and_leaves_nothi
     assert stage.world.statuses[REGION] == ["provisioning", "healthy", "removing", "archived"]
 
 
-@pytest.mark.parametrize("effect", ["ensure_region_resource", "add_storage_node"])
+@pytest.mark.parametrize(
+    "effect", ["ensure_region_resource", "find_storage_claim", "add_storage_node"]
+)
 async def test_a_part_that_is_refused_fails_the_region_with_nothing_left(
     stage: Stage, effect: str
 ) -> None:
@@ -126,6 +126,31 @@ async def test_storage_is_replaced_and_the_region_stays(stage: Stage) -> None:
         lambda: "region.storage-replaced" in stage.world.events[REGION], "it is replaced"
     )
     assert [node.node_id for node in stage.world.storage[REGION]] == ["nod-store-2"]
+    assert stage.world.statuses[REGION] == ["provisioning", "healthy"]
+
+
+async def test_storage_is_claimed_anew_when_it_is_replaced(stage: Stage) -> None:
+    handle = await healthy(stage)
+    first = stage.world.storage_claim
+    dearer = first.offers[0].model_copy(update={"microcredits_per_hour": 3_000_000})
+    stage.world.storage_claim = first.model_copy(update={"offers": (dearer,)})
+    await handle.signal(RegionLifecycle.replace, Replacement())
+    await eventually(
+        lambda: "region.storage-replaced" in stage.world.events[REGION], "it is replaced"
+    )
+    assert stage.world.storage_claims == [first, stage.world.storage_claim]
+
+
+@pytest.mark.parametrize("effect", ["find_storage_claim", "add_storage_node"])
+async def test_storage_stays_when_another_is_refused(stage: Stage, effect: str) -> None:
+    handle = await healthy(stage)
+    stage.world.faults[effect].append(refuse)
+    await handle.signal(RegionLifecycle.replace, Replacement())
+    await eventually(
+        lambda: "region.storage-not-replaced" in stage.world.events[REGION], "it is told"
+    )
+    assert "the cloud says no" in stage.world.told[REGION]["region.storage-not-replaced"]
+    assert [node.node_id for node in stage.world.storage[REGION]] == ["nod-store-1"]
     assert stage.world.statuses[REGION] == ["provisioning", "healthy"]
 
 

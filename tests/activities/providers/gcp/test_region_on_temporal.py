@@ -14,7 +14,6 @@ from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.outbox.relay import relay
 from activities.outbox.requests import create
-from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
 from activities.providers.gcp.network import make_network, remove_network
 from activities.providers.gcp.session import google_session
 from activities.secrets.credentials import own_place, seal_credentials
@@ -30,9 +29,6 @@ from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.waiting import eventually
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.machines import MachineClaim
-from workflows.contracts.statuses import ProviderKind
-from workflows.rules.catalogue.permanent_machines import lasting_spec, storage_offers
 
 __all__ = ["contained", "dialect", "google"]
 HERE = "us-central1"
@@ -65,20 +61,8 @@ def region(google: GcpDouble, migrated: Database) -> tables.Region:
     return tables.Region(
         id=new_id("reg"), account_id=account.id, name="burst", provider_id=provider.id,
         provider_kind="gcp", cloud_region=HERE, relaxed_requirements=[],
-        options={"storage_machine": claim(provider.id).model_dump(mode="json")},
-        created_at=now, updated_at=now,
+        storage_node_class="micro", options={}, created_at=now, updated_at=now,
     )  # fmt: skip
-
-
-def claim(provider_id: str) -> MachineClaim:
-    micro = gcp_storage().named("micro")
-    assert micro is not None
-    return MachineClaim(
-        provider_id=provider_id,
-        provider_kind=ProviderKind.GCP,
-        offers=storage_offers(gcp_catalogue(), micro, HERE),
-        spec=lasting_spec("gcp", micro.disk_size_gb, {}),
-    )
 
 
 async def begun(client: Client, database: Database, region: tables.Region) -> None:
