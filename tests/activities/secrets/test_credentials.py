@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from activities.jobs.run_specs import seal_run_specs
 from sqlmodel import select
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.db.session import Database
 from activities.db.tables import Account, Provider, StoredSecret
+from activities.jobs.run_specs import seal_run_specs
 from activities.secrets.credentials import (
     CredentialsError,
     credentials_of,

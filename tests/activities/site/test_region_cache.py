@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
 
 from activities.settings import settings
 from activities.site.nodes import prepare_node
 from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
+from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activities.storage.run_specs import RunSpec, seal_run_spec
 from temporalio.exceptions import ApplicationError
 
 from activities.site import staging
@@ -19,6 +18,7 @@ from activities.site.nodes import end_orphaned_runs
 from activities.site.runs import clean_worker, end_worker, get_run_status, start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
+from activities.storage.run_specs import RunSpec, seal_run_spec
 from activities.transport.errors import OutcomeUnknown
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import processes_of

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activities.jobs.run_specs import discard_snapshots
-from activities.storage.run_specs import RunSpec, seal_run_spec
 from temporalio.exceptions import ApplicationError
 
+from activities.jobs.run_specs import discard_snapshots
 from activities.settings import settings
 from activities.site.collection import bring_packed
 from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.site.state_snapshots import save_snapshot
+from activities.storage.run_specs import RunSpec, seal_run_spec
 from activities.storage.state_snapshots import StateSnapshot, copies_of
 from activities.transport.stream import NodeStream
 from tests.activities.archives import file, packed, symlink
