@@ -28,9 +28,10 @@ status:  ## Show what runs
 setup-tests: setup  ## Install what the tests need: Debian packages, the time-skipping server
 	@.venv/bin/python deploy/setup/tests.py
 
-test: setup-tests  ## Run every check and every test
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder compiled
-	.venv/bin/pytest -n 5 --no-loadscope-reorder --ignore tests/architecture
+# With ARGS that part alone, without the checks; else everything.
+test: setup-tests  ## Run every check and every test; ARGS=tests/workflows: those tests alone
+	@$(if $(ARGS),,$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder compiled)
+	.venv/bin/pytest -n 5 --no-loadscope-reorder $(or $(ARGS),--ignore tests/architecture)
 
 check: setup  ## ruff, mypy --strict, the import ladder
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,12 @@ class PageOf(Protocol[T_co]):
 
     @property
     def next(self) -> str | None: ...
+
+
+class ListedBy(Protocol[T_co]):
+    """An operation that answers a page of a list: one of `list_…`."""
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> PageOf[T_co]: ...
 
 
 class AsyncClient(AsyncOperations):
@@ -67,9 +73,7 @@ class AsyncClient(AsyncOperations):
         """Give the connections back."""
         await self.transport.aclose()
 
-    async def every(
-        self, listed: Callable[..., Awaitable[PageOf[T_co]]], **filters: Any
-    ) -> AsyncGenerator[T_co, None]:
+    async def every(self, listed: ListedBy[T_co], **filters: Any) -> AsyncGenerator[T_co]:
         """Everything in a list, page by page: `client.every(client.list_jobs)`."""
         after: str | None = None
         while True:
@@ -99,7 +103,7 @@ class AsyncClient(AsyncOperations):
 
     async def follow_log(
         self, job_id: str, worker: int = 0, offset: int = 0
-    ) -> AsyncGenerator[str, None]:
+    ) -> AsyncGenerator[str]:
         """What a worker prints from a byte on, until its job has ended."""
         query = {"worker": worker, "offset": offset, "follow": True}
         path = f"/v1/jobs/{segment(job_id)}/logs"
@@ -108,7 +112,7 @@ class AsyncClient(AsyncOperations):
 
     async def follow_events(
         self, noun: str | None = None, resource_id: str | None = None
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[Event]:
         """Events as they happen: of one resource from its first on, or of all from now on.
 
         noun: `jobs`, `nodes`, `regions` or `providers`, with the id of one of them.

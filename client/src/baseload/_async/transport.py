@@ -80,7 +80,7 @@ class AsyncTransport:
 
     async def pages(
         self, path: str, query: Mapping[str, Any] | None = None, limit: int | None = None
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[dict[str, Any]]:
         """Everything in a list, newest first, at most `limit` of it, fetched page by page."""
         asked = dict(query or {})
         taken = 0
@@ -112,7 +112,7 @@ class AsyncTransport:
             await asyncio.sleep(self._retries.delay_s(attempt))
         raise AssertionError("attempts is at least 1")
 
-    async def chunks(self, call: Call) -> AsyncGenerator[bytes, None]:
+    async def chunks(self, call: Call) -> AsyncGenerator[bytes]:
         """The answer's body as it comes. Raises: UnreachableError, when it breaks off."""
         response = await self._answer(call, call.prepared_headers())
         try:
@@ -128,7 +128,7 @@ class AsyncTransport:
         path: str,
         query: Mapping[str, Any] | None = None,
         last_event_id: str | None = None,
-    ) -> AsyncGenerator[ServerEvent, None]:
+    ) -> AsyncGenerator[ServerEvent]:
         """The events of a stream until it ends; a broken connection is resumed where it broke.
 
         Raises: UnreachableError, when it could not be resumed for the limit of `Retries`.
@@ -158,7 +158,7 @@ class AsyncTransport:
                 raise self._unreachable(cause) from cause
             await asyncio.sleep(self._retries.delay_s(attempt))
 
-    async def _connection(self, call: Call) -> AsyncGenerator[ServerEvent | None, None]:
+    async def _connection(self, call: Call) -> AsyncGenerator[ServerEvent | None]:
         """The events of one connection; None for a sign of life that carries no event."""
         response = await self._answer(call, call.prepared_headers(), silence_s=STREAM_SILENCE_S)
         reader = EventReader()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,12 @@ class PageOf(Protocol[T_co]):
 
     @property
     def next(self) -> str | None: ...
+
+
+class ListedBy(Protocol[T_co]):
+    """An operation that answers a page of a list: one of `list_…`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PageOf[T_co]: ...
 
 
 class Client(Operations):
@@ -68,9 +74,7 @@ class Client(Operations):
         """Give the connections back."""
         self.transport.close()
 
-    def every(
-        self, listed: Callable[..., PageOf[T_co]], **filters: Any
-    ) -> Generator[T_co, None, None]:
+    def every(self, listed: ListedBy[T_co], **filters: Any) -> Generator[T_co]:
         """Everything in a list, page by page: `client.every(client.list_jobs)`."""
         after: str | None = None
         while True:
@@ -97,9 +101,7 @@ class Client(Operations):
         call = Call("GET", f"/v1/jobs/{segment(job_id)}/logs", {"worker": worker})
         return (self.transport.send(call)).content
 
-    def follow_log(
-        self, job_id: str, worker: int = 0, offset: int = 0
-    ) -> Generator[str, None, None]:
+    def follow_log(self, job_id: str, worker: int = 0, offset: int = 0) -> Generator[str]:
         """What a worker prints from a byte on, until its job has ended."""
         query = {"worker": worker, "offset": offset, "follow": True}
         path = f"/v1/jobs/{segment(job_id)}/logs"
@@ -108,7 +110,7 @@ class Client(Operations):
 
     def follow_events(
         self, noun: str | None = None, resource_id: str | None = None
-    ) -> Generator[Event, None, None]:
+    ) -> Generator[Event]:
         """Events as they happen: of one resource from its first on, or of all from now on.
 
         noun: `jobs`, `nodes`, `regions` or `providers`, with the id of one of them.

@@ -80,7 +80,7 @@ class Transport:
 
     def pages(
         self, path: str, query: Mapping[str, Any] | None = None, limit: int | None = None
-    ) -> Generator[dict[str, Any], None, None]:
+    ) -> Generator[dict[str, Any]]:
         """Everything in a list, newest first, at most `limit` of it, fetched page by page."""
         asked = dict(query or {})
         taken = 0
@@ -111,7 +111,7 @@ class Transport:
             time.sleep(self._retries.delay_s(attempt))
         raise AssertionError("attempts is at least 1")
 
-    def chunks(self, call: Call) -> Generator[bytes, None, None]:
+    def chunks(self, call: Call) -> Generator[bytes]:
         """The answer's body as it comes. Raises: UnreachableError, when it breaks off."""
         response = self._answer(call, call.prepared_headers())
         try:
@@ -126,7 +126,7 @@ class Transport:
         path: str,
         query: Mapping[str, Any] | None = None,
         last_event_id: str | None = None,
-    ) -> Generator[ServerEvent, None, None]:
+    ) -> Generator[ServerEvent]:
         """The events of a stream until it ends; a broken connection is resumed where it broke.
 
         Raises: UnreachableError, when it could not be resumed for the limit of `Retries`.
@@ -156,7 +156,7 @@ class Transport:
                 raise self._unreachable(cause) from cause
             time.sleep(self._retries.delay_s(attempt))
 
-    def _connection(self, call: Call) -> Generator[ServerEvent | None, None, None]:
+    def _connection(self, call: Call) -> Generator[ServerEvent | None]:
         """The events of one connection; None for a sign of life that carries no event."""
         response = self._answer(call, call.prepared_headers(), silence_s=STREAM_SILENCE_S)
         reader = EventReader()
