@@ -1,4 +1,4 @@
-"""What the one writing effect, `record`, takes: a step of a lifecycle in one transaction."""
+"""The input of the effect `record`: one step of a lifecycle, written in one transaction."""
 
 from datetime import datetime
 from typing import Literal
@@ -16,6 +16,8 @@ Noun = Literal["provider", "region", "node", "job", "lease"]
 
 
 class ProviderChanges(Contract):
+    """The changes of a provider's row; None leaves a field as it is."""
+
     noun: Literal["provider"] = "provider"
     checks: tuple[Check, ...] | None = None
     resources: tuple[CloudResource, ...] | None = None
@@ -26,7 +28,7 @@ class RegionChanges(Contract):
 
 
 class NodeChanges(Contract):
-    """Fields that are None stay as they are."""
+    """The changes of a node's row; None leaves a field as it is."""
 
     noun: Literal["node"] = "node"
     minion_id: str | None = None
@@ -39,20 +41,20 @@ class NodeChanges(Contract):
 
 
 class JobChanges(Contract):
-    """Fields that are None stay as they are."""
+    """The changes of a job's row; None leaves a field as it is."""
 
     noun: Literal["job"] = "job"
     attempt: int | None = None
     workers: tuple[WorkerProgress, ...] | None = None
     output_bytes: int | None = None
     release: bool = False
-    """End the job's live allocations in the same transaction."""
+    """Whether to release the job's allocations in the same transaction."""
     staying_nodes: tuple[str, ...] = ()
-    """Of those that were made for it: they are not asked to leave with that."""
+    """Retained nodes, which are not removed with the release."""
 
 
 class LeaseChanges(Contract):
-    """Fields that are None stay as they are."""
+    """The changes of a lease's row; None leaves a field as it is."""
 
     noun: Literal["lease"] = "lease"
     offer: MachineOffer | None = None
@@ -65,16 +67,19 @@ class LeaseChanges(Contract):
     began_at: datetime | None = None
     ended_at: datetime | None = None
     earlier_microcredits: int | None = None
-    """What the machines of earlier offers have cost that were not kept."""
+    """The cost of the terminated machines of earlier offers."""
     is_another: bool = False
-    """What is known of the machine of an earlier offer is not about this one."""
+    """Whether the offer has changed, so that the row forgets the earlier machine."""
 
 
 Changes = ProviderChanges | RegionChanges | NodeChanges | JobChanges | LeaseChanges
 
 
 class Record(Contract):
-    """One step: applied once, in order; an older or repeated one changes nothing."""
+    """One step of a lifecycle, which is applied once.
+
+    A step whose sequence is not higher than the row's changes nothing.
+    """
 
     resource_id: str
     account_id: str
@@ -88,4 +93,4 @@ class Record(Contract):
 
 class Recorded(Contract):
     applied: bool
-    """False: this step, or a later one, had been written before."""
+    """False: this step or a later one is already recorded."""

@@ -1,4 +1,4 @@
-"""Regions: what the workflow of one takes, and how it ends."""
+"""Regions: the input, signals and result of their lifecycle."""
 
 from workflows.contracts.base import Contract
 from workflows.contracts.machines import MachineClaim
@@ -14,9 +14,9 @@ class RegionRequest(Contract):
     provider_kind: ProviderKind
     name: str
     cloud_region: str = ""
-    """What its cloud calls it; empty where its machines are one's own."""
+    """The cloud's name of the cloud region; empty for a region of own machines."""
     storage: MachineClaim | None = None
-    """The machine of its storage node, which a region in a cloud makes itself."""
+    """The claim of the storage node that a cloud region creates for itself; None: no cloud."""
     sequence: int = 0
     resumed_status: RegionStatus | None = None
 
@@ -28,6 +28,6 @@ class RegionReport(Contract):
 
 
 class Replacement(Contract):
-    """Signal `replace`: give the region another storage node, then remove those it has."""
+    """Signal `replace`: add another storage node to the region, then remove the old ones."""
 
     requested_by: str = ""

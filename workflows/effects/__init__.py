@@ -1,7 +1,7 @@
-"""Every side effect that a workflow may ask for; `activities/` implements each by its name.
+"""Effects: every side effect of a workflow; `activities/` implements each effect by its name.
 
-`effect.py` is the typed stub, one more file for each noun. `ALL` lists them for the registry,
-the shape test and the failure tests.
+`effect.py` defines the typed stub, and each noun has a file of its own. `ALL` lists the effects
+for the registry, the shape test and the failure tests.
 """
 
 from typing import Any
