@@ -1,1 +1,1 @@
-"""The nouns that every layer shares: frozen models, enums, queues, errors. Pure."""
+"""Contracts: the frozen models, enums and constants that all layers share."""

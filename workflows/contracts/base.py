@@ -1,14 +1,17 @@
-"""The base of every noun that crosses a border between workflow, activity, API and store."""
+"""The base class of every model that workflows, activities, the API and rows exchange."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Contract(BaseModel):
-    """A frozen value. Unknown fields are ignored, so that a newer writer and an older reader
-    can work side by side during an upgrade; the API's own models refuse them instead."""
+    """A frozen value that ignores unknown fields.
+
+    An old and a new release can therefore run side by side during an upgrade. The API's own models
+    refuse unknown fields instead.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Done(Contract):
-    """The answer of an effect that has nothing to tell but that it was done."""
+    """The empty answer of an effect."""

@@ -1,4 +1,7 @@
-"""Money: integer microcredits, 1 credit = 1 USD = 1,000,000 microcredits."""
+"""Billing: rates, usage and balances in integer microcredits.
+
+1 credit = 1 USD = 1,000,000 microcredits.
+"""
 
 from datetime import datetime
 
@@ -7,16 +10,17 @@ from workflows.contracts.nodes import NodeAddress
 
 MICROCREDITS = 1_000_000
 HOURS_PER_MONTH = 730
-"""As clouds count them that price disks by the month.
+"""The hours of a month as clouds count them in monthly prices of disks.
 Source: https://cloud.google.com/compute/disks-image-pricing."""
 
 
 def disk_microcredits_per_hour(size_gb: int, microcredits_per_gb_month: int) -> int:
+    """Microcredits per hour of a disk of that size, rounded down."""
     return size_gb * microcredits_per_gb_month // HOURS_PER_MONTH
 
 
 class UsageRates(Contract):
-    """What one worker costs while it runs; fixed when the job is placed."""
+    """The cost of one worker while it runs, fixed when the job is placed."""
 
     gpu_count: int = 0
     microcredits_per_gpu_hour: int = 0
@@ -32,15 +36,15 @@ class UsageRates(Contract):
 
 
 class WorkerUsage(Contract):
-    """Seconds that a worker's command has run, as its supervisor measured them."""
+    """The usage of one run: the seconds of its command, as its supervisor measured them."""
 
     job_id: str
     worker: int
     attempt: int
     started_at: datetime
-    """When the run was seen to start, the anchor of its hours and of its business keys."""
+    """When the platform observed the start; billing periods and business keys count from here."""
     through_s: int
-    """Whole seconds from the start, all of them measured."""
+    """Measured whole seconds since the start."""
 
 
 class BillingRequest(Contract):
@@ -53,10 +57,12 @@ class BillingRequest(Contract):
     workers: tuple["BilledWorker", ...]
     period_s: int = 3600
     resumed_microcredits: int = 0
-    """What earlier runs of the workflow have posted, before it continued as new."""
+    """What earlier workflow runs have posted, before continue-as-new."""
 
 
 class BilledWorker(Contract):
+    """A started worker, as its job billing needs it."""
+
     worker: int
     run_id: str
     node: NodeAddress
@@ -69,32 +75,32 @@ class BillingReport(Contract):
 
 
 class BalanceForecast(Contract):
-    """Where the payer stands after a posting."""
+    """The position of a payer after a posting."""
 
     posted_microcredits: int
-    """What this call has posted; 0 when it had been posted before."""
+    """What this call has posted; 0 when an earlier call has posted the same usage."""
     balance_microcredits: int
     burn_microcredits_per_hour: int
-    """What all running jobs of the payer cost together."""
+    """The burn rate: what all running jobs of the payer cost together."""
     unposted_microcredits: int = 0
-    """What they must have used since by the clock: an estimate of when to look, never posted.
-    Counted only where the credits may not last, else 0."""
+    """An estimate by the clock of the usage that is not posted yet. It decides the next wakeup and
+    is never posted; 0 while the balance is sufficient."""
     costs: bool = True
-    """The job that was asked about costs something itself."""
+    """Whether the job of the request costs something itself."""
     over: bool = False
-    """The attempt has ended and its job has posted all: nothing is left to be metered."""
+    """Whether the attempt has ended and its job has settled, so that its job billing can end."""
 
     @property
     def estimated_microcredits(self) -> int:
-        """What is left of the balance by now, as far as anybody can tell without looking."""
+        """The balance less the estimate of usage that is not posted yet."""
         return self.balance_microcredits - self.unposted_microcredits
 
     @property
     def may_be_used_up(self) -> bool:
-        """It is time to look: by the clock nothing is left for a job that costs."""
+        """Whether the estimated balance is used up, so that the job has to be metered now."""
         return self.costs and self.estimated_microcredits <= 0 < self.burn_microcredits_per_hour
 
     @property
     def is_used_up(self) -> bool:
-        """Nothing is left by what is posted: the job has to end."""
+        """Whether the posted balance is used up, so that the job has to end."""
         return self.costs and self.balance_microcredits <= 0 < self.burn_microcredits_per_hour

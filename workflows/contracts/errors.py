@@ -1,4 +1,4 @@
-"""Types of failure as Temporal carries them (`ApplicationError.type`), one constant each."""
+"""The types of failure that Temporal carries as `ApplicationError.type`, one constant each."""
 
 HOST_KEY_MISMATCH = "HostKeyMismatch"
 NODE_UNREACHABLE = "NodeUnreachable"
@@ -18,10 +18,10 @@ OUT_OF_TIME = "OutOfTime"
 WORKER_STOPS = "WorkerStops"
 
 LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
-"""Failures that say nothing about the machine's work: look again, never kill."""
+"""Failures that leave a node unreachable and say nothing about its runs: poll, end nothing."""
 
 NON_RETRYABLE = (HOST_KEY_MISMATCH, NODE_REFUSED, WORK_REFUSED, NOT_FOUND, REFUSED)
-"""Failures that a second try cannot mend."""
+"""Failures that a retry cannot mend."""
 
 NON_RETRYABLE_AT_PROVIDERS = (*NON_RETRYABLE, CAPACITY_EXHAUSTED, REQUEST_REFUSED)
-"""The same of a provider: it has answered, and would answer so again."""
+"""Failures of a provider's API that a retry cannot mend, because the answer would be the same."""

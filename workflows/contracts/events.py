@@ -1,6 +1,6 @@
-"""Typed, append-only events: what happened to one resource, for people and clients.
+"""Events: the typed, append-only history of a resource, for people and clients.
 
-The values of the enums are public: clients rely on them.
+The values of the enums are public, and clients rely on them.
 """
 
 from datetime import datetime
@@ -12,7 +12,7 @@ from workflows.contracts.base import Contract
 
 
 class ProviderEvent(StrEnum):
-    """What can happen to a provider."""
+    """The types of a provider's events."""
 
     ARCHIVED = "provider.archived"
     ENABLING = "provider.enabling"
@@ -32,7 +32,7 @@ class ProviderEvent(StrEnum):
 
 
 class RegionEvent(StrEnum):
-    """What can happen to a region."""
+    """The types of a region's events."""
 
     ARCHIVED = "region.archived"
     FAILED = "region.failed"
@@ -50,7 +50,7 @@ class RegionEvent(StrEnum):
 
 
 class NodeEvent(StrEnum):
-    """What can happen to a node."""
+    """The types of a node's events."""
 
     ACTIVE = "node.active"
     ARCHIVED = "node.archived"
@@ -88,7 +88,7 @@ class NodeEvent(StrEnum):
 
 
 class LeaseEvent(StrEnum):
-    """What can happen to a lease."""
+    """The types of a lease's events."""
 
     COST_UNKNOWN = "lease.cost-unknown"
     CREATING = "lease.creating"
@@ -105,7 +105,7 @@ class LeaseEvent(StrEnum):
 
 
 class JobEvent(StrEnum):
-    """What can happen to a job."""
+    """The types of a job's events."""
 
     ARCHIVED = "job.archived"
     BILLING_FAILED = "job.billing-failed"
@@ -133,7 +133,10 @@ class JobEvent(StrEnum):
 
 
 class Event(Contract):
-    """One thing that happened; `type` is a value of an enum above, such as `node.inspected`."""
+    """One entry in the history of a resource.
+
+    type: a value of an enum of this module, such as `node.inspected`.
+    """
 
     type: str
     message: str
@@ -141,7 +144,7 @@ class Event(Contract):
 
 
 class RecordedEvent(Event):
-    """An event as it is stored: unique on (resource_id, sequence, index)."""
+    """An event as it is stored, unique on (resource_id, sequence, index)."""
 
     id: str
     resource_id: str

@@ -1,6 +1,6 @@
-"""A job as a person submits it. Types and defaults only: the rules are in `rules/jobs.py`.
+"""Submissions: a job as a client sends it, with types and defaults; `rules/jobs/` has the rules.
 
-Stored in the job's row without the values of its variables, and read back from there.
+The job's row stores the submission without the values of its variables.
 """
 
 from typing import Any
@@ -15,23 +15,23 @@ _SERVICES = (JobType.NOTEBOOK.value, JobType.ENDPOINT.value)
 
 
 class FieldError(Contract):
-    """One thing wrong with a submission, for the person who made it."""
+    """One mistake in a request body, for the person who wrote the body."""
 
     field: str
-    """Dotted path, such as `resources.disk_size_gb` or `workers.0.command`."""
+    """The dotted path of the field, such as `resources.disk_size_gb` or `workers.0.command`."""
     rule: str
     value: JsonValue = None
-    """What was given; None where it is missing or could be a secret."""
+    """The given value; None if the field is missing or its value could be a secret."""
 
 
 class Submitted(BaseModel):
-    """A part of a submission: frozen, and refuses fields that it does not know."""
+    """A part of a submission: a frozen value that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class SubmittedResources(Submitted):
-    """What each worker asks for: `gpus` alone, or `gpu_types` with `gpu_count`, or CPUs alone."""
+    """The resources of each worker: `gpus` alone, `gpu_types` with `gpu_count`, or CPUs alone."""
 
     gpus: str | None = None
     """`cpu`, `TYPE` or `TYPE:COUNT`."""
@@ -51,7 +51,7 @@ class SubmittedEnvironment(Submitted):
     apt_packages: tuple[str, ...] = ()
     variables: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
-    """Variable name to a reference `store://projects/<project>/<name>`."""
+    """Variable names, each with a reference `store://projects/<project>/<name>`."""
 
 
 class SubmittedCode(Submitted):
@@ -59,11 +59,11 @@ class SubmittedCode(Submitted):
 
 
 class DataSource(Submitted):
-    """Where input comes from or output goes to."""
+    """The source of input or the destination of output."""
 
     type: str
     upload_id: str | None = None
-    """An uploaded archive, for input of type `local`."""
+    """The upload of an archive, for input of type `local`."""
 
 
 class ModelReference(Submitted):
@@ -78,7 +78,8 @@ class SubmittedData(Submitted):
     volumes: tuple[str, ...] = ()
     input: DataSource | None = None
     output: DataSource | None = None
-    """None: nothing is kept. Left out, training and inference keep theirs (`local`)."""
+    """The destination of output; None: output is not stored. If the field is missing, output of
+    training and inference is stored (`local`)."""
 
 
 class SubmittedWorker(Submitted):
@@ -90,24 +91,25 @@ class SubmittedPlacement(Submitted):
     providers: tuple[str, ...] | None = None
     """Kinds or ids of the providers to choose from; None: all."""
     only_owned: bool | None = None
-    """None: as the project says."""
+    """Whether the job runs on owned machines alone; None: as the project says."""
     spot: SpotPolicy | None = None
-    """None: allowed, but never for notebooks and endpoints, which people are at."""
+    """None: allowed for training and inference, never for notebooks and endpoints, which people
+    use while they run."""
 
 
 class SubmittedSafety(Submitted):
     price_cap_microcredits_per_hour: int | None = None
-    """What all workers together may cost at most."""
+    """The highest cost of all workers together."""
     auto_terminate: bool = True
-    """False: a machine that was made for it stays when it has finished or failed by itself, and
-    costs until a person ends it, or its lease's deadline."""
+    """False: an ephemeral node is retained when the job has finished or failed by itself. Its
+    machine costs money until a person removes the node or the deadline of its lease."""
     idle_timeout_s: int = 1800
-    """After so long without output, and with idle GPUs, a training or an inference is ended that is
-    on machines which are rented."""
+    """Ends a training or inference job on leased machines after this many seconds without log
+    output and GPU activity."""
     end_all_on_failure: bool = True
-    """One worker that fails ends the others."""
+    """Whether the failure of one worker ends the others."""
     max_restarts: int = 3
-    """How often it begins again elsewhere when a machine of its is gone, as after a preemption."""
+    """How often the job restarts on other machines after it has lost one, as by a preemption."""
 
 
 class JobSubmission(Submitted):
@@ -125,12 +127,12 @@ class JobSubmission(Submitted):
     port: int | None = None
     reservation_id: str | None = None
     priority: int = 3
-    """1 first, 5 last."""
+    """From 1, placed first, to 5, placed last."""
 
     @model_validator(mode="before")
     @classmethod
-    def _keep_output_unless_told(cls, given: Any) -> Any:
-        """What a training leaves behind is kept unless `data.output` says otherwise."""
+    def _store_output_by_default(cls, given: Any) -> Any:
+        """Store the output of training and inference unless `data.output` is given."""
         if not isinstance(given, dict) or given.get("type") in _SERVICES:
             return given
         data = given.get("data", {})
@@ -140,7 +142,7 @@ class JobSubmission(Submitted):
 
     @property
     def idle_timeout_s(self) -> int | None:
-        """None for what people are at, or wait for."""
+        """The idle timeout; None for notebooks and endpoints, which may wait for people."""
         return None if self.type.is_service else self.safety.idle_timeout_s
 
     @property

@@ -1,5 +1,8 @@
-"""Jobs: what a workflow needs to know of them. Commands, variables and secrets never pass
-through a workflow: they lie sealed in the object store, and only their place is named here."""
+"""Jobs: what their workflow knows of them, and their signals.
+
+Commands, variables and secrets never pass through a workflow: run specs hold them, encrypted in
+the object store, and a workflow holds their keys there alone.
+"""
 
 from datetime import datetime
 
@@ -11,7 +14,7 @@ from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerSta
 
 
 class WorkerAssignment(Contract):
-    """The place of one worker of a job: a node and the GPUs reserved there."""
+    """The worker assignment of a job: a node, and the CPUs, memory and GPUs allocated there."""
 
     worker: int
     node: NodeAddress
@@ -22,18 +25,18 @@ class WorkerAssignment(Contract):
     runtimes: tuple[str, ...] = ("process",)
     job_user: str | None = None
     ephemeral: bool = False
-    """Its machine was made for the job, and its cloud may take it back."""
+    """Whether the node is ephemeral: its machine was created for the job."""
     lease_id: str | None = None
-    """Of the machine of a node that has none of its own."""
+    """The lease of the node's machine; None: the node has a machine of its own."""
 
     @property
     def can_be_lost(self) -> bool:
-        """Its machine is leased: what is there goes with it."""
+        """Whether the machine is leased, so that its files are lost with it."""
         return self.ephemeral or self.lease_id is not None
 
 
 class Placement(Contract):
-    """Signal `placed`: all workers of one attempt of a job, reserved in one transaction."""
+    """Signal `placed`: the placement of one attempt of a job, allocated in one transaction."""
 
     job_id: str
     attempt: int
@@ -41,14 +44,14 @@ class Placement(Contract):
 
 
 class Exit(Contract):
-    """How a command ended, as its supervisor on the node saw it."""
+    """The exit of a run, as its supervisor on the node saw it."""
 
     exit_code: int | None = None
     signal: int | None = None
     reason: str = "exited"
     message: str = ""
     elapsed_s: float = 0.0
-    """Seconds the command ran, by the node's monotonic clock: what is billed."""
+    """The billed seconds that the command ran, by the node's monotonic clock."""
     log_bytes: int = 0
 
     @property
@@ -57,19 +60,22 @@ class Exit(Contract):
 
 
 class RunReport(Contract):
-    """What a node says of one run; `elapsed_s` is its supervisor's monotonic measure."""
+    """The status of one run, as its node reports it.
+
+    elapsed_s: measured by the supervisor with the node's monotonic clock.
+    """
 
     run_id: str
     state: RunState
     elapsed_s: float = 0.0
     idle_s: float = 0.0
-    """For how long it has done nothing, where that is looked at: `JobRequest.idle_timeout_s`."""
+    """How long the run has been idle; measured only with `JobRequest.idle_timeout_s`."""
     exit: Exit | None = None
     log_bytes: int = 0
 
 
 class WorkerExit(Contract):
-    """Signal `worker_exited`: a supervised command has ended, its whole tree with it."""
+    """Signal `worker_exited`: a worker's command has ended with its whole process tree."""
 
     worker: int
     attempt: int
@@ -77,7 +83,7 @@ class WorkerExit(Contract):
 
 
 class WorkerIdle(Contract):
-    """Signal `worker_idle`: a command has done nothing for as long as it may."""
+    """Signal `worker_idle`: a worker's command has reached the idle timeout."""
 
     worker: int
     attempt: int
@@ -85,40 +91,40 @@ class WorkerIdle(Contract):
 
 
 class NodeUnreachable(Contract):
-    """Signal `node_unreachable`: the node cannot be reached. It may be healthy."""
+    """Signal `node_unreachable`: the node cannot be reached, and may be healthy."""
 
     node_id: str
     reason: str
 
 
 class MachineGone(Contract):
-    """Signal `machine_gone`: the node's machine has ended, and what ran there with it."""
+    """Signal `machine_gone`: the node's machine has ended, and all its runs with it."""
 
     node_id: str
     reason: str
     ended_at: datetime | None = None
-    """When the machine ended, by its provider's clock; None: the provider has not said when."""
+    """When the machine ended, by its provider's clock; None: the provider does not say when."""
 
 
 class NodeReachable(Contract):
-    """Signal `node_reachable`: the node can be reached again; look at what is there."""
+    """Signal `node_reachable`: the node can be reached again, and the job polls its runs there."""
 
     node_id: str
     node: NodeAddress | None = None
-    """Where it is now; None: where it was."""
+    """The present node address; None: unchanged."""
 
 
 class EndRequest(Contract):
-    """Signals `cancel` and `stop`: someone or something wants the job to end."""
+    """Signals `cancel` and `stop`: a person or the platform wants the job to end."""
 
     reason: str
     code: str = "requested"
     """`requested`, `insufficient-credits`, `node-removed`, `machine-lost`, `quota-exhausted`,
     `idle`, `terminated`."""
     node_id: str | None = None
-    """The node that is removed: who has no place there any more goes on."""
+    """The node that is being removed; a job without a worker on that node goes on."""
     is_gone: bool = False
-    """That node cannot be reached: nothing is asked of it any more."""
+    """Whether that node is unreachable, so that the job asks nothing of it any more."""
 
 
 class JobRequest(Contract):
@@ -132,33 +138,34 @@ class JobRequest(Contract):
     worker_count: int = 1
     gpu_types: tuple[str, ...] = ()
     end_all_on_failure: bool = True
-    """One worker that fails ends the others."""
+    """Whether the failure of one worker ends the others."""
     keeps_output: bool = True
     grace_s: int = 10
-    """Between asking a command to end and killing it."""
+    """Seconds between the request to end a command and its kill."""
     unreachable_limit_s: int = 3600
-    """How long a job waits for a node that cannot be reached before it fails."""
+    """How long a job waits for an unreachable node before the job fails."""
     billing_period_s: int = 3600
     max_restarts: int = 3
-    """How often it begins again elsewhere when a machine of its is gone."""
+    """How often the job restarts on other machines after it has lost one."""
     state_interval_s: int = 0
-    """How often its resume state is copied off machines that can be lost; 0: never."""
+    """Seconds between two state snapshots on machines that can be lost; 0: no snapshots."""
     auto_terminate: bool = True
-    """False: what was made for it stays when it has finished or failed by itself."""
+    """False: ephemeral nodes are retained when the job has finished or failed by itself."""
     idle_timeout_s: int | None = None
-    """It ends when all of its commands have done nothing for so long; None: never for that. Nodes
-    look at it on machines that are rented alone."""
+    """The job ends when all its commands have been idle for so long; None: never for idleness.
+    Nodes measure idleness on leased machines alone."""
     removal: bool = False
-    """The job has ended before; remove what it left, then archive it."""
+    """Whether the job has ended before: remove what is stored of it, then archive it."""
     ending: EndRequest | None = None
-    """Go straight to the end from what is carried: an earlier run was ended from outside."""
+    """Starts the teardown at once from `resumed_from`, because an earlier workflow run was ended
+    from outside."""
     sequence: int = 0
-    """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
+    """The sequence of the last step, if an earlier workflow run recorded one."""
     resumed_from: "JobProgress | None" = None
 
 
 class WorkerProgress(Contract):
-    """One worker's state, as recorded in the job's row and taken along by continue-as-new."""
+    """The progress of one worker, in the job's row and across continue-as-new."""
 
     index: int
     status: WorkerStatus = WorkerStatus.PENDING
@@ -171,16 +178,18 @@ class WorkerProgress(Contract):
 
 
 class JobProgress(Contract):
+    """The progress of a job, which its lifecycle hands on at continue-as-new."""
+
     sequence: int
     attempt: int
     status: JobStatus
     workers: tuple[WorkerProgress, ...] = ()
     lost: dict[str, datetime] = Field(default_factory=dict)
-    """Nodes that cannot be reached, and since when."""
+    """Unreachable nodes, each with the instant at which its outage began."""
     restarts: int = 0
-    """How often it has begun again since a person started it."""
+    """How often the job has restarted since a person started it."""
     has_copies: bool = False
-    """Copies of its resume state may lie in the store."""
+    """Whether the object store may hold state snapshots of the job."""
 
 
 class JobReport(Contract):
@@ -191,14 +200,14 @@ class JobReport(Contract):
 
 
 def run_id(job_id: str, worker: int, attempt: int) -> str:
-    """The name of one run of one worker's command on its node: made once, found ever after."""
+    """The run id: the name by which a node finds one run of one worker in one attempt."""
     return f"{job_id}-{worker}-{attempt}"
 
 
 def parse_run_id(run: str) -> tuple[str, int, int]:
-    """(job id, worker, attempt) of a run's name.
+    """The (job id, worker, attempt) of a run id.
 
-    Raises: ValueError, when the name is not one that `run_id` makes.
+    Raises: ValueError, when `run` is not a run id.
     """
     job, worker, attempt = run.rsplit("-", 2)
     return job, int(worker), int(attempt)

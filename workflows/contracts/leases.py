@@ -1,4 +1,4 @@
-"""Leases: what the workflow of one takes, hears and tells its holder."""
+"""Leases: the input and progress of their lifecycle, its signals, and those to the holder."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from workflows.contracts.statuses import LeaseStatus, ProviderKind
 
 
 class LeaseRequest(Contract):
-    """Input of `lease/{id}`. The row with all of it is committed before the start."""
+    """Input of `lease/{id}`; a row with all of these fields is committed before the start."""
 
     lease_id: str
     account_id: str
@@ -16,43 +16,44 @@ class LeaseRequest(Contract):
     provider_id: str
     provider_kind: ProviderKind
     machine_name: str
-    """The same for the life of the lease: by it a machine is found whose making went unanswered."""
+    """The name of the machine, which never changes, so that a machine is found although the answer
+    to its creation was lost."""
     holder_id: str
-    """The resource whose workflow is told that the machine is ready, or lost."""
+    """The resource whose lifecycle is notified when the machine is ready or lost."""
     offers: tuple[MachineOffer, ...]
-    """In the order in which they are tried."""
+    """The machine offers in the order in which they are tried."""
     spec: MachineSpec
     price_cap_microcredits_per_hour: int | None = None
     deadline: datetime
-    """Then it is given back, whoever holds it."""
+    """When the lease is released, whatever its holder does."""
     sequence: int = 0
     resumed_from: "LeaseProgress | None" = None
 
 
 class LeaseRelease(Contract):
-    """Signal `release`: the machine is not needed any more."""
+    """Signal `release`: release the lease, because its machine is not needed any more."""
 
     reason: str
     by_holder: bool = False
-    """Who it was for says so itself, and need not be told."""
+    """Whether the holder releases the lease itself, and so is not notified."""
     by_person: bool = False
-    """Somebody wants it gone: see `MachineLost.by_person`."""
+    """Whether a person releases the lease, see `MachineLost.by_person`."""
 
 
 class MachineLost(Contract):
-    """Signal to the holder: there is no machine, or none any more, and why."""
+    """Signal to the holder: the lease has no machine, or has lost its machine."""
 
     lease_id: str
     reason: str
     capacity_exhausted: bool = False
     by_person: bool = False
-    """A person has ended it: another is not leased in its place before somebody asks for it."""
+    """Whether a person ended the machine; a node leases another one only when a person asks."""
     ended_at: datetime | None = None
-    """By its provider's clock; None: the provider has not said when."""
+    """When the machine ended, by its provider's clock; None: the provider does not say when."""
 
 
 class LeaseProgress(Contract):
-    """What a machine's workflow takes along when it continues as new, or begins again."""
+    """The progress of a lease, for the next workflow run at continue-as-new or after a restart."""
 
     sequence: int
     status: LeaseStatus
@@ -65,7 +66,7 @@ class LeaseProgress(Contract):
 
 
 class MachineReady(Contract):
-    """Signal to the holder: the machine answers at its address, with its own key."""
+    """Signal to the holder: the machine answers at its address with its own host key."""
 
     lease_id: str
     seen: MachineObservation

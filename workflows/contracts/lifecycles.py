@@ -80,11 +80,11 @@ def workflow_id_of(resource_id: str) -> str:
 
 
 class Refresh(Contract):
-    """Signal `refresh`: look now at what is otherwise polled: a site, a provider, a machine."""
+    """Signal `refresh`: poll the site, provider or machine of the lifecycle now."""
 
 
 class Removal(Contract):
-    """Signal `remove`: end the resource; `force` ends what still uses it first."""
+    """Signal `remove`: remove the resource; with `force`, its dependents are removed first."""
 
     force: bool = False
     requested_by: str = ""

@@ -1,4 +1,4 @@
-"""Machines that cost money: what is asked for, what a provider says, what their holder is told."""
+"""Machines at providers: offers, specs and claims, observations, orphans and shortages."""
 
 import re
 from datetime import datetime
@@ -10,31 +10,31 @@ from workflows.contracts.statuses import MachineState, ProviderKind
 
 
 class MachineOffer(Contract):
-    """One way to get a machine: where, of which type, at which price."""
+    """A machine offer: one way to get one machine, with its zone, machine type and price."""
 
     zone: str = ""
-    """A zone or a data centre; empty where the provider chooses it."""
+    """A zone or a data centre; empty if the provider chooses it."""
     machine_type: str
     gpu_type: str | None = None
     gpu_count: int = 0
     spot: bool = False
     microcredits_per_hour: int
     price_is_estimate: bool = False
-    """From a dated list, where the provider does not say what this very machine costs."""
+    """Whether the price is from a dated price list, because the provider states no exact one."""
 
     @property
     def scope(self) -> str:
-        """What is short when this is not to be had: remembered for all jobs."""
+        """The scope of the shortage to remember for all jobs, when this offer is exhausted."""
         return f"{self.zone}/{self._machine}/{self._kind}"
 
     @property
     def label(self) -> str:
-        """What a machine carries that was made for this offer: of letters that any cloud takes."""
+        """The offer label of machines created for this offer, in letters that any cloud takes."""
         return re.sub(r"[^a-z0-9]+", "-", f"{self._machine}-{self._kind}".lower())[:63]
 
     @property
     def _machine(self) -> str:
-        """With its GPUs: some types have them by themselves, to others they are attached."""
+        """The machine type with its GPUs, because a cloud attaches GPUs to some machine types."""
         gpus = f"+{self.gpu_count}x{self.gpu_type}" if self.gpu_type and self.gpu_count else ""
         return f"{self.machine_type}{gpus}"
 
@@ -44,32 +44,32 @@ class MachineOffer(Contract):
 
 
 class MachineSpec(Contract):
-    """What the machine is to be, whichever offer it comes from. No secret is in it."""
+    """The machine spec: what a machine must be, whichever offer it comes from, without secrets."""
 
     disk_size_gb: int = 100
     lifetime_s: int
-    """Its provider ends it after so long, though all of us were dead; one that is to run for longer
-    than its provider counts, it ends only when it is asked to."""
+    """Maximum lifetime, enforced by the provider even if the control plane is down. If it exceeds
+    the provider's own maximum, the machine runs until it is terminated."""
     tags: dict[str, str] = Field(default_factory=dict)
     containers: bool = False
-    """It is to have podman, ready before it is used; where it has GPUs, with their CDI names."""
+    """Whether podman must be installed before the machine is used, with CDI names of its GPUs."""
 
 
 class MachineClaim(Contract):
-    """The machine that a resource is to have leased for it."""
+    """The machine claim of a node: what the node asks to have leased."""
 
     provider_id: str
     provider_kind: ProviderKind
     offers: tuple[MachineOffer, ...]
-    """In the order in which they are tried."""
+    """The machine offers in the order in which they are tried."""
     spec: MachineSpec
     price_cap_microcredits_per_hour: int | None = None
     stays: bool = False
-    """The job that it was made for has ended: it is there until people, or its deadline, end it."""
+    """Whether the node is retained after its job, until a person or the lease deadline ends it."""
 
 
 class MachineObservation(Contract):
-    """What the provider says of a machine."""
+    """The machine observation: what a provider says of one machine at one moment."""
 
     state: MachineState
     zone: str = ""
@@ -78,20 +78,20 @@ class MachineObservation(Contract):
     port: int = 22
     user: str = "root"
     minion_id: str | None = None
-    """`SHA256:…` fingerprint of its SSH host key, from a source that cannot be imitated."""
+    """`SHA256:…` fingerprint of its SSH host key, from a source that cannot be forged."""
     microcredits_per_hour: int | None = None
-    """What this machine really costs; None where the provider does not say."""
+    """The actual price of this machine; None if the provider does not say."""
     began_at: datetime | None = None
-    """Since when it costs money; None while it does not."""
+    """The start of the billed period; None while the machine costs nothing."""
     ended_at: datetime | None = None
-    """Until when it did."""
+    """The end of the billed period; None while it lasts."""
     offer_label: str = ""
-    """For which offer it was made, see `MachineOffer.label`; empty where that is not known."""
+    """The offer label of the machine, see `MachineOffer.label`; empty if unknown."""
     reason: str = ""
 
     @property
     def is_reachable(self) -> bool:
-        """There is an address to go to, and a key to prove it by."""
+        """Whether the machine runs and has an address and a host key."""
         return (
             self.state is MachineState.RUNNING
             and self.host is not None
@@ -100,38 +100,38 @@ class MachineObservation(Contract):
 
 
 class OrphanedMachine(Contract):
-    """A machine that carries a provider's ownership label, and that no lease names."""
+    """An orphaned machine: it carries our ownership label, and no lease names it."""
 
     name: str
     zone: str
 
 
 class OrphanedMachinesFound(Contract):
-    """Signal `orphaned_machines` to a provider: what the sweep has found, for people to look at."""
+    """Signal `orphaned_machines` to a provider: what a lease reconciliation found, for people."""
 
     machines: tuple[OrphanedMachine, ...]
 
 
 class TerminateOrphan(Contract):
-    """Signal `terminate_orphan` to a provider: a person wants an orphaned machine gone."""
+    """Signal `terminate_orphan` to a provider: a person wants an orphaned machine terminated."""
 
     machine: OrphanedMachine
     requested_by: str = ""
 
 
 class MachineNews(Contract):
-    """Signal `news`: what its provider has told of a machine by itself."""
+    """Signal `news` to a lease: a notification of its provider about its machine."""
 
     what: str
-    """In words for people, such as `it was preempted`."""
+    """What happened, in words for people, such as `it was preempted`."""
     at: datetime
-    """By the provider's clock."""
+    """When it happened, by the provider's clock."""
     provider_machine_id: str = ""
-    """Of the machine that it happened to; one of the same name may have been there before."""
+    """The provider's id of the machine, because an earlier machine may have had the same name."""
 
 
 class Shortage(Contract):
-    """What was not to be had, remembered for a while for whoever asks next."""
+    """A shortage: something that a provider did not have, remembered until an instant."""
 
     scope: str
     reason: str

@@ -1,4 +1,4 @@
-"""Machines: their address, what inspection finds, what a region asks of them."""
+"""Nodes: their address, hardware, requirements and preparation, their signals and progress."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -9,7 +9,7 @@ from workflows.contracts.statuses import NodeStatus, NodeType
 
 
 class NodeAddress(Contract):
-    """Where and as whom a node is reached, and the key that proves it is that node."""
+    """The node address: host, port and user, and the minion id that proves the node's identity."""
 
     node_id: str
     region_id: str
@@ -17,15 +17,15 @@ class NodeAddress(Contract):
     port: int
     user: str = "root"
     minion_id: str
-    """`SHA256:…` fingerprint of the SSH host key; the connection is refused when it differs."""
+    """`SHA256:…` fingerprint of the SSH host key; a machine with another key is refused."""
     root: str | None = None
-    """The agent's folder on the node; None: the node's own default."""
+    """The agent's folder on the node; None: the default of the agent."""
 
 
 class Gpu(Contract):
     index: int
     name: str
-    """As the driver prints it, such as `NVIDIA A100-SXM4-80GB`."""
+    """The name that the driver prints, such as `NVIDIA A100-SXM4-80GB`."""
     uuid: str
     memory_mib: int | None = None
     pcie_generation: int | None = None
@@ -38,11 +38,11 @@ class Disk(Contract):
     size_bytes: int
     rotational: bool | None = None
     transport: str | None = None
-    """`nvme`, `sata`, `sas`, `usb` or None where the kernel does not say."""
+    """`nvme`, `sata`, `sas` or `usb`; None: the kernel does not say."""
 
 
 class Hardware(Contract):
-    """What inspection found on the machine."""
+    """The hardware and software of a machine, as an inspection found them."""
 
     hostname: str = ""
     os_name: str = ""
@@ -61,11 +61,14 @@ class Hardware(Contract):
     addresses: tuple[str, ...] = ()
     reboot_required: bool = False
     boot_id: str = ""
-    """Changes with each boot of the machine."""
+    """The boot id, which changes with each boot of the machine."""
 
 
 class Requirement(Contract):
-    """One demand of the region on a node, and what was found. Relaxed ones pass, and say so."""
+    """One requirement of a region, with what was found on the node.
+
+    A relaxed requirement that the node does not meet passes, and `relaxed` says so.
+    """
 
     name: str
     required: str
@@ -75,18 +78,18 @@ class Requirement(Contract):
 
 
 class Preparation(Contract):
-    """What preparing left on the node."""
+    """The result of a node's preparation."""
 
     job_user: str | None = None
-    """The unprivileged user that jobs run as; None: they run as the log-in user."""
+    """The unprivileged user that jobs run as; None: jobs run as the login user."""
     closed_logins: bool = False
     unreachable_peers: tuple[str, ...] = ()
     cache: str | None = None
-    """host:port at which it serves its region's cache, inside of the region; None: it does not."""
+    """host:port inside the region at which the node serves the region cache; None: it does not."""
     no_cache_reason: str | None = None
-    """Why it does not although it was to."""
+    """Why a node that should serve the region cache does not."""
     trusted_only_reason: str | None = None
-    """Why jobs cannot be kept apart from each other here; None: they can."""
+    """Why jobs cannot be isolated from each other on this node; None: they can."""
 
 
 class NodeRequest(Contract):
@@ -97,33 +100,33 @@ class NodeRequest(Contract):
     region_id: str
     name: str
     minion_id: str
-    """Empty until a machine that is leased for it has been made."""
+    """The minion id; empty until the node's leased machine exists."""
     type: NodeType = NodeType.PERMANENT
     services: tuple[str, ...] = ("compute",)
     machine: MachineClaim | None = None
-    """The machine that is leased for it; None: its owner has it."""
+    """The claim of a leased machine; None: the machine belongs to its owner."""
     host: str | None = None
     port: int = 22
     user: str = "root"
     root: str | None = None
     exclusive: bool = True
-    """The machine serves the platform alone: other log-ins are closed."""
+    """Whether the machine serves the platform alone, so that other logins are closed."""
     public: bool = False
     central_storage: bool = False
     relaxed_requirements: tuple[str, ...] = ()
     sequence: int = 0
-    """The last sequence that was recorded, where an earlier run of this workflow wrote it."""
+    """The sequence of the last step, if an earlier workflow run recorded one."""
     resumed_from: "NodeProgress | None" = None
 
     @property
     def relaxed(self) -> tuple[str, ...]:
-        """The requirements that it need not meet: all of them, where it was made as it was asked
-        for."""
+        """Requirements that are waived. Leased machines waive all: they were created to
+        specification."""
         return self.relaxed_requirements if self.machine is None else ("all",)
 
 
 class NodeProgress(Contract):
-    """What a node's workflow takes along when it continues as new."""
+    """The progress of a node, which its lifecycle hands on at continue-as-new."""
 
     sequence: int
     status: NodeStatus
@@ -135,7 +138,7 @@ class NodeProgress(Contract):
     boot_id: str = ""
     inspected_boot_id: str = ""
     minion_id: str = ""
-    """Of the machine that it had; empty: the request says it."""
+    """The minion id of the node's machine; empty: the minion id of the request."""
     lease_id: str = ""
 
 
@@ -146,21 +149,21 @@ class NodeReport(Contract):
 
 
 class NodeNotice(StrEnum):
-    """What the jobs on a node are notified of."""
+    """The node notice: what a node tells the jobs on it."""
 
     UNREACHABLE = "unreachable"
-    """It cannot be reached, and may be healthy."""
+    """The node cannot be reached, and may be healthy."""
     REACHABLE = "reachable"
     MACHINE_GONE = "machine-gone"
-    """Its machine has ended, and what ran there with it: it never comes back."""
+    """The node's machine has ended with all its runs, and does not return."""
     REMOVED = "removed"
-    """It is being removed: jobs must end."""
+    """The node is being removed, and its jobs must end."""
     REMOVED_UNREACHABLE = "removed-unreachable"
-    """It is being removed and cannot be reached any more: nothing can be ended there."""
+    """The node is being removed and is unreachable, so runs there cannot be ended."""
 
 
 class Announcement(Contract):
-    """A machine making itself known: its address and the key that it claims."""
+    """The announcement of a machine: its address and the minion id that it claims."""
 
     minion_id: str
     host: str
@@ -169,21 +172,24 @@ class Announcement(Contract):
 
 
 class Activate(Contract):
-    """A person lets the node take jobs."""
+    """A message of a person: the node may take jobs."""
 
 
 class Maintain(Contract):
-    """A person keeps new jobs away; those that run go on."""
+    """A message of a person: the node takes no new jobs; running jobs go on."""
 
 
 class Reboot(Contract):
-    """A person restarts the machine; with jobs on it only when forced: they end with it."""
+    """A message of a person: restart the machine.
+
+    force: restart although jobs run there, which ends them.
+    """
 
     force: bool = False
 
 
 class RunSeen(Contract):
-    """What a node said of a command that no live job claims."""
+    """An orphaned run, as its node reported it."""
 
     run_id: str
     job_id: str
@@ -194,6 +200,6 @@ class RunSeen(Contract):
 
 
 class WatchEnded(Contract):
-    """Why the watch of a node returned without an error: it is begun anew."""
+    """The end of a node's watch without an error; the node starts another watch."""
 
     reason: str = "renewed"

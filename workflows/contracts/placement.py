@@ -1,4 +1,4 @@
-"""Placement: what waits, what is there, what was decided and why not."""
+"""Placement: pending jobs, offers, plans and refusals."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -12,7 +12,7 @@ GB = 1000**3
 
 
 class SpotPolicy(StrEnum):
-    """Whether a job may run on machines that their cloud takes away when it wants them back."""
+    """Whether a job may run on spot machines, which their cloud may preempt."""
 
     ALLOWED = "allowed"
     REQUIRED = "required"
@@ -21,10 +21,10 @@ class SpotPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What each worker of a job asks for."""
+    """The resources that each worker of a job asks for."""
 
     gpu_types: tuple[str, ...] = ()
-    """Any of these, canonical names of the catalogue; empty: no GPU."""
+    """The accepted GPU types, by the canonical names of the catalogue; empty: no GPU."""
     gpu_count: int = 0
     cpu_count: int = 1
     memory_bytes: int = 0
@@ -41,7 +41,7 @@ class Demand(Resources):
     """
 
     account_id: str
-    """Of the project's owner: who pays and whose machines count as owned."""
+    """The account that owns the project, whose machines count as owned."""
     worker_count: int = 1
     region_id: str | None = None
     providers: tuple[str, ...] = ()
@@ -49,12 +49,13 @@ class Demand(Resources):
     needs_image: bool = False
     port: int | None = None
     price_cap_microcredits_per_hour: int | None = None
-    """What all workers together may cost at most; None: anything."""
+    """The highest cost of all workers together; None: no cap."""
     has_credits: bool = True
-    """Whose payer has none left starts nothing that costs."""
+    """Whether the payer has credits; without them the job takes only offers that cost nothing."""
     spot: SpotPolicy = SpotPolicy.ALLOWED
     fails_on_quota: bool = False
-    """Where its cloud grants no more of what it would get, it fails and goes nowhere else."""
+    """Whether the job fails when its best cloud offer is out of quota, instead of taking another
+    offer."""
 
     @property
     def disk_bytes(self) -> int:
@@ -62,14 +63,14 @@ class Demand(Resources):
 
 
 class PendingJob(Contract):
-    """A job that waits, as the rules see it."""
+    """A pending job: a job that waits for placement."""
 
     job_id: str
     project_id: str
     priority: int = 3
-    """1 first, 5 last."""
+    """From 1, placed first, to 5, placed last."""
     waiting_since: datetime
-    """When it was submitted, or started again: its place in the queue."""
+    """When the job was submitted or started again, which decides its position in the queue."""
     attempt: int
     demand: Demand
 
@@ -81,7 +82,7 @@ class GpuSlot(Contract):
 
 
 class NodeOffer(Contract):
-    """An owned node as the rules see it: what it has and what of it is free now."""
+    """A node as an offer: its capacity, and how much of that is free now."""
 
     node_id: str
     region_id: str
@@ -93,7 +94,7 @@ class NodeOffer(Contract):
     public: bool = False
     active: bool = True
     gpu_type: str | None = None
-    """Canonical name of the catalogue, or the driver's name when it has no entry."""
+    """The canonical name of the catalogue, or the driver's name without an entry there."""
     gpus: tuple[GpuSlot, ...] = ()
     cpu_count: int
     free_cpu_count: int
@@ -106,11 +107,11 @@ class NodeOffer(Contract):
     microcredits_per_gpu_hour: int = 0
     microcredits_per_cpu_core_hour: int = 0
     preferred: bool = False
-    """Of a provider that comes before all others while its credits last."""
+    """Whether the provider comes before all others, because its credits are used first."""
 
 
 class CloudOffer(Contract):
-    """One machine type that an account's cloud region sells, in any of its zones, at one price."""
+    """A cloud offer: one machine type of an account's cloud region at one price, in any zone."""
 
     offer_id: str
     region_id: str
@@ -126,18 +127,18 @@ class CloudOffer(Contract):
     memory_bytes: int
     spot: bool
     zones: tuple[MachineOffer, ...]
-    """In the order in which they are tried; without boot disks, as the price here."""
+    """The machine offers in the order in which they are tried, at prices without boot disks."""
     microcredits_per_hour: int
-    """Of the machine, which its cloud bills to the account: a price from a dated list. Its boot
-    disk comes on top, as large as the job wants it."""
+    """The price of the machine from a dated price list, which the cloud bills to the account. The
+    boot disk, whose size depends on the job, is not included."""
     disk_microcredits_per_gb_month: int = 0
     price_read_on: date | None = None
-    """How old that price is."""
+    """The day of the price list."""
     fee: UsageRates
-    """What one worker there costs beside it, which is ours."""
+    """The usage fee of one worker, which the platform bills beside the price of the machine."""
 
     def disk_microcredits_per_hour(self, disk_size_gb: int) -> int:
-        """Of a boot disk of that size."""
+        """Microcredits per hour of a boot disk of that size."""
         return disk_microcredits_per_hour(disk_size_gb, self.disk_microcredits_per_gb_month)
 
 
@@ -148,65 +149,70 @@ class WorkerSlot(Contract):
 
 
 class Assignment(Contract):
-    """All workers of one job, to be reserved together."""
+    """The assignment of all workers of one job, allocated together."""
 
     job_id: str
     slots: tuple[WorkerSlot, ...]
 
 
 class Burst(Contract):
-    """All workers of one job, each of which has a machine made for it alone, all alike."""
+    """The burst of one job: each worker has a machine of the same cloud offer created for it."""
 
     job_id: str
     offer_id: str
     zones: tuple[MachineOffer, ...]
-    """Those of the offer that are not known to have none, in the order in which they are tried."""
+    """The machine offers without a known shortage, in the order in which they are tried."""
 
 
 class Refusal(Contract):
-    """Why one offer was not taken for one job: a stable code, and a sentence with numbers."""
+    """The refusal of one offer for one job: a stable code, and a sentence with numbers."""
 
     offer_id: str
-    """The node's id, a cloud offer's, a region's, or `none` when there was nothing to look at."""
+    """The id of the node, cloud offer or region; `none` if there is no offer at all."""
     region_id: str | None = None
     code: str
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `no-offers`.
-    Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: it is taken, and its
-    machine is on its way. `machine`: that has come to nothing."""
+    Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and
+    its machine is being created. `machine`: the creation of its machine has failed."""
     detail: str
     ever: bool = True
-    """False: no freed capacity will change it (the node is too small, the type is not there)."""
+    """Whether free capacity may end the refusal; False: the node is too small or lacks the GPU
+    type."""
 
 
 class JobRefusals(Contract):
+    """The refusals of all offers for one job."""
+
     job_id: str
     refusals: tuple[Refusal, ...]
 
 
 class Plan(Contract):
+    """The plan of a planning round."""
+
     assignments: tuple[Assignment, ...] = ()
     bursts: tuple[Burst, ...] = ()
     refused: tuple[JobRefusals, ...] = ()
     failed: tuple[JobRefusals, ...] = ()
-    """Jobs that fail for these reasons, instead of waiting."""
+    """The jobs that fail for these refusals instead of waiting."""
 
 
 class PlanningRound(Contract):
-    """What one round of placement did."""
+    """The result of one planning round, in numbers."""
 
     placed: int = 0
     waiting: int = 0
     more: bool = False
-    """More jobs wait than one round looks at: go on at once."""
+    """Whether more jobs wait than one planning round considers, so that the next one starts at
+    once."""
 
 
 class RankedOffer(Contract):
-    """What has room now, in the order in which placement would take it: a node, or a machine that
-    a cloud would make for each worker."""
+    """An offer that fits now: a node with free slots, or a cloud offer for each worker."""
 
     offer_id: str
-    """The node's id, or the cloud offer's."""
+    """The id of the node or of the cloud offer."""
     node_name: str = ""
     region_id: str
     region_name: str = ""
@@ -222,19 +228,21 @@ class RankedOffer(Contract):
     workers_that_fit: int
     microcredits_per_gpu_hour: int = 0
     microcredits_per_hour: int = 0
-    """What one worker of the request costs here while it runs; of a cloud's, with its machine."""
+    """The cost of one worker while it runs; for a cloud offer, with its machine."""
     machine_type: str | None = None
-    """Of a machine that would be made; None: a node that is there."""
+    """The machine type of a cloud offer; None: the offer is a node."""
     spot: bool = False
     zones: tuple[str, ...] = ()
-    """In the order in which they would be tried."""
+    """The zones in the order in which they would be tried."""
     price_is_estimate: bool = False
-    """From a dated list: the cloud's own bill counts."""
+    """Whether the price is from a dated price list; the cloud's own bill counts."""
     price_read_on: date | None = None
-    """The day of that list."""
+    """The day of the price list."""
 
 
 class Ranking(Contract):
+    """The offers for one demand in the order of placement, and the refusals of all others."""
+
     placeable: bool
     """Whether all workers fit at this moment."""
     items: tuple[RankedOffer, ...] = ()

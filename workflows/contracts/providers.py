@@ -1,4 +1,4 @@
-"""Providers and regions."""
+"""Providers: their checks and cloud resources, and the input and signals of their lifecycle."""
 
 from workflows.contracts.base import Contract
 from workflows.contracts.machines import OrphanedMachine
@@ -6,24 +6,24 @@ from workflows.contracts.statuses import ProviderKind, ProviderStatus
 
 
 class Check(Contract):
-    """One thing that was looked at while a provider was enabled."""
+    """The check of one thing while a provider is enabled."""
 
     name: str
     status: str
     """`passed`, `failed` or `warning`."""
     detail: str = ""
-    """What was found."""
+    """What the check found."""
     fix: str = ""
-    """What a person does about it: the role, the link, the command."""
+    """How a person mends it: the role, the link, the command."""
 
 
 class CloudResource(Contract):
-    """One thing that a provider has once in its cloud, such as the network of its machines."""
+    """A cloud resource, which the platform creates once for a provider or a region."""
 
     name: str
     """What of the provider it is, such as `network`; see `Traits.resources`."""
     path: str
-    """What the cloud calls it; of one that could not be removed, why."""
+    """The cloud's own name of the resource; if it could not be removed, the reason."""
 
 
 class ProviderRequest(Contract):
@@ -36,11 +36,11 @@ class ProviderRequest(Contract):
     resumed_status: ProviderStatus | None = None
     resumed_reason: str | None = None
     known_orphans: tuple[OrphanedMachine, ...] = ()
-    """Machines that no lease names, and of which people were told."""
+    """Orphaned machines for which an event is recorded."""
     feed_error: str = ""
-    """Why nothing is heard of its machines, as people were told."""
+    """Why the notification feed fails, as the last event says; empty: it works."""
     price_trouble: str = ""
-    """What was wrong with its prices, as it was told."""
+    """Why prices could not be read, as the last event says; empty: all were read."""
 
 
 class NotificationsRequest(Contract):
@@ -49,7 +49,7 @@ class NotificationsRequest(Contract):
     provider_id: str
     kind: ProviderKind
     feed_error: str | None = None
-    """What the provider was told last, see `FeedStatus`; None: nothing, or nobody knows."""
+    """The last value that the provider was signalled, see `FeedStatus`; None: unknown."""
 
 
 class NotificationsReport(Contract):
@@ -58,17 +58,17 @@ class NotificationsReport(Contract):
 
 
 class FeedStatus(Contract):
-    """Signal `feed_status` to a provider: whether its cloud's news of its machines comes to us."""
+    """Signal `feed_status` to a provider: whether its notification feed works."""
 
     feed_error: str = ""
-    """Why it does not; empty: it does."""
+    """Why the notification feed fails; empty: it works."""
 
 
 class PricesState(Contract):
     """Signal `prices_state` to a provider: how its cloud's prices were read with its key."""
 
     trouble: str = ""
-    """Why those that are known stay, all or some of them; empty: all were read."""
+    """Why some or all prices could not be read, so that older ones stay; empty: all were read."""
 
 
 class ProviderReport(Contract):
@@ -78,4 +78,4 @@ class ProviderReport(Contract):
 
 
 class Recheck(Contract):
-    """A person wants every check run again."""
+    """A message of a person: run all checks of the provider again."""

@@ -1,11 +1,14 @@
-"""Task queues. A site's activities never open the database; the main queue's never touch a node."""
+"""Task queues.
+
+Activities of a site never open the database, and activities of `main` never connect to a node.
+"""
 
 MAIN = "main"
 PLANNING = "planning"
 NOTIFICATIONS = "news"
-"""Activities that listen for as long as a provider is there: they hold up nothing on `main`."""
+"""The queue of activities that receive notifications for hours, so that `main` keeps its slots."""
 
 
 def site(region_id: str) -> str:
-    """The queue of everything that is done on machines of one region."""
+    """The task queue of the site of one region."""
     return f"site/{region_id}"

@@ -1,4 +1,4 @@
-"""Regions: what the workflow of one takes, and how it ends."""
+"""Regions: the input, signals and result of their lifecycle."""
 
 from workflows.contracts.base import Contract
 from workflows.contracts.statuses import ProviderKind, RegionStatus
@@ -30,6 +30,6 @@ class RegionReport(Contract):
 
 
 class Replacement(Contract):
-    """Signal `replace`: give the region another storage node, then remove those it has."""
+    """Signal `replace`: add another storage node to the region, then remove the old ones."""
 
     requested_by: str = ""

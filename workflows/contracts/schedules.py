@@ -1,9 +1,9 @@
-"""Inputs of the workflows that run by a schedule."""
+"""Inputs of the workflows that a schedule starts, or that run at an interval."""
 
 from workflows.contracts.base import Contract
 
 
 class ReconciliationRequest(Contract):
-    """Input of the outbox relay and of the workflows that run by a schedule."""
+    """Input of the outbox relay, the reconciliations and the price refresh."""
 
     page_size: int = 200

@@ -1,4 +1,4 @@
-"""Statuses of the lifecycles, exactly as the API shows them."""
+"""Kinds and statuses, spelled as the API shows them."""
 
 from enum import StrEnum
 
@@ -34,7 +34,7 @@ class RegionStatus(StrEnum):
 class NodeType(StrEnum):
     PERMANENT = "permanent"
     EPHEMERAL = "ephemeral"
-    """Made for one job, gone after it."""
+    """A node whose machine is created for one job and terminated after it."""
 
 
 class NodeStatus(StrEnum):
@@ -51,7 +51,7 @@ class NodeStatus(StrEnum):
 
 
 class LeaseStatus(StrEnum):
-    """The life of a machine that costs money: `lease/{id}`."""
+    """The statuses of a lease, the lifecycle `lease/{id}`."""
 
     RESERVED = "reserved"
     CREATING = "creating"
@@ -63,18 +63,18 @@ class LeaseStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Nothing of it is left at its provider."""
+        """Whether the lease has ended, with no machine left at its provider."""
         return self in (LeaseStatus.RELEASED, LeaseStatus.REFUSED)
 
 
 class MachineState(StrEnum):
-    """What a provider says of one machine."""
+    """The states of one machine at its provider."""
 
     MAKING = "making"
     RUNNING = "running"
     ENDING = "ending"
     STOPPED = "stopped"
-    """It does nothing, and costs for its disks."""
+    """The machine does not run, and its disks cost money."""
     GONE = "gone"
 
 
@@ -86,7 +86,7 @@ class JobType(StrEnum):
 
     @property
     def is_service(self) -> bool:
-        """Runs until it is stopped, and can be started again."""
+        """Whether the job runs until it is stopped, and can be started again."""
         return self in (JobType.NOTEBOOK, JobType.ENDPOINT)
 
 
@@ -107,7 +107,7 @@ class JobStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """The job's workflow has ended, everything is released and billed."""
+        """Whether the job's workflow has ended, with everything released and billed."""
         return self in _FINAL_JOB_STATUSES
 
 
@@ -117,7 +117,7 @@ _FINAL_JOB_STATUSES = frozenset(
 
 
 class WorkerStatus(StrEnum):
-    """One worker of a job: its command on one node."""
+    """The statuses of one worker of a job."""
 
     PENDING = "pending"
     STAGING = "staging"
@@ -128,7 +128,7 @@ class WorkerStatus(StrEnum):
 
 
 class RunState(StrEnum):
-    """What a node says of one supervised command; see the agent's `look`."""
+    """The states of one run, as the agent's verb `status` reports them."""
 
     UNKNOWN = "unknown"
     STAGED = "staged"

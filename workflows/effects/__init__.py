@@ -1,4 +1,4 @@
-"""Every side effect that a workflow may ask for; `activities/` implements each by its name.
+"""Effects: every side effect of a workflow; `activities/` implements each effect by its name.
 
 `effect.py` is the typed stub, one more file for each noun.
 """

@@ -1,4 +1,4 @@
-"""Effects of metering and billing."""
+"""Effects of job billing."""
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest, WorkerUsage
@@ -7,32 +7,32 @@ from workflows.effects.effect import Effect
 
 
 class PostUsage(Contract):
-    """Post all whole and part hours up to `through_s` that have not been posted."""
+    """Post the usage up to `through_s` that is not posted yet, in whole and part periods."""
 
     usages: tuple[WorkerUsage, ...]
 
 
 class TellJobToEnd(Contract):
-    """Signal `stop` to the job, from something that is not a person."""
+    """Signal `stop` to the job, on behalf of the platform and not of a person."""
 
     job_id: str
     request: EndRequest
 
 
 class BillingDone(Contract):
-    """The job has posted its remainder: its billing workflow may end."""
+    """The job has settled this attempt, so its job billing may end."""
 
     job_id: str
     attempt: int
 
 
 begin_billing = Effect("begin_billing", BillingRequest, Done)
-"""Start `job/{id}/billing`; a second call finds the first, and tells it where the nodes are."""
+"""Start `job/{id}/billing`; a second call finds the first and signals it the node addresses."""
 
 post_usage = Effect("post_usage", PostUsage, BalanceForecast)
-"""Balanced postings with unique keys; a second call posts nothing."""
+"""Write balanced postings with unique business keys; a second call posts nothing."""
 
 end_billing = Effect("end_billing", BillingDone, Done)
-"""Signal the billing workflow to end; silent when it is gone."""
+"""Signal the job billing to end; do nothing when its workflow has ended."""
 
 tell_job_to_end = Effect("tell_job_to_end", TellJobToEnd, Done)

@@ -1,4 +1,4 @@
-"""Cancellation of a workflow while it waits: it is never swallowed by a result."""
+"""Cancellation of a workflow that a result in the same workflow task must not hide."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,16 +7,18 @@ from contextlib import contextmanager
 
 @contextmanager
 def cancellable() -> Iterator[None]:
-    """Re-raises a cancellation that arrived in the same workflow task as a result.
+    """Re-raise a cancellation that arrived in the same workflow task as a result.
 
-    asyncio would swallow it: an activity that completes in that task, or in spite of the
-    cancellation, or a condition that comes true in it, answers as if nobody had cancelled. The work
-    would go on, and whoever waits for its end would wait for ever.
+    asyncio would swallow the cancellation when an activity completes in that task, or completes
+    in spite of the cancellation, or when a condition comes true in that task. The work would then
+    go on, and a caller that waits for its end would wait for ever.
+
+    Raises: CancelledError, when the task was cancelled inside the block.
     """
     before = _cancellations()
     try:
         yield
-    except Exception as failure:  # An eviction is a BaseException, and passes.
+    except Exception as failure:  # The eviction of a workflow is a BaseException and is not caught.
         if _cancellations() > before:
             raise asyncio.CancelledError from failure
         raise

@@ -1,4 +1,4 @@
-"""The typed stub of a side effect: its name, shapes, queue, time limits and retries."""
+"""The typed stub of an activity: its name, models, task queue, time limits and retries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from workflows.contracts.nodes import NodeAddress
 from workflows.effects.cancellation import cancellable
 
 HEARTBEAT_S = 10.0
-"""How long a worker that was killed holds up what it did on a node."""
+"""The heartbeat timeout: after the kill of a worker process, Temporal retries its activity then."""
 
 _TRY_CANCEL = workflow.ActivityCancellationType.TRY_CANCEL
 _WAIT_COMPLETED = workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
@@ -34,18 +34,23 @@ class SiteCommand(Contract):
 
 @dataclass(frozen=True)
 class Effect(Generic[Asked, Answered]):
-    """A typed activity stub. Calling it in a workflow runs the activity and returns its answer.
+    """A typed activity stub: a call in a workflow runs the activity and returns its answer.
 
-    name: of the activity; asked, answered: its request and its answer;
+    name: of the activity;
+    asked, answered: the models of its request and its answer;
     queue: the task queue; None: the site queue of `asked.node`;
-    start_to_close_s: limit of one attempt; schedule_to_close_s: of all attempts, None for no limit;
-    schedule_to_start_s: until a worker takes it, None: as long as all attempts may last;
-    heartbeat_s: longest silence of an attempt; retry_first_s, retry_max_s: pauses between attempts;
-    non_retryable: types of failures that end it at once; attempts: how many, 0 for no limit;
+    start_to_close_s: limit of one attempt;
+    schedule_to_close_s: limit of all attempts together; None: no limit;
+    schedule_to_start_s: limit until a worker process takes the activity; None: no own limit;
+    heartbeat_s: longest time between two heartbeats of an attempt;
+    retry_first_s, retry_max_s: the first and the longest pause between attempts;
+    non_retryable: types of failure that are not retried;
+    attempts: how many at most; 0: no limit;
     waits_for_cancellation: when cancelled, wait until the running attempt has finished, so that a
     late attempt cannot act after the compensation.
 
-    Raises: ActivityError; `run_locally` also ApplicationError. A cancellation is passed on.
+    Raises: ActivityError, when the activity fails; `run_locally` also ApplicationError;
+    CancelledError, when the workflow is cancelled.
     """
 
     name: str
@@ -72,15 +77,18 @@ class Effect(Generic[Asked, Answered]):
     def start(
         self, command: Asked, *, summary: str | None = None
     ) -> "workflow.ActivityHandle[Answered]":
-        """Start the activity and go on; the handle is awaited or cancelled later."""
+        """Start the activity without waiting; await or cancel the returned handle later."""
         return workflow.start_activity(
             self.name, command, summary=summary, **self._options(command)
         )
 
     async def run_locally(self, command: Asked, *, summary: str | None = None) -> Answered:
-        """Run as a local activity, three short attempts; then as an ordinary one, which retries.
+        """Run as a local activity with three attempts of 2 s, then as an ordinary activity.
 
-        A local activity that keeps failing would hold its task slot, invisibly.
+        A local activity that keeps failing would hold its task slot, and the Temporal UI would not
+        show it.
+
+        Raises: ActivityError or ApplicationError, when the activity fails.
         """
         try:
             with cancellable():
@@ -95,7 +103,7 @@ class Effect(Generic[Asked, Answered]):
                     summary=summary,
                 )
         except (ActivityError, ApplicationError, OutOfTime) as failure:
-            # Out of time: an ActivityError when it happens, and the bare cause when it is replayed.
+            # A timeout is an ActivityError when it happens, and the bare cause in a replay.
             if is_cancelled_exception(failure):
                 raise
             return await self(command, summary=summary)

@@ -1,4 +1,4 @@
-"""Effects of a job: its sealed work orders, its runs on nodes, its log and output."""
+"""Effects of a job: its run specs, its runs on nodes, its log, output and state snapshots."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -18,8 +18,11 @@ class PlacementFound(Contract):
 
 
 class SealRunSpecs(Contract):
-    """Write what the nodes need of the job (command, packages, variables, secrets, code's hash)
-    into the object store, sealed for the region's site; the workflow carries the place alone."""
+    """Write the run specs of a job into the object store, encrypted for the region's site.
+
+    A run spec holds command, packages, variables, secrets and the hash of the code; the workflow
+    holds its key in the object store alone.
+    """
 
     job_id: str
     attempt: int
@@ -28,24 +31,24 @@ class SealRunSpecs(Contract):
 
 class RunSpecsSealed(Contract):
     references: tuple[str, ...]
-    """One place in the object store for each worker, in order of the assignments."""
+    """The key of each worker's run spec in the object store, in order of the assignments."""
 
 
 class StageWorker(SiteCommand):
-    """Bring code, packages, input and the sealed environment to the node, once for each set."""
+    """Bring code, packages, input and run spec to the node; equal content is brought once."""
 
     run_id: str
     run_spec: str
     assignment: WorkerAssignment
     restores_state: bool = False
-    """Copies of the worker's resume state may lie in the store, from attempts before."""
+    """Whether the object store may hold state snapshots of the worker from earlier attempts."""
 
 
 class WorkerStaged(Contract):
     state_saved_at: datetime | None = None
-    """When the resume state was copied that its command finds; None: it finds none."""
+    """When the restored state snapshot was taken; None: the command starts without one."""
     state_refused: str | None = None
-    """Why a copy that there is was not restored."""
+    """Why an existing state snapshot was not restored."""
 
 
 class StartWorker(SiteCommand):
@@ -57,14 +60,14 @@ class GetRunStatus(SiteCommand):
 
 
 class EndWorker(SiteCommand):
-    """End the run's whole process tree; a run that never started can then never start."""
+    """End the run's whole process tree; a run that has not started cannot start afterwards."""
 
     run_id: str
     grace_s: int
 
 
 class CollectLog(SiteCommand):
-    """Store every byte that the run has logged and the watch has not brought yet."""
+    """Store every byte of the run's log that the watch has not stored yet."""
 
     run_id: str
 
@@ -82,9 +85,9 @@ class OutputStored(Contract):
 
 
 class SaveSnapshot(SiteCommand):
-    """Copy the run's resume state into the store, whole or not at all, unless it is there already.
+    """Store a state snapshot of the run, whole or not at all; an unchanged state is not stored.
 
-    at: when the workflow asked; of several copies the one that was asked for last is the newest.
+    at: when the workflow asked; of several snapshots the one with the latest `at` is the newest.
     """
 
     run_id: str
@@ -94,23 +97,23 @@ class SaveSnapshot(SiteCommand):
 class SnapshotOutcome(StrEnum):
     SAVED = "saved"
     UNCHANGED = "unchanged"
-    """Its last copy is as it is now."""
+    """The last state snapshot equals the resume state."""
     NOTHING = "nothing"
-    """The command has written none."""
+    """The command has written no resume state."""
     TOO_LARGE = "too_large"
 
 
 class SnapshotSaved(Contract):
     outcome: SnapshotOutcome
     state_bytes: int = 0
-    """What lies in its folder, not what the copy takes."""
+    """The size of the files in the state folder, not of the stored snapshot."""
     file_count: int = 0
     limit: str = ""
-    """What is allowed, in words; where it is too large."""
+    """The limit in words; with `TOO_LARGE` alone."""
 
 
 class DiscardSnapshots(Contract):
-    """Remove all copies of a job's resume state."""
+    """Remove all state snapshots of a job."""
 
     job_id: str
 
@@ -125,14 +128,14 @@ class DiscardRunSpecs(Contract):
 
 
 class RemoveStored(Contract):
-    """Remove log, output and whatever else is stored of a job that is archived."""
+    """Remove log, output and everything else that is stored of an archived job."""
 
     job_id: str
 
 
 find_placement = Effect("find_placement", FindPlacement, PlacementFound)
 seal_run_specs = Effect("seal_run_specs", SealRunSpecs, RunSpecsSealed, waits_for_cancellation=True)
-"""Secrets lie in what it writes: it is never still writing when they are discarded."""
+"""Run specs hold secrets, so no late attempt may write them after they are discarded."""
 discard_run_specs = Effect("discard_run_specs", DiscardRunSpecs, Done)
 discard_snapshots = Effect("discard_snapshots", DiscardSnapshots, Done, start_to_close_s=120)
 remove_stored = Effect("remove_stored", RemoveStored, Done, start_to_close_s=120)
@@ -206,7 +209,8 @@ save_snapshot = Effect(
     attempts=1,
     waits_for_cancellation=True,
 )
-"""Tried once: the next interval tries again. It is never still writing when copies are removed."""
+"""One attempt, because the next interval tries again; no late attempt may write a snapshot after
+the snapshots are removed."""
 clean_worker = Effect(
     "clean_worker",
     CleanWorker,

@@ -1,20 +1,19 @@
-"""Effects of a node whose machine is leased for it, and of the places there that come to naught."""
+"""Effects between a node and the lease of its machine."""
 
 from datetime import datetime
 
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.machines import (
-    MachineClaim,
-)
+from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import LeaseStatus
 from workflows.effects.effect import Effect
 
 
 class AcquireLease(Contract):
-    """The lease of this id, else the one that lives for the node, else a new one of this id.
+    """Find or create the lease of a node's machine, and return its status.
 
-    Asked again it tells how far it is: signals may be lost.
+    The lease of this id counts first, then an open lease of the node, then a new lease of this id.
+    A node repeats the request to poll the lease, because a signal may be lost.
     """
 
     lease_id: str
@@ -29,26 +28,26 @@ class LeaseAcquired(Contract):
     status: LeaseStatus
     reason: str | None = None
     ready: MachineReady | None = None
-    """Where it answers; None, while it does not."""
+    """The machine and its address; None while the lease is not ready."""
 
 
 class ReleaseLease(Contract):
-    """The node needs its machine no more, nor any that an earlier run of its life has leased."""
+    """Release every lease of the node, including leases that an earlier workflow run acquired."""
 
     node_id: str
     reason: str
     at: datetime
     sequence: int
-    """The last step that was written of the node. Where its row is further, another run of its life
-    has gone on, and this one is not heard any more."""
+    """The sequence of the node's last recorded step. If the row is ahead, a newer workflow run owns
+    the node and this request is ignored."""
 
 
 class LeaseReleased(Contract):
     left: tuple[str, ...] = ()
-    """Leases whose machines were not gone yet; empty: nothing of them is left at any provider."""
+    """Leases whose machines are not gone yet; empty: no provider has a machine of the node."""
     sequence: int = 0
-    """Of the node's row, where it is further than who asked: a run that was reset is heard when it
-    asks with it, one that is over never hears of it."""
+    """The sequence of the node's row, if the row is ahead of the request. A workflow run that was
+    reset retries with this number."""
 
 
 acquire_lease = Effect("acquire_lease", AcquireLease, LeaseAcquired)
@@ -57,7 +56,7 @@ release_lease = Effect("release_lease", ReleaseLease, LeaseReleased)
 
 
 class NotifyHolder(Contract):
-    """Signal the workflow of the resource that the machine is for."""
+    """Signal the holder of a lease that its machine is ready or lost."""
 
     holder_id: str
     ready: MachineReady | None = None
@@ -66,7 +65,7 @@ class NotifyHolder(Contract):
 
 class HolderNotified(Contract):
     is_there: bool
-    """False: its workflow has ended, or never was."""
+    """False: the holder's workflow has ended or never started."""
 
 
 notify_holder = Effect("notify_holder", NotifyHolder, HolderNotified, schedule_to_close_s=600)

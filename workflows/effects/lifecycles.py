@@ -1,15 +1,16 @@
-"""Effects of every lifecycle: recording a step, starting and telling other workflows."""
+"""Effects of every lifecycle: record a step, find dependents and remove them."""
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.lifecycles import Record, Recorded, Removal
 from workflows.effects.effect import Effect
 
 record = Effect("record", Record, Recorded, start_to_close_s=10)
-"""Status, event and changes of one step, in one transaction; wakes placement when it matters."""
+"""Write status, events and changes of one step in one transaction, and wake placement when the
+step concerns it."""
 
 
 class FindDependents(Contract):
-    """What still uses a provider (its regions), a region (its nodes) or a node (its jobs)."""
+    """Find the dependents of a provider (regions), of a region (nodes) or of a node (jobs)."""
 
     resource_id: str
 
@@ -17,12 +18,12 @@ class FindDependents(Contract):
 class DependentsFound(Contract):
     ids: tuple[str, ...] = ()
     own_ids: tuple[str, ...] = ()
-    """Those of them that keep nobody from removing the resource: a region's storage, which it has
-    made for itself, and nodes that leave already, or were made for a job that has ended."""
+    """Dependents that do not prevent the removal: a storage node that the region created for
+    itself, nodes that are being removed, and ephemeral nodes whose job has ended."""
 
 
 class RemoveDependents(Contract):
-    """Send `remove` to everything that still uses the resource."""
+    """Signal `remove` to all dependents of the resource."""
 
     resource_id: str
     removal: Removal

@@ -1,4 +1,4 @@
-"""Effects of a machine that costs money: made, looked at, given back; what is short; its holder."""
+"""Effects of a lease at its provider: create, describe and terminate a machine; shortages."""
 
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
@@ -8,7 +8,7 @@ from workflows.effects.effect import HEARTBEAT_S, Effect
 
 
 class NamedMachine(Contract):
-    """A machine by the name that its lease gave it."""
+    """A machine, identified by the name that its lease gave it."""
 
     lease_id: str
     provider_id: str
@@ -18,7 +18,7 @@ class NamedMachine(Contract):
 
 
 class CreateMachine(NamedMachine):
-    """Find it by its name, else make it."""
+    """Find the machine by its name, or create it."""
 
     offer: MachineOffer
     spec: MachineSpec
@@ -29,16 +29,17 @@ class DescribeMachine(NamedMachine):
 
 
 class TerminateMachine(NamedMachine):
-    """End it; answered when the provider says that it is gone."""
+    """Terminate the machine, and answer when the provider says that the machine is gone."""
 
     provider_machine_id: str | None = None
-    """By it the provider may still say since when and until when a machine cost that is gone."""
+    """The provider's id, by which it may still say from when to when a gone machine cost money."""
     was_unseen: bool = False
-    """It may have been there although nobody saw it: the last of its name there is meant."""
+    """Whether the machine may have existed without an observation of it. Then the billed period of
+    the last machine of this name is returned."""
 
 
 class TerminateOrphanedMachine(Contract):
-    """End a machine that no lease names; refused when there is one that does."""
+    """Terminate an orphaned machine; refused when a lease names the machine after all."""
 
     provider_id: str
     provider_kind: ProviderKind
@@ -60,8 +61,6 @@ class RememberShortage(Contract):
     reason: str
 
 
-"""What a provider has decided; all else is asked again."""
-
 create_machine = Effect(
     "create_machine",
     CreateMachine,
@@ -72,7 +71,8 @@ create_machine = Effect(
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
     waits_for_cancellation=True,
 )
-"""Given up, it is left only when its attempt is over: nothing is made behind its release."""
+"""When cancelled, wait for the running attempt, because a machine that it creates later would
+escape its release."""
 
 describe_machine = Effect(
     "describe_machine",
@@ -94,7 +94,7 @@ describe_machine_briefly = Effect(
     attempts=2,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
-"""What it was, before its end is asked for; that does not wait for an answer."""
+"""A last observation before the termination, which must not wait long for the answer."""
 
 wait_for_machine = Effect(
     "wait_for_machine",
@@ -107,7 +107,7 @@ wait_for_machine = Effect(
     retry_max_s=10,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
-"""Until it has an address and a key, or is no more: `NotYet` is asked again by the engine."""
+"""Wait until the machine has an address and a host key, or is gone; Temporal retries `NotYet`."""
 
 terminate_machine = Effect(
     "terminate_machine",
@@ -118,7 +118,7 @@ terminate_machine = Effect(
     retry_first_s=2,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
-"""For ever: it costs money until its provider says that it is gone."""
+"""No limit: the machine costs money until its provider says that the machine is gone."""
 
 terminate_orphaned_machine = Effect(
     "terminate_orphaned_machine",
@@ -130,7 +130,7 @@ terminate_orphaned_machine = Effect(
     retry_first_s=2,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
-"""Answered when its provider says that it is gone."""
+"""Answers when the provider says that the machine is gone."""
 
 find_shortages = Effect("find_shortages", FindShortages, ShortagesFound)
 

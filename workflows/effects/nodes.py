@@ -1,4 +1,4 @@
-"""Effects on a node, and on the rows of a node."""
+"""Effects on nodes and on their rows."""
 
 from datetime import datetime
 
@@ -25,7 +25,7 @@ class AnnouncementFound(Contract):
 
 
 class ReachNode(SiteCommand):
-    """Prove that the node answers with its own key."""
+    """Connect to the node, and prove that it answers with the expected host key."""
 
 
 class NodeReached(Contract):
@@ -46,7 +46,7 @@ class FindPeers(Contract):
 
 
 class PeersFound(Contract):
-    """The region's other nodes, to be reached from the new one."""
+    """The peers of a node, which the node must reach."""
 
     peers: tuple[NodeAddress, ...] = ()
 
@@ -55,7 +55,7 @@ class PrepareNode(SiteCommand):
     exclusive: bool
     peers: tuple[NodeAddress, ...] = ()
     serves_cache: bool = False
-    """It is to serve its region's cache."""
+    """Whether the node serves the region cache."""
 
 
 class NodePrepared(Contract):
@@ -64,11 +64,12 @@ class NodePrepared(Contract):
 
 class RebootNode(SiteCommand):
     boot_id: str
-    """The boot that is to end: a machine that has restarted since is left alone."""
+    """The boot id before the reboot; a machine with another boot id has restarted and is not
+    restarted again."""
 
 
 class RestoreLogins(SiteCommand):
-    """Open what preparing has closed: it is its owner's alone again."""
+    """Restore the logins that the preparation closed, so that the owner can log in as before."""
 
 
 class FindNodeRuns(Contract):
@@ -76,7 +77,7 @@ class FindNodeRuns(Contract):
 
 
 class NodeRunsFound(Contract):
-    """The runs that live jobs hold on the node."""
+    """The runs that live jobs have on the node."""
 
     run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
@@ -91,10 +92,10 @@ class RunsListed(Contract):
 
 
 class EndOrphanedRuns(SiteCommand):
-    """End every supervised command on the node that is in `among` and not in `live`.
+    """End every run on the node that is in `among` and not in `live`.
 
-    `among` is listed before `live` is asked for: a job that is placed meanwhile, or while this is
-    tried again, has its run in neither and is left alone.
+    `among` is listed before `live` is read, so the run of a job that is placed meanwhile, or
+    during a retry, is in neither list and goes on.
     """
 
     among: tuple[str, ...]
@@ -106,20 +107,24 @@ class OrphanedRunsEnded(Contract):
 
 
 class BillOrphanedRuns(Contract):
-    """Post what strays had run before they were ended, as far as their jobs are known."""
+    """Post the usage of orphaned runs, as far as their jobs are known."""
 
     runs: tuple[RunSeen, ...]
 
 
 class WatchNode(SiteCommand):
-    """Bring the exits and log bytes of all runs of the node until cancelled or lost."""
+    """Watch all runs of the node: store their log bytes and signal their exits to the jobs.
+
+    The watch lasts until it is cancelled or the node is unreachable.
+    """
 
     boot_id: str = ""
-    """Of the boot that is known: after another one the node is looked at first. Empty: any."""
+    """The last known boot id. A watch that finds another one fails, so that the node's lifecycle
+    reads the boot id anew; empty: any boot id."""
 
 
 class NotifyJobs(Contract):
-    """Signal every job with a live allocation on the node what has become of the node."""
+    """Signal the node notice to every job with a live allocation on the node."""
 
     node_id: str
     notice: NodeNotice
@@ -137,7 +142,7 @@ find_peers = Effect("find_peers", FindPeers, PeersFound)
 find_node_runs = Effect("find_node_runs", FindNodeRuns, NodeRunsFound)
 bill_orphaned_runs = Effect("bill_orphaned_runs", BillOrphanedRuns, Done)
 notify_jobs = Effect("notify_jobs", NotifyJobs, JobsNotified, schedule_to_close_s=120)
-"""Within two minutes: a job that cannot be told must not keep its node from being watched."""
+"""At most two minutes, because the node has no watch while its jobs are notified."""
 
 try_node = Effect(
     "reach_node",
@@ -149,7 +154,8 @@ try_node = Effect(
     retry_first_s=2,
     attempts=2,
 )
-"""First contact: two looks, and again; in between people are told what is in the way."""
+"""The first connection: two attempts, which the node's lifecycle repeats; in between it records
+why the node is unreachable."""
 
 find_node_again = Effect(
     "reach_node",
@@ -162,7 +168,8 @@ find_node_again = Effect(
     retry_max_s=15,
     non_retryable=(HOST_KEY_MISMATCH,),
 )
-"""For a node that was there before: an hour, and again. Another key is told at once."""
+"""The reconnection to a known node: attempts for an hour, which the node's lifecycle repeats.
+Another host key fails at once."""
 
 await_ssh = Effect(
     "reach_node",
@@ -174,7 +181,7 @@ await_ssh = Effect(
     retry_first_s=1,
     retry_max_s=5,
 )
-"""For a machine that was just made: its SSH server begins when it has booted."""
+"""The first connection to a new machine, whose SSH server starts when the machine has booted."""
 
 probe_node = Effect(
     "reach_node",
@@ -186,7 +193,7 @@ probe_node = Effect(
     retry_first_s=1,
     attempts=2,
 )
-"""Two looks, before a node whose watch broke is called offline: it may have been our side."""
+"""Two attempts after a failed watch, before the node becomes offline: the fault may be ours."""
 
 inspect_node = Effect(
     "inspect_node",
@@ -207,7 +214,8 @@ inspect_again = Effect(
     heartbeat_s=HEARTBEAT_S,
     attempts=3,
 )
-"""What it is now, of a node that is in use: meanwhile nobody watches it."""
+"""An inspection of a node in use, with a shorter limit, because the node may have no watch
+meanwhile."""
 
 prepare_node = Effect(
     "prepare_node",
@@ -236,7 +244,7 @@ restore_logins = Effect(
     schedule_to_start_s=15,
     attempts=2,
 )
-"""Its removal does not wait for a site that nobody serves."""
+"""At most 15 s until a worker process takes it: a removal must not wait for a site without one."""
 
 list_runs = Effect(
     "list_runs",
@@ -268,8 +276,8 @@ watch_node = Effect(
     heartbeat_s=HEARTBEAT_S,
     non_retryable=(*NON_RETRYABLE, *sorted(LOSSES), LOGIN_REFUSED),
 )
-"""One for each node. It fails with the loss that it saw; the node's workflow looks again.
+"""One watch for each node. It fails with the type of the loss; the node's lifecycle then probes.
 
-When its worker dies or stops, the next one takes it up: nothing is wrong with the node then, and to
-have the workflows of 250 nodes look at them took half a minute.
+When a worker process dies or stops, Temporal retries its watches on another one. The nodes are
+healthy then, and a probe by the lifecycles of 250 nodes took half a minute.
 """

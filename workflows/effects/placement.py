@@ -1,4 +1,4 @@
-"""Effects of the placement workflow."""
+"""Effects of placement."""
 
 from datetime import datetime
 
@@ -9,13 +9,13 @@ from workflows.effects.effect import HEARTBEAT_S, Effect
 
 
 class PlanPlacements(Contract):
-    """Place at most `limit` waiting jobs, all reservations in one transaction."""
+    """Run a planning round that places at most `limit` jobs, all allocations in one transaction."""
 
     limit: int = 500
 
 
 class NotifyPlacedJobs(Contract):
-    """Signal every job that has been placed and not been told."""
+    """Signal their placement to at most `limit` placed jobs that were not notified yet."""
 
     limit: int = 500
 
@@ -24,7 +24,7 @@ class PlacedJobsNotified(Contract):
     announced: int
     more: bool = False
     untold: tuple[str, ...] = ()
-    """Jobs that could not be told now: they are told in the next round, or look by themselves."""
+    """Jobs that could not be notified. The next round notifies them, or they poll."""
 
 
 plan_placements = Effect(
@@ -35,17 +35,21 @@ plan_placements = Effect(
     start_to_close_s=60,
     heartbeat_s=HEARTBEAT_S,
 )
-"""A round of 500 jobs takes seconds; until a killed one is begun anew, no job is placed."""
+"""A round of 500 jobs takes seconds; after the kill of its worker process no job is placed until
+the heartbeat timeout."""
 
 notify_placed_jobs = Effect(
     "notify_placed_jobs", NotifyPlacedJobs, PlacedJobsNotified, start_to_close_s=20
 )
-"""Some hundred signals; a worker that is killed meanwhile holds up every job so long."""
+"""Some hundred signals; after the kill of its worker process no job is placed until this limit."""
 
 
 class WithdrawAllocations(Contract):
-    """Take back what jobs have on a node and were never told of, on all nodes of these jobs: they
-    are placed anew. Their rows tell the reason."""
+    """Withdraw the allocations of jobs on a node that were not notified yet.
+
+    Their allocations on other nodes are withdrawn as well, and the jobs are placed anew. Their
+    rows show the reason.
+    """
 
     node_id: str
     reason: str

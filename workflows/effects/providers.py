@@ -1,4 +1,4 @@
-"""Effects of providers and regions."""
+"""Effects of providers: checks, cloud resources, notifications and prices."""
 
 from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
@@ -34,7 +34,7 @@ class CloudResourceReport(Contract):
 
 
 class ForgetProviderKey(Contract):
-    """Remove the key that was given for a provider from the store; silent when there is none."""
+    """Delete the stored credential of a provider; do nothing when there is none."""
 
     provider_id: str
 
@@ -49,7 +49,7 @@ try_provider = Effect(
     schedule_to_close_s=300,
     retry_max_s=60,
 )
-"""For what is reached over the network, which may be away for longer than anybody waits."""
+"""The checks of a cloud, at most five minutes: a cloud may be unreachable for longer."""
 
 ensure_provider_resource = Effect(
     "ensure_provider_resource",
@@ -59,7 +59,7 @@ ensure_provider_resource = Effect(
     schedule_to_close_s=900,
     waits_for_cancellation=True,
 )
-"""Find it, else make it."""
+"""Find the cloud resource, or create it."""
 
 remove_provider_resource = Effect(
     "remove_provider_resource",
@@ -68,20 +68,20 @@ remove_provider_resource = Effect(
     start_to_close_s=150,
     schedule_to_close_s=900,
 )
-"""Remove it where it is there and ours."""
+"""Remove the cloud resource, if it exists and carries our ownership label."""
 
 forget_provider_key = Effect("forget_provider_key", ForgetProviderKey, Done)
 
 
 class StartNotifications(Contract):
-    """Have the news of a provider's machines listened to, by one workflow of its own."""
+    """Start the workflow that receives the notifications of a provider."""
 
     provider_id: str
     kind: ProviderKind
 
 
 class ReceiveNotifications(Contract):
-    """Listen for `for_s` seconds, and tell the workflows of the machines what they need to know."""
+    """Receive notifications for `for_s` seconds, and signal them to the leases of the machines."""
 
     provider_id: str
     kind: ProviderKind
@@ -89,25 +89,25 @@ class ReceiveNotifications(Contract):
 
 
 class NotificationsReceived(Contract):
-    """How many messages came; all of them are settled, whatever was in them."""
+    """The number of notifications that arrived; all of them are acknowledged."""
 
     told: int = 0
-    """About machines that are held: their workflows know."""
+    """Notifications that were signalled to the lease of their machine."""
     ignored: int = 0
-    """About others, of no meaning, or not to be read."""
+    """Notifications about other machines, without meaning for us, or unreadable."""
     is_over: bool = False
-    """The provider is being removed: nobody needs to listen any more."""
+    """Whether the provider is being removed, so that its notification feed ends."""
 
 
 class ReportFeedStatus(Contract):
-    """Signal the provider's workflow."""
+    """Signal the state of the notification feed to the provider's lifecycle."""
 
     provider_id: str
     state: FeedStatus
 
 
 LISTEN_S = 3600.0
-"""How long one attempt at listening lasts: then it is begun anew, and its history does not grow."""
+"""How long one call receives notifications; an hour adds few events to the workflow's history."""
 
 start_notifications = Effect(
     "start_notifications", StartNotifications, Done, schedule_to_close_s=600
@@ -124,22 +124,22 @@ receive_notifications = Effect(
     attempts=5,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
-"""One for each provider, whichever worker does it; another takes it up when that one is gone."""
+"""One for each provider; when its worker process is gone, Temporal retries it on another one."""
 
 report_feed_status = Effect("report_feed_status", ReportFeedStatus, Done, schedule_to_close_s=600)
 
 
 class RefreshPrices(Contract):
-    """Ask every cloud that tells its prices for them."""
+    """Read the prices of every cloud that publishes them."""
 
 
 class PricesRefreshed(Contract):
     kept: int = 0
-    """Prices that were told, could be, and are used from now on."""
+    """The number of valid prices, which are used from now on."""
     rejected: tuple[str, ...] = ()
-    """The first of those that could not be, and why: the last that could stay."""
+    """The first invalid prices, and why; the last valid ones stay in use."""
     refused: tuple[str, ...] = ()
-    """Providers whose key is not allowed to read them, and why."""
+    """Providers whose credential may not read prices, and why."""
 
     def plus(self, other: "PricesRefreshed") -> "PricesRefreshed":
         return PricesRefreshed(
@@ -158,4 +158,4 @@ refresh_prices = Effect(
     retry_first_s=10,
     retry_max_s=600,
 )
-"""What clouds tell of their prices is kept, as far as it can be."""
+"""Read and store the prices that clouds publish, as far as they are valid."""

@@ -1,11 +1,11 @@
-"""Effects of the reconciliation: the outbox, lost workflows, machines without a lease."""
+"""Effects of reconciliation: the outbox, lost workflows, machines against leases."""
 
 from workflows.contracts.base import Contract
 from workflows.effects.effect import Effect
 
 
 class RelayOutbox(Contract):
-    """Deliver what the API has written down and could not relay: at most `limit`."""
+    """Relay at most `limit` outbox rows that are older than `older_than_s`."""
 
     older_than_s: float = 5
     limit: int = 500
@@ -17,7 +17,7 @@ class OutboxRelayed(Contract):
 
 
 class RestartLostWorkflows(Contract):
-    """Find what has lost its workflow, `page_size` rows at a time."""
+    """Find lost workflows, `page_size` rows at a time, and restart them."""
 
     page_size: int = 200
 
@@ -27,18 +27,18 @@ class LostWorkflowsRestarted(Contract):
 
 
 class ReconcileMachines(Contract):
-    """Compare every provider's list of machines with the leases."""
+    """Compare the machines that every provider lists with the leases."""
 
 
 class MachinesReconciled(Contract):
     released: tuple[str, ...] = ()
-    """Machines that nobody held, by name: their end was asked for."""
+    """The names of machines whose lease does not need them; their termination was requested."""
     unknown: tuple[str, ...] = ()
-    """Machines with our ownership label that no lease names: for a person to look at."""
+    """Orphaned machines, for a person to decide on."""
     missing: tuple[str, ...] = ()
-    """Leases that are ready, and whose machine is not listed: they were told to look."""
+    """Ready leases whose machine the provider does not list; they were signalled `refresh`."""
     failed: tuple[str, ...] = ()
-    """Providers that could not be asked, and why."""
+    """Providers whose machines could not be listed, and why."""
 
     def plus(self, **more: tuple[str, ...]) -> "MachinesReconciled":
         return MachinesReconciled(
@@ -47,7 +47,7 @@ class MachinesReconciled(Contract):
 
 
 relay_outbox = Effect("relay_outbox", RelayOutbox, OutboxRelayed)
-"""Start the workflows and send the signals that the API's rows ask for and nobody has sent."""
+"""Start the workflows and send the signals of outbox rows that are not relayed yet."""
 
 restart_lost_workflows = Effect(
     "restart_lost_workflows",
@@ -56,7 +56,7 @@ restart_lost_workflows = Effect(
     start_to_close_s=240,
     heartbeat_s=60,
 )
-"""Rows in an open state whose workflow is gone: start it again; a job then ends what it left."""
+"""Restart lost workflows; the workflow of a job then ends what its lost run left."""
 
 reconcile_machines = Effect(
     "reconcile_machines",
@@ -65,4 +65,4 @@ reconcile_machines = Effect(
     start_to_close_s=240,
     heartbeat_s=60,
 )
-"""What carries our ownership label at a provider and no lease holds is ended."""
+"""Terminate machines whose lease does not need them, and report orphaned and missing machines."""

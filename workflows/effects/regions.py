@@ -1,4 +1,4 @@
-"""Effects of regions: their site, their resources in a cloud, their storage nodes."""
+"""Effects of regions: their site, their cloud resources, their storage nodes."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from workflows.effects.providers import CloudResourceReport
 
 
 class CheckSite(Contract):
-    """Prove that a worker serves the region's queue and holds the platform's key."""
+    """Prove that a worker process serves the site's task queue and holds the platform key."""
 
     region_id: str
 
@@ -36,7 +36,7 @@ class FindStorageClaim(Contract):
 
 
 class AddStorageNode(Contract):
-    """The region's storage node that is there, beside those it is to replace; else a new one."""
+    """Find the region's storage node other than the replaced ones, or add a new one."""
 
     region_id: str
     node_id: str
@@ -63,7 +63,7 @@ class StorageFound(Contract):
 
 
 class RequestNodeRemoval(Contract):
-    """Ask a node to be removed, whatever it holds."""
+    """Signal `remove` to a node, by force, whatever jobs it has."""
 
     node_id: str
     requested_by: str

@@ -1,4 +1,4 @@
-"""What a failed effect raises, and what it says of its cause."""
+"""Failures of effects: the exceptions that a failed effect raises, and their causes in words."""
 
 from temporalio.exceptions import (
     ActivityError,
@@ -9,17 +9,18 @@ from temporalio.exceptions import (
 from temporalio.exceptions import TimeoutError as OutOfTime
 
 UNSERVED = "Unserved"
-"""The kind of failure of what no worker has taken: nobody has looked, so nothing was found."""
+"""The failure type of an activity that no worker process has taken: its node was not contacted."""
 
 
 def cause_of(failure: BaseException) -> tuple[str, str]:
-    """(type, message) of what an effect has said of its failure, for people and for decisions.
+    """The (type, message) of a failed effect, for people and for decisions.
 
-    Below its own words may lie what made it fail: a socket's error says less, and of another type.
-    What ran out of time has said nothing: then its name is the cause.
+    The first ApplicationError in the chain of causes counts. The causes below that error, such as
+    an error of a socket, have other types and say less. A timeout carries no message of the
+    activity, so the message is built from the activity's name.
     """
     bottom: BaseException = failure
-    asked = failure.activity_type if isinstance(failure, ActivityError) else ""
+    activity = failure.activity_type if isinstance(failure, ActivityError) else ""
     while (
         isinstance(bottom, FailureError)
         and not isinstance(bottom, ApplicationError)
@@ -27,13 +28,13 @@ def cause_of(failure: BaseException) -> tuple[str, str]:
     ):
         bottom = bottom.cause
     if isinstance(bottom, OutOfTime) and bottom.type is TimeoutType.SCHEDULE_TO_START:
-        return UNSERVED, f"{asked}: no worker serves its queue, not taken within its limit"
+        return UNSERVED, f"{activity}: no worker serves its queue, not taken within its limit"
     if isinstance(bottom, OutOfTime):
-        silent = "sign of life" if bottom.type is TimeoutType.HEARTBEAT else "answer"
-        return type(bottom).__name__, f"{asked}: no {silent} within its limit"
+        missing = "heartbeat" if bottom.type is TimeoutType.HEARTBEAT else "answer"
+        return type(bottom).__name__, f"{activity}: no {missing} within its limit"
     kind = bottom.type if isinstance(bottom, ApplicationError) else type(bottom).__name__
     return kind or "", bottom.message if isinstance(bottom, FailureError) else str(bottom)
 
 
 EFFECT_FAILED = (ActivityError, ApplicationError)
-"""What a failed effect raises: a local activity the second, an ordinary one the first."""
+"""The exceptions of a failed effect: an activity raises the first, a local activity the second."""

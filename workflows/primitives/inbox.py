@@ -1,4 +1,4 @@
-"""The inbox of a lifecycle: signals put messages in, one loop takes them out."""
+"""The inbox of a lifecycle."""
 
 from collections import deque
 from datetime import timedelta
@@ -11,7 +11,10 @@ Picked = TypeVar("Picked", bound=Contract)
 
 
 class Inbox:
-    """Messages in order of arrival: handlers put them in, one loop takes them out."""
+    """The queue of messages of one workflow: signal handlers put messages in, one loop takes them.
+
+    Messages keep the order in which they arrived.
+    """
 
     def __init__(self) -> None:
         self._messages: deque[Contract] = deque()
@@ -23,14 +26,14 @@ class Inbox:
         self._messages.append(message)
 
     def take(self) -> Contract | None:
-        """The oldest message, None when there is none."""
+        """Remove and return the oldest message, None when the inbox is empty."""
         return self._messages.popleft() if self._messages else None
 
     def holds(self, *kinds: type[Contract]) -> bool:
         return any(isinstance(message, kinds) for message in self._messages)
 
     def pick(self, *kinds: type[Picked]) -> Picked | None:
-        """The oldest message of these kinds, out of order; None when there is none."""
+        """Remove and return the oldest message of these kinds, None when there is none."""
         for message in self._messages:
             if isinstance(message, kinds):
                 self._messages.remove(message)
@@ -38,6 +41,6 @@ class Inbox:
         return None
 
     async def wait(self, limit: timedelta) -> Contract | None:
-        """The next message, None when there is none within the limit."""
-        await wait_until(lambda: bool(self._messages), limit, "news")
+        """Wait for the next message and take it; None when none arrives within the limit."""
+        await wait_until(lambda: bool(self._messages), limit, "messages")
         return self.take()

@@ -1,4 +1,4 @@
-"""What all lifecycles share: numbered steps that are written down."""
+"""The journal of a lifecycle: its numbered steps, recorded in order."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,11 +16,14 @@ REGION_ID = SearchAttributeKey.for_keyword("RegionId")
 RESOURCE_STATUS = SearchAttributeKey.for_keyword("ResourceStatus")
 
 EventWriter = Callable[[Event], Coroutine[Any, Any, None]]
-"""Records an event of a resource that leaves its status as it is."""
+"""A function that records an event and leaves the resource's status as it is."""
 
 
 class Journal:
-    """Writes the steps of one resource in order; its number outlives continue-as-new."""
+    """The writer of the steps of one resource, numbered by sequence.
+
+    sequence: of the last recorded step; a lifecycle hands it on at continue-as-new.
+    """
 
     def __init__(self, resource_id: str, account_id: str, sequence: int) -> None:
         self.resource_id = resource_id
@@ -28,16 +31,17 @@ class Journal:
         self.sequence = sequence
         self.status = ""
         self.reason: str | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def write(
         self, status: str, changes: Changes, *events: Event, reason: str | None = None
     ) -> None:
-        """Status, reason, changes and events of one step, in one transaction.
+        """Record status, reason, changes and events of one step, in one transaction.
 
-        One after another: a later step that came first would make the earlier one void.
+        A lock lets steps follow each other, because `record` ignores a step whose sequence is
+        lower than the last one.
         """
-        async with self._turn:
+        async with self._lock:
             await self._write(status, changes, events, reason)
 
     async def _write(

@@ -1,4 +1,4 @@
-"""Ways to wait in a workflow: with a timeout, interruptible, for all, through a cancellation."""
+"""Helpers to wait in a workflow: timeout, interruption, several coroutines, shield."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -13,13 +13,15 @@ Answer = TypeVar("Answer")
 
 
 class Interrupted(Exception):  # noqa: N818 - a condition, not an error
-    """Work was cancelled, because the condition that interrupts it came true."""
+    """The condition of `interruptible` came true, and the work was cancelled."""
 
 
 async def wait_until(condition: Callable[[], bool], limit: timedelta, summary: str = "") -> bool:
-    """Wait for the condition; whether it came true within the limit.
+    """Wait for the condition, and return whether it came true within the limit.
 
     summary: of the timer, as the Temporal UI shows it.
+
+    Raises: CancelledError, when the workflow is cancelled meanwhile.
     """
     with cancellable():
         try:
@@ -47,17 +49,23 @@ async def interruptible(work: Coroutine[Any, Any, Answer], when: Callable[[], bo
 
 
 async def gather_or_cancel(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
-    """Await all works concurrently; at the first failure cancel the others and raise it."""
+    """Await all works concurrently; at the first failure cancel the others.
+
+    Raises: the first failure.
+    """
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*tasks)
-    except BaseException:  # Cancelled too: none of them goes on unwatched.
+    except BaseException:  # A cancellation as well: no task may go on alone.
         await cancel_and_wait(tasks)
         raise
 
 
 async def gather_all(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
-    """Await all works concurrently, each to its own end; then raise the first failure."""
+    """Await all works concurrently, each to its own end.
+
+    Raises: the first failure, when all works have ended.
+    """
     tasks = [asyncio.create_task(work) for work in works]
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(ended, BaseException):
@@ -69,23 +77,26 @@ async def while_handling(
     has_messages: Callable[[], bool],
     handle: Callable[[], Coroutine[Any, Any, None]],
 ) -> Answer:
-    """Await `work`; whenever there are messages meanwhile, await `handle` beside it."""
+    """Await `work`, and await `handle` whenever messages arrive meanwhile.
+
+    Raises: the failure of `work` or of `handle`; a failure of `handle` cancels the work.
+    """
     task = asyncio.create_task(work)
     try:
         while not task.done():
             await workflow.wait_condition(lambda: task.done() or has_messages())
             if has_messages():
                 await handle()
-    except BaseException:  # Cancelled too: none of them goes on unwatched.
+    except BaseException:  # A cancellation as well: no task may go on alone.
         await cancel_and_wait([task])
         raise
     return task.result()
 
 
 async def shielded(work: Coroutine[Any, Any, Answer], on_cancel: Callable[[], None]) -> Answer:
-    """Await `work` to its end, although the workflow is cancelled meanwhile.
+    """Await `work` to its end, even when the workflow is cancelled meanwhile.
 
-    on_cancel: called at each cancellation, which is not passed on to the work.
+    on_cancel: called at each cancellation; the work itself is not cancelled.
     """
     task = asyncio.create_task(work)
     while not task.done():

@@ -158,7 +158,7 @@ class CreditGrant(BaseModel):
 
 class DataSource(BaseModel):
     """
-    Where input comes from or output goes to.
+    The source of input or the destination of output.
     """
 
     model_config = ConfigDict(
@@ -227,7 +227,7 @@ class LeaseStatus(
             "reserved", "creating", "waiting_for_ssh", "ready", "releasing", "released", "refused"
         ],
         Field(
-            description="The life of a machine that costs money: `lease/{id}`.",
+            description="The statuses of a lease, the lifecycle `lease/{id}`.",
             title="LeaseStatus",
         ),
     ]
@@ -793,7 +793,7 @@ class SubmittedPlacement(BaseModel):
 
 class SubmittedResources(BaseModel):
     """
-    What each worker asks for: `gpus` alone, or `gpu_types` with `gpu_count`, or CPUs alone.
+    The resources of each worker: `gpus` alone, `gpu_types` with `gpu_count`, or CPUs alone.
     """
 
     model_config = ConfigDict(
