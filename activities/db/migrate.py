@@ -5,10 +5,14 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy import inspect, make_url, text
+from sqlalchemy import Connection, inspect, make_url, text
 
 from activities.db.session import Database, advisory_lock
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _REVISION = re.compile(r"^(revision|down_revision) = [\"'](\w+)[\"']", re.MULTILINE)
@@ -46,12 +50,23 @@ def newest_revision() -> str:
 
 
 def _upgrade(database: Database, revision: str) -> None:
+    """Run the missing migrations up to a revision, in one transaction."""
     # Half a second of imports, for what hardly any start of a process has to do.
-    from activities.db.upgrade import upgrade  # noqa: PLC0415
+    from alembic import command  # noqa: PLC0415
 
     with database.write() as session:
         advisory_lock(session, "migrate")
-        upgrade(session.connection(), revision)
+        command.upgrade(configuration(session.connection()), revision)
+
+
+def configuration(connection: Connection) -> "Config":
+    """Alembic's settings for our migrations, which run on this connection."""
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    return config
 
 
 @contextmanager

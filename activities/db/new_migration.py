@@ -10,9 +10,8 @@ from pathlib import Path
 from alembic import command
 from alembic.script import Script
 
-from activities.db.migrate import migrate
+from activities.db.migrate import configuration, migrate
 from activities.db.session import Database
-from activities.db.upgrade import configuration
 
 
 def new_migration(revision: str, message: str, folder: Path | None = None) -> Path:

@@ -13,8 +13,8 @@ from activities.db.session import database
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import LifecycleKind
 from api.authorization import Caller, Needs
-from api.event_streams import EventLook, resume_offset, stream, wants_stream
-from api.pagination import Paging, Place, each, page
+from api.event_streams import EventPoll, resume_offset, stream, wants_stream
+from api.pagination import PageQuery, Paging, each, page
 from api.schemas.events import Event, EventPage
 from api.services.events import event_response
 from api.services.ownership import own, visible_job
@@ -46,7 +46,7 @@ def list_events(
     if not following:
         return _page(mine, paging)
     begin = resume_offset(last_event_id, -1)
-    return stream(EventLook(begin if begin >= 0 else _newest(mine), _reader(mine)), _stop(request))
+    return stream(EventPoll(begin if begin >= 0 else _newest(mine), _reader(mine)), _stop(request))
 
 
 def _add_route(kind: LifecycleKind[Any, Any]) -> None:
@@ -70,8 +70,8 @@ def _add_route(kind: LifecycleKind[Any, Any]) -> None:
         of_it = col(tables.EventRow.resource_id) == resource_id
         if not following:
             return _page(of_it, paging)
-        look = EventLook(resume_offset(last_event_id, 0), _reader(of_it))
-        return stream(look, _stop(request))
+        poll = EventPoll(resume_offset(last_event_id, 0), _reader(of_it))
+        return stream(poll, _stop(request))
 
     router.add_api_route(
         f"/v1/{plural}/{{resource_id}}/events",
@@ -91,7 +91,7 @@ def _find(
         own(session, kind.table, resource_id, caller)
 
 
-def _page(condition: ColumnElement[bool], paging: Place) -> EventPage:
+def _page(condition: ColumnElement[bool], paging: PageQuery) -> EventPage:
     rows = select(tables.EventRow).where(condition)
     with database().read() as session:
         view = (col(tables.EventRow.position), each(event_response))

@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.event_streams import LogLook, resume_offset, stream, wants_stream
+from api.event_streams import LogPoll, resume_offset, stream, wants_stream
 from api.problems import missing
 from api.services.job_logs import WorkerLog
 from api.services.job_outputs import output_of
@@ -61,7 +61,7 @@ def get_job_logs(
     """The log of one worker from a byte on; with `follow` as it grows, until the job has ended."""
     if following:
         begin = resume_offset(last_event_id, offset)
-        return stream(LogLook(log.worker, begin, log.read, log.ended), request.app.state.stop)
+        return stream(LogPoll(log.worker, begin, log.read, log.ended), request.app.state.stop)
     length = log.length()
     headers = {LENGTH_HEADER: str(length), "X-Content-Type-Options": "nosniff"}
     return StreamingResponse(

@@ -16,10 +16,9 @@ from sqlmodel import SQLModel
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.migrate import migrate, newest_revision, revision_of
+from activities.db.migrate import configuration, migrate, newest_revision, revision_of
 from activities.db.new_migration import new_migration
 from activities.db.session import Database
-from activities.db.upgrade import configuration
 from tests.temporal_server import CHECKOUT
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
