@@ -52,7 +52,7 @@ def resume_lease(_: Session, row: Lease, request: LeaseRequest) -> LeaseRequest:
         offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
         seen=seen,
         was_ready=status is LeaseStatus.READY,
-        released=LeaseRelease(reason=row.status_reason or "its release goes on")
+        released=LeaseRelease(reason=row.status_reason or "the release is continued")
         if leaves
         else None,
         earlier_microcredits=row.earlier_microcredits,

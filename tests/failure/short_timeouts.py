@@ -37,8 +37,8 @@ def install() -> None:
         (connection, "REBOOT_INTERVAL", 0.2),
         (running_jobs, "DRAIN_INTERVAL", 0.2),
         (leased_machine, "POLL_INTERVAL_MIN", 2),
-        (leased_machine, "FIRST_RETURN", 0.2),
-        (leased_machine, "FIRST_PAUSE", 0.1),
+        (leased_machine, "RELEASE_POLL_MIN", 0.2),
+        (leased_machine, "RETRY_INTERVAL_MIN", 0.1),
         (lease_lifecycle, "POLL_INTERVAL", 1),
         (lease_lifecycle, "RELEASE_INTERVAL", 0.3),
         (notifications, "FEED_ERROR_INTERVAL", 0.3),
@@ -49,7 +49,7 @@ def install() -> None:
         (loop, "QUIET_INTERVAL", 2),
         (reconcilers, "RELAY_INTERVAL", 1),
         (job_billing, "SHORTEST_WAIT", 1),
-        (job_billing, "TOLD_WAIT", 30),
+        (job_billing, "ENDING_WAIT", 30),
     ):
         getattr(module, name)  # it must be there to be changed
         setattr(module, name, timedelta(seconds=seconds))

@@ -27,10 +27,10 @@ class PatchedJob(_Reviewed):
     async def run(self, request: JobRequest) -> JobReport:
         return await super().run(request)
 
-    async def _fetch(self) -> None:
+    async def _stage(self) -> None:
         if workflow.patched("review-before-fetch"):
             await self._review()
-        await super()._fetch()
+        await super()._stage()
 
     async def _release(self) -> None:
         if workflow.patched("review-before-release"):
@@ -50,9 +50,9 @@ class UnpatchedJob(_Reviewed):
     async def run(self, request: JobRequest) -> JobReport:
         return await super().run(request)
 
-    async def _fetch(self) -> None:
+    async def _stage(self) -> None:
         await self._review()
-        await super()._fetch()
+        await super()._stage()
 
 
 PATCHED = tuple(PatchedJob if one is JobLifecycle else one for one in WORKFLOWS)

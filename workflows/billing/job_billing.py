@@ -1,4 +1,4 @@
-"""The bill of a running job."""
+"""The job billing of a running job."""
 
 from datetime import timedelta
 
@@ -27,60 +27,63 @@ from workflows.rules.billing.wakeups import next_wakeup_s
 
 SHORTEST_WAIT = timedelta(seconds=2)
 UNSURE_WAIT = timedelta(seconds=30)
-"""By the clock the credits are used up, by what other jobs have posted so far they are not."""
-TOLD_WAIT = timedelta(minutes=5)
-"""Once the job has been told to end: storing what it leaves may take it hours."""
+"""The pause while the credits are used up by the estimate, and not by the postings of all jobs."""
+ENDING_WAIT = timedelta(minutes=5)
+"""The pause after the job was asked to end, because its teardown may take hours."""
 
 
 @workflow.defn(name="JobBilling")
 class JobBilling:
-    """Wakes at each period of the job's own clock, and when its payer's balance must be near zero;
-    told so, also when the payer's other jobs have brought that nearer.
+    """The job billing of one attempt: posts the usage of a running job.
 
-    metering → settled. It posts what the nodes have measured and nothing else; what nobody could
-    observe is posted when it is known. The job posts the remainder itself and ends this workflow.
+    metering → settled
+
+    It wakes up at the end of each billing period, when the payer's runway may end, and at a
+    recheck, after another job of the payer has shortened the runway. It posts only what nodes have
+    measured; usage on an unreachable node is posted later. The job settles the rest itself and
+    then ends this workflow.
     """
 
     @workflow.init
     def __init__(self, request: BillingRequest) -> None:
         self._request = request
         self._done = False
-        self._told = False
-        self._look_again = False
+        self._asked_to_end = False
+        self._rechecks = False
         self._posted_microcredits = request.resumed_microcredits
 
     @workflow.run
     async def run(self, request: BillingRequest) -> BillingReport:
         forecast = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
         while not (self._done or forecast.over):
-            await wait_until(self._has_news, self._until_next(forecast), "next period")
+            await wait_until(self._is_woken, self._until_next(forecast), "next wakeup")
             if self._done:
                 break
-            forecast = await (self._check_balance() if self._look_again else self._meter())
-            self._told = forecast.is_used_up
-            if self._told:
+            forecast = await (self._check_balance() if self._rechecks else self._meter())
+            self._asked_to_end = forecast.is_used_up
+            if self._asked_to_end:
                 await self._out_of_credits(forecast)
-            # A `settled` that has come meanwhile would not come again to the next run.
+            # The next workflow run would not receive a `settled` that has arrived meanwhile.
             if workflow.info().is_continue_as_new_suggested() and not self._done:
                 resumed_from = {"resumed_microcredits": self._posted_microcredits}
                 workflow.continue_as_new(self._request.model_copy(update=resumed_from))
         return BillingReport(job_id=request.job_id, posted_microcredits=self._posted_microcredits)
 
     async def _check_balance(self) -> BalanceForecast:
-        """Where the payer stands now: the next look may have to be sooner, or at once."""
-        self._look_again = False
+        """Forecast the balance anew, and meter at once if it may be used up."""
+        self._rechecks = False
         forecast = await post_usage.run_locally(PostUsage(usages=self._nothing_yet()))
         return await self._meter() if forecast.may_be_used_up else forecast
 
     async def _meter(self) -> BalanceForecast:
-        """Post what each reachable node has measured by now."""
-        seen = [await self._seconds_of(worker) for worker in self._request.workers]
-        usages = tuple(usage for usage in seen if usage is not None)
+        """Post the usage that each reachable node has measured."""
+        measured = [await self._measured(worker) for worker in self._request.workers]
+        usages = tuple(usage for usage in measured if usage is not None)
         posted = await post_usage.run_locally(PostUsage(usages=usages or self._nothing_yet()))
         self._posted_microcredits += posted.posted_microcredits
         return posted
 
-    async def _seconds_of(self, worker: BilledWorker) -> WorkerUsage | None:
+    async def _measured(self, worker: BilledWorker) -> WorkerUsage | None:
         question = GetRunStatus(node=worker.node, run_id=worker.run_id)
         try:
             report = await get_run_status(question, summary=f"meter worker {worker.worker}")
@@ -108,13 +111,13 @@ class JobBilling:
         return max(timedelta(seconds=wait_s), self._pause(forecast))
 
     def _pause(self, forecast: BalanceForecast) -> timedelta:
-        if self._told:
-            return TOLD_WAIT
+        if self._asked_to_end:
+            return ENDING_WAIT
         unsure = forecast.may_be_used_up and not forecast.is_used_up
         return UNSURE_WAIT if unsure else SHORTEST_WAIT
 
-    def _has_news(self) -> bool:
-        return self._done or self._look_again
+    def _is_woken(self) -> bool:
+        return self._done or self._rechecks
 
     def _nothing_yet(self) -> tuple[WorkerUsage, ...]:
         return tuple(self._usage(worker, 0) for worker in self._request.workers)
@@ -128,19 +131,19 @@ class JobBilling:
             through_s=through_s,
         )
 
-    @workflow.signal(description="The job has posted its remainder.")
+    @workflow.signal(description="The job has settled this attempt.")
     def settled(self, done: BillingDone) -> None:
         self._done = self._done or done.attempt >= self._request.attempt
 
-    @workflow.signal(description="The payer's credits last less long than when it looked.")
+    @workflow.signal(description="Another job of the payer has shortened the runway.")
     def recheck_balance(self) -> None:
-        self._look_again = True
+        self._rechecks = True
 
-    @workflow.signal(description="A node of the job is somewhere else now.")
+    @workflow.signal(description="A node of the job has a new address.")
     def nodes_moved(self, request: BillingRequest) -> None:
         if request.attempt == self._request.attempt:
             self._request = self._request.model_copy(update={"workers": request.workers})
 
-    @workflow.query(description="What has been posted by this workflow, in microcredits.")
+    @workflow.query(description="The posted usage of this attempt, in microcredits.")
     def posted_microcredits(self) -> int:
         return self._posted_microcredits

@@ -1,4 +1,4 @@
-"""The life of a job."""
+"""The lifecycle of a job."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -57,19 +57,19 @@ from workflows.rules.catalogue.providers import preemption_notices_s
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
-SUSPICION_LIMIT = timedelta(seconds=preemption_notices_s()[1] + 60)
-"""A preempted machine ends after its notice; a minute more, for the news of it."""
+PREEMPTION_LIMIT = timedelta(seconds=preemption_notices_s()[1] + 60)
+"""A preempted machine ends after the notice; its notification gets 60 s more."""
 
 Answer = TypeVar("Answer")
 
 
 @workflow.defn(name="JobLifecycle")
 class JobLifecycle:
-    """One job, from its submission to its last bill.
+    """The lifecycle of one job, from its submission to the settlement of its usage.
 
     new → waiting_for_resources → provisioning → waiting_for_data → running ⇄ unreachable
-    → uploading → finished · failed · canceled; notebooks and endpoints: stopped, and again.
-    Once ended it is started once more to be removed: removing → archived.
+    → uploading → finished · failed · canceled; notebooks and endpoints: stopped → new.
+    The removal of an ended job is another start of the workflow: removing → archived.
     """
 
     @workflow.init
@@ -81,7 +81,7 @@ class JobLifecycle:
             Worker(request.job_id, self._attempt, worker)
             for worker in (progress.workers if progress else ())
         ]
-        self._orders: tuple[str, ...] = ()
+        self._run_specs: tuple[str, ...] = ()
         self._journal = Journal(
             request.job_id,
             request.account_id,
@@ -101,7 +101,7 @@ class JobLifecycle:
         self._outages = NodeOutages(request.unreachable_limit_s, lost_since, self.node_unreachable)
         self._snapshots = StateSnapshots(request, self._outages, self._write)
         self._teardown = Teardown(
-            request, self._termination, self._outages, self._snapshots, self._note_teardown
+            request, self._termination, self._outages, self._snapshots, self._record_teardown
         )
 
     @workflow.run
@@ -110,50 +110,50 @@ class JobLifecycle:
             return await self._remove()
         while True:
             if self._status is not JobStatus.STOPPED:
-                await self._attempt_once()
+                await self._run_attempt()
             if self._status is JobStatus.STOPPED:
                 await self._rest()
             if self._remove_asked:
                 return await self._remove()
-            if not self._start_again and not self._termination.begins_again:
+            if not self._start_again and not self._termination.will_restart:
                 return self._report()
-            self._begin_again()
+            self._start_next_attempt()
 
-    async def _attempt_once(self) -> None:
-        """One place, one run of every command, and the end of all that belongs to it."""
+    async def _run_attempt(self) -> None:
+        """One attempt: placement, staging, one run of each worker, and the teardown."""
         try:
             if not self._resumed:
                 await self._wait_for_resources()
                 await self._provision()
-                await self._fetch()
+                await self._stage()
                 await self._start()
             await self._serve()
-            await self._suspect(self._workers)
+            await self._await_preemption(self._workers)
             self._termination.conclude(self._workers, is_service=self._request.type.is_service)
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
-            self._termination.note(cause)
+            self._termination.decide(cause)
         self._concluded = True
         await shielded(self._wind_down(), self._canceled_outside)
 
     # ── the states ──────────────────────────────────────────────────────────────────────────
 
     async def _wait_for_resources(self) -> None:
-        """Until all workers have a place, reserved together; waiting costs nothing."""
+        """Wait until all workers have a worker assignment; waiting costs nothing."""
         self._status = JobStatus.WAITING_FOR_RESOURCES
         self._workers = []
         waits = Event(type=JobEvent.WAITING, message="waits for resources")
         await self._write(waits, reason=self._termination.before)
         while self._placement is None:
             placed = wait_until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
-            await self._unless_ended(placed)
-            if self._placement is None:  # the signal may have been lost: look
+            await self._interruptible(placed)
+            if self._placement is None:  # The signal may have been lost, so ask.
                 if workflow.info().is_continue_as_new_suggested():
                     await self._continue()
                 question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
                 self._take_placement((await find_placement(question)).placement)
 
     async def _provision(self) -> None:
-        """Seal what the nodes need; nothing of it passes through here."""
+        """Have the run specs sealed; their content does not pass through the workflow."""
         self._status = JobStatus.PROVISIONING
         placement = self._placement
         if placement is None:
@@ -166,24 +166,24 @@ class JobLifecycle:
         workflow.upsert_search_attributes(
             [NODE_ID.value_set(node.node_id), REGION_ID.value_set(node.region_id)]
         )
-        places = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
-        await self._write(Event(type=JobEvent.PLACED, message=f"placed on {places}"))
-        orders = SealRunSpecs(
+        nodes = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
+        await self._write(Event(type=JobEvent.PLACED, message=f"placed on {nodes}"))
+        specs = SealRunSpecs(
             job_id=self._request.job_id,
             attempt=self._attempt,
             assignments=placement.assignments,
         )
-        self._orders = (await self._unless_ended(seal_run_specs(orders))).references
+        self._run_specs = (await self._interruptible(seal_run_specs(specs))).references
 
-    async def _fetch(self) -> None:
-        """Code, packages and input come to the nodes, each once for equal content."""
+    async def _stage(self) -> None:
+        """Stage all workers: bring code, packages and input to their nodes."""
         self._status = JobStatus.WAITING_FOR_DATA
         for worker in self._workers:
             worker.status = WorkerStatus.STAGING
         await self._write(
-            Event(type=JobEvent.STAGING, message="code, packages, input go to the nodes")
+            Event(type=JobEvent.STAGING, message="code, packages and input are being staged")
         )
-        staging = zip(self._workers, self._orders, strict=True)
+        staging = zip(self._workers, self._run_specs, strict=True)
         restores = self._snapshots.has_copies
         await self._on_nodes(
             gather_or_cancel(
@@ -194,90 +194,90 @@ class JobLifecycle:
             )
         )
         self._outages.clear()
-        if events := self._snapshots.found(self._workers):
+        if events := self._snapshots.restored_events(self._workers):
             await self._write(*events)
 
     async def _start(self) -> None:
-        """Every command is started, or found started; billing begins."""
+        """Start every command, or find it started; then start job billing."""
         await self._on_nodes(
             gather_or_cancel(self._outages.run_through(w, w.start) for w in self._workers)
         )
         self._outages.clear()
         self._status = JobStatus.RUNNING
         await self._write(Event(type=JobEvent.RUNNING, message="all commands run"))
-        # Not given up half way: what has begun is what `_settle` can end.
+        # Shielded, because `_settle` can only end a job billing that has started.
         await shielded(self._bill(), self._canceled_outside)
 
     async def _serve(self) -> None:
-        """Until every command has ended. A lost node is waited for to its limit."""
+        """Handle messages until every command has ended, through outages up to the limit."""
         if self._resumed and self._workers and all(w.has_ended for w in self._workers):
-            self._termination.forget()  # who ended its workflow came too late to change how it ends
+            self._termination.forget()  # The workflow was ended too late to change the outcome.
         self._resumed = False
         if self._termination.is_asked:
             raise Interrupted
         while any(not worker.has_ended for worker in self._workers):
-            self._snapshots.begin(self._workers)
+            self._snapshots.start(self._workers)
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
             if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
-                await self._suspect(self._workers)
+                await self._await_preemption(self._workers)
                 raise ApplicationError(failures[0], type=JOB_ENDED)
-            news = wait_until(
-                lambda: len(self._inbox) > 0, self._outages.poll_interval(self._workers), "look"
+            arrival = wait_until(
+                lambda: len(self._inbox) > 0, self._outages.poll_interval(self._workers), "poll"
             )
-            await self._unless_ended(news)
+            await self._interruptible(arrival)
             message = self._inbox.take()
             if message is None or isinstance(message, WorkerIdle):
-                await self._unless_ended(self._look())
+                await self._interruptible(self._poll())
                 self._end_when_idle()
             elif isinstance(message, WorkerExit):
-                await self._note_exit(message)
+                await self._record_exit(message)
             elif isinstance(message, NodeUnreachable):
-                await self._note_lost(message.node_id, message.reason)
+                await self._record_outage(message.node_id, message.reason)
             elif isinstance(message, NodeReachable):
-                await self._unless_ended(self._note_back(message))
+                await self._interruptible(self._handle_reachable(message))
 
     async def _wind_down(self) -> None:
-        """The straight line to the end: it is gone through whatever happened before."""
+        """Tear the attempt down, whatever happened before."""
         self._snapshots.stop()
-        while self._outages.machine_lost and (told := self._inbox.pick(WorkerExit)) is not None:
-            self._take_exit(told)  # the last that its machine has measured
-        leaves = self._teardown.run(self._attempt, self._workers)
-        await while_handling(leaves, self._has_node_news, self._attend)
+        while self._outages.machine_lost and (ended := self._inbox.pick(WorkerExit)) is not None:
+            self._take_exit(ended)  # The last measurement from the lost machine.
+        teardown = self._teardown.run(self._attempt, self._workers)
+        await while_handling(teardown, self._has_outage_messages, self._handle_outages)
         await self._release()
 
     async def _release(self) -> None:
-        """Its places are free; its state is final."""
-        await self._snapshots.stopped()
-        orders = DiscardRunSpecs(job_id=self._request.job_id, attempt=self._attempt)
+        """Release the allocations and record the outcome of the attempt."""
+        await self._snapshots.wait_stopped()
+        specs = DiscardRunSpecs(job_id=self._request.job_id, attempt=self._attempt)
         try:
-            await discard_run_specs.run_locally(orders)
+            await discard_run_specs.run_locally(specs)
         except EFFECT_FAILED as failure:
-            workflow.logger.warning("its sealed orders are left: %s", failure)
+            workflow.logger.warning("the run specs were not discarded: %s", failure)
         self._termination.reconsider()
         self._status = outcome = self._termination.outcome
-        kind = "restarting" if self._termination.begins_again else outcome
+        kind = "restarting" if self._termination.will_restart else outcome
         ended = Event(
             type=JobEvent(f"job.{kind}"), message=self._termination.reason or f"{outcome}"
         )
-        stay = retained_nodes(self._request, self._termination, self._workers)
-        await self._write(ended, *retention_events(stay), release=True)
-        if outcome.is_final:  # last: its machines do not wait, and cost, while a store is away
+        retained = retained_nodes(self._request, self._termination, self._workers)
+        await self._write(ended, *retention_events(retained), release=True)
+        if outcome.is_final:  # Last, so that no machine costs money while the store is unavailable.
             await self._snapshots.discard()
 
     async def _rest(self) -> None:
-        """Stopped: until someone starts it again, cancels or removes it."""
+        """Stay stopped until a person starts the job again, cancels it or removes it."""
         if not self._termination.is_canceled:
             self._termination.forget()
         wanted = False
-        while not wanted:  # a stopped service may rest for as long as its owner likes
+        while not wanted:  # A stopped service has no time limit.
             try:
                 wanted = await wait_until(self._is_wanted, REST_INTERVAL)
             except asyncio.CancelledError:
                 self._canceled_outside()
         if self._termination.is_asked and not self._remove_asked:
             self._start_again = False
-            self._termination.note()
+            self._termination.decide()
             self._status = self._termination.outcome
             await self._write(
                 Event(type=JobEvent(f"job.{self._status}"), message="ended while stopped")
@@ -286,7 +286,7 @@ class JobLifecycle:
 
     async def _remove(self) -> JobReport:
         self._status = JobStatus.REMOVING
-        await self._write(Event(type=JobEvent.REMOVING, message="log and output are removed"))
+        await self._write(Event(type=JobEvent.REMOVING, message="log and output are being removed"))
         await remove_stored(RemoveStored(job_id=self._request.job_id))
         self._status = JobStatus.ARCHIVED
         await self._write(Event(type=JobEvent.ARCHIVED, message="archived"))
@@ -294,15 +294,15 @@ class JobLifecycle:
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
 
-    @workflow.signal(description="All workers have a place, reserved together.")
+    @workflow.signal(description="All workers have a worker assignment.")
     def placed(self, placement: Placement) -> None:
         self._take_placement(placement)
 
-    @workflow.signal(description="A command has ended on its node, its whole tree with it.")
+    @workflow.signal(description="A command has ended on its node with its process tree.")
     def worker_exited(self, ended: WorkerExit) -> None:
         self._inbox.put(ended)
 
-    @workflow.signal(description="A command has done nothing for as long as it may.")
+    @workflow.signal(description="A command has reached the idle timeout.")
     def worker_idle(self, idle: WorkerIdle) -> None:
         self._inbox.put(idle)
 
@@ -310,12 +310,12 @@ class JobLifecycle:
     def node_unreachable(self, outage: NodeUnreachable) -> None:
         self._inbox.put(outage)
 
-    @workflow.signal(description="The machine of a node has ended: the node never comes back.")
+    @workflow.signal(description="The machine of a node has ended and does not return.")
     def machine_gone(self, gone: MachineGone) -> None:
-        if gone.node_id in self._places():
+        if gone.node_id in self._node_ids():
             reason = self._outages.lose_machine(gone)
             if not self._concluded:
-                self._termination.lose(reason)
+                self._termination.lose_machine(reason)
 
     @workflow.signal(description="A node can be reached again.")
     def node_reachable(self, back: NodeReachable) -> None:
@@ -328,8 +328,10 @@ class JobLifecycle:
     @workflow.signal(description="End the command; notebooks and endpoints can start again.")
     def stop(self, request: EndRequest) -> None:
         if request.node_id is not None:
-            if request.node_id not in self._places():
-                return  # told late; who is yet to be told of its place is told this again as well
+            if request.node_id not in self._node_ids():
+                # Late: the job has left this node. A job that is about to learn its placement
+                # there gets the signal again, because the node repeats it.
+                return
             if request.is_gone:
                 self._outages.abandon(request.node_id)
         if not self._concluded:
@@ -339,7 +341,7 @@ class JobLifecycle:
     def start_again(self) -> None:
         self._start_again = self._start_again or self._status is JobStatus.STOPPED
 
-    @workflow.signal(description="Remove it, although it was just started again.")
+    @workflow.signal(description="Remove the job, even if it was just started again.")
     def remove(self) -> None:
         self._remove_asked = True
         if self._status not in (JobStatus.STOPPED, JobStatus.CANCELED):
@@ -349,54 +351,52 @@ class JobLifecycle:
     def status(self) -> JobReport:
         return self._report()
 
-    # ── one worker ──────────────────────────────────────────────────────────────────────────
+    # ── observations of workers ─────────────────────────────────────────────────────────────
 
-    async def _suspect(self, workers: list[Worker]) -> None:
-        """A command that was killed may be the first sign that its machine is taken back."""
-        if taken := [worker for worker in workers if worker.may_be_taken]:
-            await self._unless_ended(self._snapshots.save_last(taken, PREEMPTION_SNAPSHOT_LIMIT))
-            await self._unless_ended(
-                wait_until(lambda: False, SUSPICION_LIMIT, "is its machine taken?")
+    async def _await_preemption(self, workers: list[Worker]) -> None:
+        """Wait for a preemption, because a killed command may be its first sign."""
+        if taken := [worker for worker in workers if worker.may_be_preempted]:
+            await self._interruptible(self._snapshots.save_last(taken, PREEMPTION_SNAPSHOT_LIMIT))
+            await self._interruptible(
+                wait_until(lambda: False, PREEMPTION_LIMIT, "is the machine preempted?")
             )
 
-    # ── what is seen ────────────────────────────────────────────────────────────────────────
-
-    async def _look(self) -> None:
-        """Ask every node for its runs: hourly, after a loss, and when a signal may be lost."""
+    async def _poll(self) -> None:
+        """Poll the runs on all nodes: at an interval, and after an outage or a lost signal."""
         for worker in [w for w in self._workers if not w.has_ended]:
-            await self._look_at(worker)
+            await self._poll_worker(worker)
 
     def _end_when_idle(self) -> None:
         if request := end_of_idle(self._workers, self._request.idle_timeout_s):
             self._termination.stop(request, is_service=False)
 
-    async def _look_at(self, worker: Worker) -> None:
+    async def _poll_worker(self, worker: Worker) -> None:
         try:
-            await worker.look()
+            await worker.poll()
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            # Whatever the reason why it could not be seen, another key too: it may be healthy.
-            await self._note_lost(worker.node.node_id, cause_of(failure)[1])
+            # Whatever the reason, even another host key, the node may be healthy.
+            await self._record_outage(worker.node.node_id, cause_of(failure)[1])
             return
-        await self._note_reached(worker.node.node_id)
+        await self._record_reachable(worker.node.node_id)
         if worker.has_ended:
             await self._write(worker.exit_event())
 
-    async def _note_exit(self, message: WorkerExit) -> None:
+    async def _record_exit(self, message: WorkerExit) -> None:
         if (worker := self._take_exit(message)) is not None:
-            await self._note_reached(worker.node.node_id)
+            await self._record_reachable(worker.node.node_id)
             await self._write(worker.exit_event())
 
     def _take_exit(self, message: WorkerExit) -> Worker | None:
-        """The worker that has ended; None, where that is nothing new."""
+        """Record the exit of a worker, and return the worker; None: the exit is known or late."""
         worker = next((w for w in self._workers if w.index == message.worker), None)
         if worker is None or message.attempt != self._attempt or worker.has_ended:
             return None
-        worker.exits(message.exit)
+        worker.take_exit(message.exit)
         return worker
 
-    async def _note_lost(self, node_id: str, reason: str) -> None:
+    async def _record_outage(self, node_id: str, reason: str) -> None:
         if not any(w.node.node_id == node_id and not w.has_ended for w in self._workers):
             return
         newly = self._outages.add(node_id)
@@ -414,57 +414,62 @@ class JobLifecycle:
         message = f"node {outage.node_id} cannot be reached: {outage.reason}"
         await self._write(Event(type=JobEvent.UNREACHABLE, message=message), reason=message)
 
-    async def _note_back(self, back: NodeReachable) -> None:
+    async def _handle_reachable(self, back: NodeReachable) -> None:
         if [worker for worker in self._workers if worker.moves(back.node)]:
-            await self._bill()  # it asks the node, too
+            await self._bill()  # Job billing polls the node as well, so it needs the new address.
         for worker in self._workers:
             if worker.node.node_id == back.node_id and not worker.has_ended:
-                await self._look_at(worker)
+                await self._poll_worker(worker)
 
     async def _bill(self) -> None:
         billing = billing_of(self._request, self._attempt, progress_of(self._workers))
         if billing is not None:
             await begin_billing.run_locally(billing)
 
-    async def _note_reached(self, node_id: str) -> None:
+    async def _record_reachable(self, node_id: str) -> None:
         if not self._outages.remove(node_id) or self._outages:
             return
         self._status = JobStatus.RUNNING
-        await self._write(Event(type=JobEvent.REACHABLE, message=f"node {node_id} is back"))
+        event = Event(type=JobEvent.REACHABLE, message=f"node {node_id} can be reached again")
+        await self._write(event)
 
-    # ── plumbing ────────────────────────────────────────────────────────────────────────────
+    # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
-    async def _unless_ended(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Do `work`; as soon as the job is asked to end, it is given up and Interrupted raised."""
+    async def _interruptible(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Await `work`, and cancel it when the job is asked to end.
+
+        Raises: Interrupted, once the cancelled work has stopped.
+        """
         return await interruptible(work, when=lambda: self._termination.is_asked)
 
     async def _on_nodes(self, work: Coroutine[Any, Any, None]) -> None:
-        """As `_unless_ended`; that a node is lost meanwhile is shown, and waited for."""
-        await self._unless_ended(while_handling(work, self._has_node_news, self._attend))
+        """Await `work` on nodes as `_interruptible`, and record outages meanwhile."""
+        await self._interruptible(
+            while_handling(work, self._has_outage_messages, self._handle_outages)
+        )
 
-    async def _attend(self) -> None:
-        while (news := self._inbox.pick(NodeUnreachable, NodeReachable)) is not None:
-            if isinstance(news, NodeUnreachable) and self._outages.add(news.node_id):
-                await self._show_outage(news)
-            elif isinstance(news, NodeReachable):
-                await self._follow(news)
+    async def _handle_outages(self) -> None:
+        while (message := self._inbox.pick(NodeUnreachable, NodeReachable)) is not None:
+            if isinstance(message, NodeUnreachable) and self._outages.add(message.node_id):
+                await self._show_outage(message)
+            elif isinstance(message, NodeReachable):
+                await self._end_outage(message)
 
-    async def _follow(self, back: NodeReachable) -> None:
+    async def _end_outage(self, back: NodeReachable) -> None:
         for worker in self._workers:
             worker.moves(back.node)
         if self._outages.remove(back.node_id):
-            await self._write(
-                Event(type=JobEvent.REACHABLE, message=f"node {back.node_id} is back")
-            )
+            message = f"node {back.node_id} can be reached again"
+            await self._write(Event(type=JobEvent.REACHABLE, message=message))
 
-    def _has_node_news(self) -> bool:
+    def _has_outage_messages(self) -> bool:
         return self._inbox.holds(NodeUnreachable, NodeReachable)
 
-    def _places(self) -> set[str]:
-        """The nodes of this attempt, from the moment when it was told of them."""
-        told = self._placement.assignments if self._placement else ()
-        held = (worker.assignment for worker in self._workers)
-        return {place.node.node_id for place in (*told, *held) if place is not None}
+    def _node_ids(self) -> set[str]:
+        """The nodes of this attempt, from the signal `placed` on."""
+        placed = self._placement.assignments if self._placement else ()
+        assignments = (*placed, *(worker.assignment for worker in self._workers))
+        return {one.node.node_id for one in assignments if one is not None}
 
     def _is_wanted(self) -> bool:
         return self._start_again or self._remove_asked or self._termination.is_canceled
@@ -476,21 +481,21 @@ class JobLifecycle:
         if placement is not None and placement.attempt == self._attempt:
             self._placement = self._placement or placement
 
-    def _begin_again(self) -> None:
+    def _start_next_attempt(self) -> None:
         self._attempt += 1
         self._status = JobStatus.NEW
         self._placement = None
-        self._inbox = Inbox()  # what is left in it is about the attempt before
+        self._inbox = Inbox()  # The old messages are about the attempt before.
         self._resumed = self._concluded = self._start_again = False
         self._outages.forget()
-        self._termination.begin_again()
+        self._termination.start_next_attempt()
 
     async def _continue(self) -> None:
-        await self._snapshots.stopped()
+        await self._snapshots.wait_stopped()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if len(self._inbox) or self._termination.is_asked:
             return
-        carry = JobProgress(
+        progress = JobProgress(
             sequence=self._journal.sequence,
             attempt=self._attempt,
             status=self._status,
@@ -499,7 +504,7 @@ class JobLifecycle:
             restarts=self._termination.restarts,
             has_copies=self._snapshots.has_copies,
         )
-        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": carry}))
+        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
 
     async def _write(
         self, *events: Event, reason: str | None = None, release: bool = False
@@ -515,7 +520,7 @@ class JobLifecycle:
         shown = reason or (ending.reason if self._status is ending.outcome else None)
         await self._journal.write(self._status, changes, *events, reason=shown)
 
-    async def _note_teardown(self, event: Event, status: JobStatus | None) -> None:
+    async def _record_teardown(self, event: Event, status: JobStatus | None) -> None:
         self._status = status or self._status
         await self._write(event)
 

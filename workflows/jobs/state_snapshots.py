@@ -1,4 +1,4 @@
-"""What a job keeps of where it is: copied off machines that can be lost, found where it goes on."""
+"""State snapshots of a job: taken from machines that can be lost, restored in a later attempt."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,127 +24,133 @@ PREEMPTION_SNAPSHOT_LIMIT = timedelta(seconds=preemption_notices_s()[0] - 10)
 
 
 class StateSnapshots:
-    """No failure of a copy does anything to the job: it is told once, and tried again.
+    """The state snapshots of one job.
 
-    has_copies: some may be in the store. tell: records an event.
+    A failed snapshot does not affect the job: one event is recorded, and the next interval tries
+    again.
+
+    outages: nodes without a connection, whose state is not saved; record_event: writes an event;
+    has_copies: whether the object store may hold snapshots.
     """
 
     def __init__(
         self,
         request: JobRequest,
-        lost: NodeOutages,
-        tell: Callable[[Event], Awaitable[None]],
+        outages: NodeOutages,
+        record_event: Callable[[Event], Awaitable[None]],
     ) -> None:
         self._job_id = request.job_id
         self._interval = timedelta(seconds=request.state_interval_s)
-        self._outages = lost
-        self._tell = tell
+        self._outages = outages
+        self._record_event = record_event
         self.has_copies = request.resumed_from is not None and request.resumed_from.has_copies
-        self._copying: asyncio.Task[None] | None = None
-        self._is_told = False
-        """Of the first copy; nobody is told of each."""
-        self._amiss: set[int] = set()
-        """Workers without their last copy, for a reason that was told."""
+        self._saving: asyncio.Task[None] | None = None
+        self._is_recorded = False
+        """Whether the event of the first snapshot is recorded; the others have no event."""
+        self._failing: set[int] = set()
+        """Workers whose last snapshot failed, for which an event is recorded."""
 
     def applies_to(self, workers: Sequence[Worker]) -> bool:
-        """Some machine of this attempt can be lost, and then all of its workers begin again."""
+        """Whether a machine of this attempt can be lost, after which all workers restart."""
         return self._interval > timedelta(0) and any(
             worker.assigned.can_be_lost for worker in workers
         )
 
     # ── while it runs ───────────────────────────────────────────────────────────────────────
 
-    def begin(self, workers: Sequence[Worker]) -> None:
-        """Copy at the interval from now on, beside whatever else is done; once is enough."""
-        if self._copying is None and self.applies_to(workers):
+    def start(self, workers: Sequence[Worker]) -> None:
+        """Start taking snapshots at the interval; a second call does nothing."""
+        if self._saving is None and self.applies_to(workers):
             leased = [worker for worker in workers if worker.assigned.can_be_lost]
-            self._copying = asyncio.create_task(gather_all(self._keep(worker) for worker in leased))
+            self._saving = asyncio.create_task(
+                gather_all(self._save_repeatedly(worker) for worker in leased)
+            )
 
     def stop(self) -> None:
-        """Copy no more; a copy that is under way is given up."""
-        if self._copying is not None:
-            self._copying.cancel()
+        """Stop taking snapshots, and cancel a running one without waiting."""
+        if self._saving is not None:
+            self._saving.cancel()
 
-    async def stopped(self) -> None:
-        """As `leave`, and none is under way any more."""
-        if self._copying is not None:
-            await cancel_and_wait([self._copying])
-        self._copying = None
-        self._amiss.clear()
+    async def wait_stopped(self) -> None:
+        """Stop taking snapshots, and wait until none is running."""
+        if self._saving is not None:
+            await cancel_and_wait([self._saving])
+        self._saving = None
+        self._failing.clear()
 
-    async def _keep(self, worker: Worker) -> None:
+    async def _save_repeatedly(self, worker: Worker) -> None:
         while not worker.has_ended:
-            await wait_until(lambda: worker.has_ended, self._interval, "until its state is copied")
-            if not worker.has_ended and not self._outages.is_away(worker):
-                await self._copy(worker)
+            await wait_until(lambda: worker.has_ended, self._interval, "until the next snapshot")
+            if not worker.has_ended and not self._outages.unreachable(worker):
+                await self._save(worker)
 
-    async def _copy(self, worker: Worker) -> None:
+    async def _save(self, worker: Worker) -> None:
         self.has_copies = True
         try:
             saved = await worker.save_snapshot()
         except EFFECT_FAILED as failure:
-            await self._tell_amiss(worker, cause_of(failure)[1])
+            await self._record_failure(worker, cause_of(failure)[1])
             return
         if saved.outcome is SnapshotOutcome.TOO_LARGE:
-            await self._tell_amiss(worker, _too_large(saved))
+            await self._record_failure(worker, _too_large(saved))
             return
-        self._amiss.discard(worker.index)
-        if saved.outcome is SnapshotOutcome.SAVED and not self._is_told:
-            self._is_told = True
+        self._failing.discard(worker.index)
+        if saved.outcome is SnapshotOutcome.SAVED and not self._is_recorded:
+            self._is_recorded = True
             every = f"every {self._interval.total_seconds():g} s"
-            message = f"its state is copied off its machines, {every} where it has changed"
-            await self._tell(Event(type=JobEvent.STATE_SAVED, message=message))
+            message = f"its state is saved {every} when it has changed"
+            await self._record_event(Event(type=JobEvent.STATE_SAVED, message=message))
 
-    async def _tell_amiss(self, worker: Worker, why: str) -> None:
-        if worker.index not in self._amiss:
-            self._amiss.add(worker.index)
-            message = f"worker {worker.index}: its state was not copied: {why}"
-            await self._tell(Event(type=JobEvent.STATE_NOT_SAVED, message=message))
+    async def _record_failure(self, worker: Worker, why: str) -> None:
+        if worker.index not in self._failing:
+            self._failing.add(worker.index)
+            message = f"worker {worker.index}: its state was not saved: {why}"
+            await self._record_event(Event(type=JobEvent.STATE_NOT_SAVED, message=message))
 
-    # ── when its machines are left ──────────────────────────────────────────────────────────
+    # ── at the end of an attempt ────────────────────────────────────────────────────────────
 
     async def save_last(self, workers: Sequence[Worker], limit: timedelta) -> None:
-        """What it has kept since the last copy, of workers whose nodes still answer."""
+        """Take a last snapshot of the workers on nodes that can be reached, within the limit."""
         there = [w for w in workers if w.has_run and not self._outages.abandoned(w)]
         if not self._interval or not there:
             return
-        copies = gather_all(self._copy(worker) for worker in there)
+        snapshots = gather_all(self._save(worker) for worker in there)
         try:
-            await asyncio.wait_for(copies, limit.total_seconds())
+            await asyncio.wait_for(snapshots, limit.total_seconds())
         except TimeoutError:
             return
 
-    # ── where it goes on ────────────────────────────────────────────────────────────────────
+    # ── in the next attempt ─────────────────────────────────────────────────────────────────
 
-    def found(self, workers: Sequence[Worker]) -> list[Event]:
-        """What is told of the state that the workers begin with; nothing, the first time."""
+    def restored_events(self, workers: Sequence[Worker]) -> list[Event]:
+        """The events of the state that the workers start with; empty in the first attempt."""
         if not self.has_copies:
             return []
-        return [_found(worker) for worker in workers]
+        return [_restored_event(worker) for worker in workers]
 
     async def discard(self) -> None:
-        """The job has ended: nothing of its state stays in the store."""
+        """Remove all snapshots of the job, which has ended."""
         if self.has_copies:
-            await self.stopped()
+            await self.wait_stopped()
             await discard_snapshots(DiscardSnapshots(job_id=self._job_id))
 
 
-def _found(worker: Worker) -> Event:
+def _restored_event(worker: Worker) -> Event:
     staged = worker.staged
     if staged.state_saved_at is not None:
-        said = f"its state of {staged.state_saved_at:%Y-%m-%d %H:%M:%S} UTC is restored"
+        found = f"its state of {staged.state_saved_at:%Y-%m-%d %H:%M:%S} UTC is restored"
     elif staged.state_refused is not None:
-        said = f"starts from the beginning: its state cannot be restored: {staged.state_refused}"
+        found = f"starts from the beginning: its state cannot be restored: {staged.state_refused}"
     else:
-        said = "starts from the beginning: no state of it was saved"
+        found = "starts from the beginning: it has no saved state"
     saved_at = staged.state_saved_at.isoformat() if staged.state_saved_at else None
     return Event(
         type=JobEvent.STATE_RESTORED,
-        message=f"worker {worker.index}: {said}",
+        message=f"worker {worker.index}: {found}",
         details={"worker": worker.index, "saved_at": saved_at},
     )
 
 
 def _too_large(saved: SnapshotSaved) -> str:
     size = f"{saved.state_bytes / 1e9:.1f} GB in {saved.file_count} files"
-    return f"it has {size}, at most {saved.limit} are copied"
+    return f"it has {size}, at most {saved.limit} are saved"

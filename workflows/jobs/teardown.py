@@ -1,4 +1,4 @@
-"""The end of a job on its nodes: commands, bill, output and folders; machines that stay."""
+"""The teardown of a job on its nodes, and its retained nodes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -24,60 +24,63 @@ _BY_ITSELF = (JobStatus.FINISHED, JobStatus.FAILED)
 
 
 def retained_nodes(
-    request: JobRequest, ending: Termination, workers: Sequence[Worker]
+    request: JobRequest, termination: Termination, workers: Sequence[Worker]
 ) -> tuple[str, ...]:
-    """Nodes whose machines stay until a person ends them, or the deadline of their lease does.
+    """The retained nodes of a job, by their ids.
 
-    None where anybody or anything has asked for the job's end, idleness and used-up credits too,
-    or where one of its commands was lost: then nobody wants them, or nobody has seen them.
+    There are none if the job was asked to end, for idleness and used-up credits as well, because
+    then they are not needed; and none if a command was lost, because their state is unknown.
     """
-    ended = ending.outcome in _BY_ITSELF and not ending.is_asked
+    ended = termination.outcome in _BY_ITSELF and not termination.is_asked
     lost = any(worker.status is WorkerStatus.LOST for worker in workers)
     if request.auto_terminate or not ended or lost:
         return ()
-    placed = (worker.assignment for worker in workers)
-    return tuple(place.node.node_id for place in placed if place and place.ephemeral)
+    assignments = (worker.assignment for worker in workers)
+    return tuple(one.node.node_id for one in assignments if one and one.ephemeral)
 
 
 def retention_events(nodes: Sequence[str]) -> tuple[Event, ...]:
-    """What people are told of them, who pay for them; nothing where there are none."""
+    """The event of retained nodes, whose machines cost money; empty without retained nodes."""
     if not nodes:
         return ()
     message = (
-        f"the machine of {', '.join(nodes)} stays and costs until it is removed, or until the "
-        "deadline of its lease (safety.auto_terminate is false)"
+        f"the machine of {', '.join(nodes)} is retained and costs money until the node is removed "
+        "or the deadline of its lease has passed (safety.auto_terminate is false)"
     )
     return (Event(type=JobEvent.MACHINE_STAYS, message=message, details={"nodes": list(nodes)}),)
 
 
 class Teardown:
-    """write: records a step with an event; a status goes with it where the job takes one."""
+    """The teardown of one job: ends runs, settles usage, stores logs and output, cleans nodes.
+
+    write: records a step with an event, and a new status of the job unless it is None.
+    """
 
     def __init__(
         self,
         request: JobRequest,
-        ending: Termination,
-        lost: NodeOutages,
-        kept: StateSnapshots,
+        termination: Termination,
+        outages: NodeOutages,
+        snapshots: StateSnapshots,
         write: Callable[[Event, JobStatus | None], Coroutine[Any, Any, None]],
     ) -> None:
         self._request = request
-        self._termination = ending
-        self._outages = lost
-        self._snapshots = kept
+        self._termination = termination
+        self._outages = outages
+        self._snapshots = snapshots
         self._write = write
         self.output_bytes: int | None = None
 
     async def run(self, attempt: int, workers: Sequence[Worker]) -> None:
-        """All that is still to be asked of the nodes, and the bill of what they have said."""
+        """Tear one attempt down, step by step."""
         await self._end(workers)
         await self._settle(attempt, workers)
         await self._upload(workers)
-        await self._keep_state(workers)
+        await self._save_state(workers)
         await self._clean(workers)
 
     async def _end(self, workers: Sequence[Worker]) -> None:
-        """Every process tree of the job is gone, and the nodes have said so."""
+        """End all process trees of the job; the nodes confirm their end."""
         to_end = [w for w in workers if w.may_be_there and not self._outages.finished(w)]
         if to_end:
             await self._write(
@@ -92,26 +95,26 @@ class Teardown:
             self._outages.add(worker.node.node_id)
             worker.status = WorkerStatus.LOST
             for_good = self._outages.gone(worker)
-            await self._write(worker.left_event(cause_of(failure)[1], for_good=for_good), None)
+            await self._write(worker.abandoned_event(cause_of(failure)[1], for_good=for_good), None)
 
     async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
-        """Post what has been measured and is not posted yet, then end the billing workflow."""
+        """Post the measured usage that is not posted yet, then end the job billing."""
         for worker in workers:
             if (ended_at := self._outages.ended_at(worker)) is not None:
                 worker.ran_until(ended_at, workflow.now())
         for refusal in await settle(self._request.job_id, attempt, workers):
-            message = f"its bill could not be settled: {refusal}"
+            message = f"its usage could not be settled: {refusal}"
             await self._write(Event(type=JobEvent.BILLING_FAILED, message=message), None)
 
     async def _upload(self, workers: Sequence[Worker]) -> None:
-        """Logs to their last byte, then the output; a finished job has both stored."""
+        """Store logs and output; a finished job has both stored."""
         if self._outages.machine_lost is not None:
-            self._fall_short()
+            self._fail_to_store()
         reachable = [w for w in workers if w.has_run and not self._outages.abandoned(w)]
         if not reachable:
             return
-        stores = Event(type=JobEvent.UPLOADING, message="log and output are stored")
-        await self._write(stores, JobStatus.UPLOADING)
+        uploading = Event(type=JobEvent.UPLOADING, message="log and output are being stored")
+        await self._write(uploading, JobStatus.UPLOADING)
         storing = gather_all(self._store_one(worker) for worker in reachable)
         try:
             if self._termination.is_asked:
@@ -119,14 +122,14 @@ class Teardown:
             else:
                 await interruptible(storing, when=lambda: self._termination.is_asked)
         except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
-            self._fall_short(cause)
+            self._fail_to_store(cause)
 
-    def _fall_short(self, cause: BaseException | None = None) -> None:
-        """What it made is not stored: it is made again elsewhere, or it has failed."""
+    def _fail_to_store(self, cause: BaseException | None = None) -> None:
+        """Let a finished job restart or fail, because its log or output is not stored."""
         if self._termination.outcome is JobStatus.FINISHED:
             if self._outages.machine_lost is not None:
-                self._termination.lose(self._outages.machine_lost)
-            self._termination.note(cause)
+                self._termination.lose_machine(self._outages.machine_lost)
+            self._termination.decide(cause)
 
     async def _store_one(self, worker: Worker) -> None:
         wanted = self._termination.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
@@ -137,27 +140,27 @@ class Teardown:
         if with_output:
             self.output_bytes = (self.output_bytes or 0) + stored
 
-    async def _keep_state(self, workers: Sequence[Worker]) -> None:
-        """Where it goes on later, it does so with what its workers have kept to their end."""
-        goes_on = self._termination.begins_again or self._termination.outcome is JobStatus.STOPPED
-        if goes_on and self._snapshots.applies_to(workers):
+    async def _save_state(self, workers: Sequence[Worker]) -> None:
+        """Take a last snapshot of a job that continues in a later attempt."""
+        continues = self._termination.will_restart or self._termination.outcome is JobStatus.STOPPED
+        if continues and self._snapshots.applies_to(workers):
             await self._snapshots.save_last(workers, LAST_SNAPSHOT_LIMIT)
 
     async def _clean(self, workers: Sequence[Worker]) -> None:
-        """Nothing of the job is left on a node that can be reached."""
+        """Remove the runs' folders from all nodes that can be reached."""
         staged = [w for w in workers if w.may_be_there and not self._outages.abandoned(w)]
-        for left in await asyncio.gather(
+        for result in await asyncio.gather(
             *(self._outages.run_through(worker, worker.clean) for worker in staged),
             return_exceptions=True,
         ):
-            if isinstance(left, BaseException):
-                workflow.logger.warning("a run's folder is left to its node's sweep: %s", left)
+            if isinstance(result, BaseException):
+                workflow.logger.warning("the node cleans a run's folder later: %s", result)
 
 
 async def settle(job_id: str, attempt: int, workers: Sequence[Worker]) -> list[str]:
-    """Post what is left and end the bill; what was refused, for a person to see to.
+    """Post the remaining usage and end the job billing; return the failures, for a person.
 
-    A refusal is no reason to go on holding what the job holds.
+    A failure does not raise, because the job must release its allocations all the same.
     """
     usages = tuple(worker.usage for worker in workers if worker.usage is not None)
     if not usages:

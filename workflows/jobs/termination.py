@@ -1,4 +1,4 @@
-"""How a job ends: who asked for it, what becomes of it, and why."""
+"""The termination of a job: who asked for its end, its final status, and the reason."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,12 @@ NODE_REMOVED = "node-removed"
 
 
 class Termination:
-    """The first who asks is heard; only a cancellation takes a mere stop's place, and a person that
-    of a machine's loss, after which the job begins again elsewhere.
+    """The decision how a job ends.
 
-    max_restarts, restarts: how often it may do so, and has done so.
+    The first request to end wins, with two exceptions: a cancellation replaces a stop, and a
+    person's request replaces the restart that follows the loss of a machine.
+
+    max_restarts, restarts: how often the job may restart, and has restarted.
     """
 
     def __init__(self, request: EndRequest | None, max_restarts: int, restarts: int) -> None:
@@ -26,9 +28,9 @@ class Termination:
         self._max_restarts = max_restarts
         self.restarts = restarts
         self.before: str | None = None
-        """Why the attempt before has ended, where that was no wish of anybody's."""
+        """Why the attempt before was lost; None: a person started this attempt."""
         self.stops = False
-        """What was asked for is a stop: the job can start again."""
+        """Whether the request is a stop, after which the job can start again."""
         self.outcome = JobStatus.FINISHED
         self.reason: str | None = None
 
@@ -41,8 +43,8 @@ class Termination:
         return self.request is not None and not self.stops and not self._is_loss
 
     @property
-    def begins_again(self) -> bool:
-        """It waits for other machines."""
+    def will_restart(self) -> bool:
+        """Whether the job restarts on other machines."""
         return self.outcome is JobStatus.WAITING_FOR_RESOURCES
 
     @property
@@ -50,44 +52,44 @@ class Termination:
         return self.request is not None and self.request.code == MACHINE_LOST
 
     def cancel(self, request: EndRequest) -> None:
-        """End it for good."""
+        """End the job for good."""
         if not self.is_canceled:
             self.request, self.stops = request, False
 
     def stop(self, request: EndRequest, *, is_service: bool) -> None:
-        """End its command; only a service can start again.
+        """End the job's commands; only a service can start again.
 
-        That its node is removed changes nothing for who has lost the machine of that node.
+        The removal of a node does not replace the restart after the loss of its machine.
         """
         outweighs = self._is_loss and request.code != NODE_REMOVED
         if self.request is None or outweighs:
             self.request, self.stops = request, is_service
 
-    def lose(self, reason: str) -> None:
-        """A machine of its is no more; unless it is to end anyway, it begins again."""
+    def lose_machine(self, reason: str) -> None:
+        """Restart the job after the loss of a machine, unless it is asked to end anyway."""
         if self.request is None:
             self.request, self.stops = EndRequest(reason=reason, code=MACHINE_LOST), False
 
-    def begin_again(self) -> None:
-        """Another attempt: after a loss, or because a person has started it again."""
-        lost = self.begins_again
+    def start_next_attempt(self) -> None:
+        """Prepare the next attempt, after a loss or because a person starts the job again."""
+        lost = self.will_restart
         self.restarts, self.before = (self.restarts + 1, self.reason) if lost else (0, None)
         if lost:
             self.forget()
         self.outcome, self.reason = JobStatus.FINISHED, None
 
     def reconsider(self) -> None:
-        """Who has asked for its end meanwhile is heard, where it would have gone on."""
+        """Take a request into account that arrived during the teardown of a job that goes on."""
         stopped = self.outcome is JobStatus.STOPPED and self.is_canceled
-        if stopped or (self.begins_again and not self._is_loss):
-            self.note()
+        if stopped or (self.will_restart and not self._is_loss):
+            self.decide()
 
     def forget(self) -> None:
-        """Nobody has asked for anything yet."""
+        """Forget the request to end."""
         self.request, self.stops = None, False
 
     def conclude(self, workers: Sequence[Worker], *, is_service: bool) -> None:
-        """All commands have ended by themselves."""
+        """Decide the outcome after all commands have ended by themselves."""
         if failures := failures_of(workers):
             self.outcome, self.reason = JobStatus.FAILED, "; ".join(failures)
         elif is_service:
@@ -95,8 +97,8 @@ class Termination:
         else:
             self.outcome, self.reason = JobStatus.FINISHED, None
 
-    def note(self, cause: BaseException | None = None) -> None:
-        """It ends because of `cause`, or of the request where there is one."""
+    def decide(self, cause: BaseException | None = None) -> None:
+        """Decide the outcome by the request to end, or by `cause` if there is no request."""
         if cause is not None and is_cancelled_exception(cause):
             self.cancel(CANCELED_OUTSIDE)
         if self.request is None:
@@ -105,28 +107,28 @@ class Termination:
             return
         self.reason = self.request.reason
         if self._is_loss:
-            self._note_loss(self.request.reason)
+            self._decide_loss(self.request.reason)
         elif self.stops:
             self.outcome = JobStatus.STOPPED
         else:
             by_person = self.request.code == "requested"
             self.outcome = JobStatus.CANCELED if by_person else JobStatus.FAILED
 
-    def _note_loss(self, reason: str) -> None:
+    def _decide_loss(self, reason: str) -> None:
         limit = self._max_restarts
         if self.restarts < limit:
             self.outcome = JobStatus.WAITING_FOR_RESOURCES
-            self.reason = f"{reason}; begins again elsewhere ({self.restarts + 1} of {limit})"
+            self.reason = f"{reason}; restarts on other machines ({self.restarts + 1} of {limit})"
         else:
             self.outcome = JobStatus.FAILED
-            self.reason = f"{reason}; has begun again {limit} times, which is its limit"
+            self.reason = f"{reason}; has restarted {limit} times, which is the limit"
 
 
 def end_of_idle(workers: Sequence[Worker], limit_s: int | None) -> EndRequest | None:
-    """What ends it, where each of its commands that run has done nothing for so long by the last
-    look; None: it goes on.
+    """The request to end a job whose running commands have all been idle for so long, else None.
 
-    A worker may wait for the others for as long as one of them works.
+    limit_s: the idle timeout; None: the job has none. A single idle worker does not end the job,
+    because it may wait for the others.
     """
     running = [worker for worker in workers if not worker.has_ended]
     if limit_s is None or not running or any(worker.idle_s < limit_s for worker in running):

@@ -1,4 +1,4 @@
-"""One worker of a job: its place, its run, its exit, and what is asked of its node."""
+"""The worker of a job: its assignment, its run, its exit, and the commands to its node."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -38,11 +38,14 @@ from workflows.effects.jobs import (
 )
 
 _KILLED = (128 + 9, 128 + 15)
-"""What a shell makes of KILL and TERM."""
+"""The exit codes by which a shell reports the signals KILL and TERM."""
 
 
 class Worker:
-    """pending → staging → staged → running → exited · lost"""
+    """One worker of a job in one attempt.
+
+    pending → staging → staged → running → exited · lost
+    """
 
     def __init__(self, job_id: str, attempt: int, progress: WorkerProgress) -> None:
         self._job_id = job_id
@@ -54,14 +57,14 @@ class Worker:
         self.exit = progress.exit
         self.elapsed_s = progress.elapsed_s
         self.idle_s = 0.0
-        """For how long it has done nothing, by the last look."""
+        """How long the command has been idle, by the last poll."""
         self.started_at = progress.started_at
         self.finished_at = progress.finished_at
         self.staged = WorkerStaged()
 
     @classmethod
     def placed(cls, job_id: str, attempt: int, assignment: WorkerAssignment) -> "Worker":
-        """A worker that has been given its place and has done nothing there."""
+        """A pending worker with its assignment."""
         return cls(
             job_id,
             attempt,
@@ -72,10 +75,10 @@ class Worker:
             ),
         )
 
-    # ── what is asked of its node ───────────────────────────────────────────────────────────
+    # ── commands to the node ────────────────────────────────────────────────────────────────
 
     async def stage(self, run_spec: str, *, restores_state: bool) -> None:
-        """Bring code, packages, input, sealed environment and resume state to its node."""
+        """Bring code, packages, input, run spec and resume state to the worker's node."""
         command = StageWorker(
             node=self.node,
             run_id=self.run,
@@ -88,47 +91,47 @@ class Worker:
         self.status = WorkerStatus.STAGED
 
     async def start(self) -> None:
-        """Start its command, or find it started."""
+        """Start the worker's command, or find it started."""
         command = StartWorker(node=self.node, run_id=self.run)
         report = await start_worker(command, summary=f"start worker {self.index}")
         self.status = WorkerStatus.RUNNING
         self.started_at = workflow.now()
-        self.sees(report)
+        self.take_report(report)
 
-    async def look(self) -> None:
-        """Ask its node for its run."""
+    async def poll(self) -> None:
+        """Ask the worker's node for the status of the run."""
         self.idle_s = 0.0
-        self.sees(await get_run_status(GetRunStatus(node=self.node, run_id=self.run)))
+        self.take_report(await get_run_status(GetRunStatus(node=self.node, run_id=self.run)))
 
     async def end(self, grace_s: int) -> None:
-        """End its whole process tree; the node says that it is gone."""
+        """End the run's whole process tree; the node confirms the end."""
         command = EndWorker(node=self.node, run_id=self.run, grace_s=grace_s)
-        self.sees(await end_worker(command, summary=f"end worker {self.index}"))
+        self.take_report(await end_worker(command, summary=f"end worker {self.index}"))
 
     async def store(self, *, with_output: bool) -> int:
-        """Store its log to the last byte and, when wanted, its output: the bytes of the latter."""
+        """Store the whole log and, on request, the output; return the bytes of the output."""
         await collect_log(CollectLog(node=self.node, run_id=self.run))
         if not with_output:
             return 0
         return (await store_output(StoreOutput(node=self.node, run_id=self.run))).stored_bytes
 
     async def save_snapshot(self) -> SnapshotSaved:
-        """Copy its resume state off its node."""
+        """Store a state snapshot of the run."""
         command = SaveSnapshot(node=self.node, run_id=self.run, at=workflow.now())
-        return await save_snapshot(command, summary=f"copy the state of worker {self.index}")
+        return await save_snapshot(command, summary=f"save the state of worker {self.index}")
 
     async def clean(self) -> None:
-        """Remove its folders from its node."""
+        """Remove the run's folders from the worker's node."""
         await clean_worker(CleanWorker(node=self.node, run_id=self.run))
 
     def moves(self, address: NodeAddress | None) -> bool:
-        """Whether its node is somewhere else now."""
+        """Take over the present address of the worker's node, and return whether it has changed."""
         if address is None or address.node_id != self.node.node_id or address == self.node:
             return False
         self.assignment = self.assigned.model_copy(update={"node": address})
         return True
 
-    # ── what it is ──────────────────────────────────────────────────────────────────────────
+    # ── state ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def node(self) -> NodeAddress:
@@ -137,7 +140,7 @@ class Worker:
     @property
     def assigned(self) -> WorkerAssignment:
         if self.assignment is None:
-            raise ValueError(f"worker {self.index} has no place yet")
+            raise ValueError(f"worker {self.index} has no assignment yet")
         return self.assignment
 
     @property
@@ -148,7 +151,7 @@ class Worker:
 
     @property
     def may_be_there(self) -> bool:
-        """Something of it may be on its node: it is ended and cleaned before it is let go."""
+        """Whether the node may hold files or processes of the run, to end and clean."""
         return self.status is not WorkerStatus.PENDING
 
     @property
@@ -159,20 +162,20 @@ class Worker:
     def has_run(self) -> bool:
         return self.started_at is not None
 
-    def sees(self, report: RunReport) -> None:
-        """Take over what the node says of the run; an exit is final."""
+    def take_report(self, report: RunReport) -> None:
+        """Take over the node's report of the run; an exit is final."""
         self.elapsed_s = max(self.elapsed_s, report.elapsed_s)
         self.idle_s = report.idle_s
         if self.started_at is None and self.elapsed_s > 0:
-            # The answer to its start was lost, or not waited for: what it ran counts all the same.
+            # The answer to the start was lost or not awaited; the measured seconds still count.
             self.started_at = workflow.now() - timedelta(seconds=self.elapsed_s)
         if report.exit is not None:
-            self.exits(report.exit)
+            self.take_exit(report.exit)
         elif report.state in (RunState.LOST, RunState.UNKNOWN) and not self.has_ended:
             self.status = WorkerStatus.LOST
             self.finished_at = workflow.now()
 
-    def exits(self, ended: Exit) -> None:
+    def take_exit(self, ended: Exit) -> None:
         if self.status is WorkerStatus.EXITED:
             return
         self.status = WorkerStatus.EXITED
@@ -181,10 +184,10 @@ class Worker:
         self.finished_at = workflow.now()
 
     def ran_until(self, ended_at: datetime, now: datetime) -> None:
-        """Its machine has ended then, by its provider's clock, and its command with it, unless
-        that was seen to end before.
+        """Bill the run until its machine ended, unless its end was observed before.
 
-        However wrong either clock is, it has not run for longer than we know of its start.
+        ended_at: by the provider's clock. However wrong either clock is, the run is not billed
+        beyond the present instant, nor for less than its node has measured.
         """
         if self.started_at is None or self.finished_at is not None:
             return
@@ -194,29 +197,29 @@ class Worker:
 
     @property
     def failure(self) -> str | None:
-        """Why it failed, None when it has not."""
+        """Why the worker failed; None: it has not failed."""
         if self.status is WorkerStatus.LOST:
             return (
                 f"worker {self.index}: its command was gone when node "
-                f"{self.node.node_id} was looked at again (the machine restarted, or its "
-                f"supervisor was killed) after {self.elapsed_s:.0f} s"
+                f"{self.node.node_id} was polled (the machine restarted, or the supervisor was "
+                f"killed) after {self.elapsed_s:.0f} s"
             )
         if self.exit is None or self.exit.succeeded:
             return None
-        return f"worker {self.index}: {_said(self.exit)}"
+        return f"worker {self.index}: {_describe(self.exit)}"
 
     @property
-    def may_be_taken(self) -> bool:
-        """Its command was killed, on a machine that may be on its way back to its cloud."""
+    def may_be_preempted(self) -> bool:
+        """Whether the command was killed on a machine that may be preempted."""
         ended = self.exit
         if ended is None or not self.assigned.ephemeral:
             return False
-        stops = ended.reason == "node-stopping"  # its supervisor was told so by the machine
+        stops = ended.reason == "node-stopping"  # The machine has told the supervisor so.
         return stops or ended.signal is not None or ended.exit_code in _KILLED
 
     @property
     def usage(self) -> WorkerUsage | None:
-        """What its node has measured; None when it has not started."""
+        """The usage of the run by its node's measurement; None: the run has not started."""
         if self.started_at is None:
             return None
         return WorkerUsage(
@@ -228,7 +231,7 @@ class Worker:
         )
 
     def exit_event(self) -> Event:
-        """What is told when its command has ended."""
+        """The event of the command's end."""
         return Event(
             type=JobEvent.WORKER_EXITED,
             message=self.failure or f"worker {self.index}: its command ended",
@@ -239,10 +242,10 @@ class Worker:
             },
         )
 
-    def left_event(self, seen: str, *, for_good: bool) -> Event:
-        """What is told when nobody could see it end; for_good: its node does not come back."""
-        later = "" if for_good else "; it is ended when its node is back"
-        message = f"worker {self.index} could not be seen to end: {seen}{later}"
+    def abandoned_event(self, reason: str, *, for_good: bool) -> Event:
+        """The event of an abandoned worker; for_good: the worker's node does not return."""
+        later = "" if for_good else "; its node ends the command when it can be reached again"
+        message = f"worker {self.index}: the end could not be confirmed: {reason}{later}"
         return Event(type=JobEvent.WORKER_ABANDONED, message=message)
 
     def progress(self) -> WorkerProgress:
@@ -263,11 +266,11 @@ def progress_of(workers: Sequence[Worker]) -> tuple[WorkerProgress, ...]:
 
 
 def failures_of(workers: Sequence[Worker]) -> list[str]:
-    """Why those that have failed did so."""
+    """The reasons of all workers that have failed."""
     return [worker.failure for worker in workers if worker.failure]
 
 
-def _said(ended: Exit) -> str:
+def _describe(ended: Exit) -> str:
     if ended.message:
         return ended.message
     if ended.signal is not None:

@@ -1,4 +1,4 @@
-"""Telling the resource that a machine is for that it is ready, or lost."""
+"""The holder of a lease, and its notification."""
 
 from temporalio.exceptions import is_cancelled_exception
 
@@ -11,28 +11,35 @@ from workflows.primitives.journal import EventWriter
 
 
 class Holder:
-    """Who a lease is for. What it is told may come twice, and late: it names the lease."""
+    """The holder of one lease, which is notified that the machine is ready or lost.
+
+    A notification may arrive twice or late, so it names the lease.
+
+    record_event: writes an event that leaves the lease's status as it is.
+    """
 
     def __init__(self, holder_id: str, lease_id: str, record_event: EventWriter) -> None:
         self.id = holder_id
         self._lease_id = lease_id
         self._record_event = record_event
-        """Writes an event that leaves the lease's status as it is."""
 
-    async def tell_ready(self, seen: MachineObservation, offer: MachineOffer) -> bool:
-        """Whether there is somebody who has heard it; where that cannot be known, there is."""
+    async def notify_ready(self, seen: MachineObservation, offer: MachineOffer) -> bool:
+        """Notify the holder that the machine is ready. False: the holder does not exist.
+
+        A notification that fails for another reason counts as delivered; the holder polls.
+        """
         ready = MachineReady(lease_id=self._lease_id, seen=seen, offer=offer)
-        return await self._tell(NotifyHolder(holder_id=self.id, ready=ready))
+        return await self._notify(NotifyHolder(holder_id=self.id, ready=ready))
 
-    async def tell_lost(self, lost: MachineLost) -> None:
-        await self._tell(NotifyHolder(holder_id=self.id, lost=lost))
+    async def notify_lost(self, lost: MachineLost) -> None:
+        await self._notify(NotifyHolder(holder_id=self.id, lost=lost))
 
-    async def _tell(self, told: NotifyHolder) -> bool:
+    async def _notify(self, command: NotifyHolder) -> bool:
         try:
-            return (await notify_holder(told)).is_there
+            return (await notify_holder(command)).is_there
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
-            message = f"{self.id} could not be told: {cause_of(failure)[1]}"
+            message = f"{self.id} could not be notified: {cause_of(failure)[1]}"
         await self._record_event(Event(type=LeaseEvent.HOLDER_NOT_NOTIFIED, message=message))
         return True

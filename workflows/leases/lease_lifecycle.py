@@ -1,4 +1,4 @@
-"""The life of a machine that costs money: the only place that acquires and releases one."""
+"""The lifecycle of a lease, which alone creates and terminates machines at providers."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -52,25 +52,25 @@ from workflows.rules.billing.metering import cumulative_microcredits
 
 POLL_INTERVAL = timedelta(minutes=10)
 NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
-"""A provider tells of an end before it shows it: then it is looked at once more."""
+"""After a notification; a provider sends that before its own answers show the machine's end."""
 RELEASE_INTERVAL = timedelta(minutes=1)
 CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
-_BEGINNINGS = (LeaseStatus.RESERVED, LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH)
+_ACQUIRING = (LeaseStatus.RESERVED, LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH)
 _NO_OTHER_OFFER = (REQUEST_REFUSED, HOST_KEY_MISMATCH, OUT_OF_TIME)
-"""Failures that the next offer would not mend."""
+"""Failures that the next offer would not avoid."""
 
 Answer = TypeVar("Answer")
 
 
 @workflow.defn(name="LeaseLifecycle")
 class LeaseLifecycle:
-    """One machine, from the lease that was committed for it until its provider says it is gone.
+    """The lifecycle of one lease, from its row until the provider says that its machine is gone.
 
     reserved → creating → waiting_for_ssh → ready → releasing → released · refused
 
-    At most one offer is being tried, and its row names it before anything is made there. Whatever
-    happens then, the machine of that name is released at that place, and seen to be gone, before
-    another offer is tried or the workflow ends.
+    The lease tries one offer at a time, and its row names the offer before a machine is created.
+    Whatever happens then, the machine of that name is terminated in that zone, and the provider
+    confirms that it is gone, before the lease tries another offer or ends.
     """
 
     @workflow.init
@@ -89,27 +89,27 @@ class LeaseLifecycle:
         self._release_request = resumed_from.released if resumed_from else None
         self._lost = resumed_from.lost if resumed_from else None
         self._earlier_microcredits = resumed_from.earlier_microcredits if resumed_from else 0
-        """What the machines of earlier offers have cost that were not kept."""
+        """The cost of the terminated machines of earlier offers."""
         self._earlier_ended_at: datetime | None = None
-        """When the last of them ended."""
+        """When the last of these machines ended."""
         self._holder = Holder(request.holder_id, request.lease_id, self._record_event)
         self._inbox = Inbox()
         self._out_of_time = False
-        self._news: MachineNews | None = None
-        """What its provider has told of it, until it is seen to be there none the less."""
-        self._silent = ""
-        """Why its provider could not be asked the last time."""
+        self._notification: MachineNews | None = None
+        """The provider's last notification, until a later poll finds the machine running."""
+        self._poll_error = ""
+        """Why the last poll of the provider failed; empty: it did not."""
 
     @workflow.run
     async def run(self, request: LeaseRequest) -> LeaseReport:
-        clock = asyncio.create_task(self._mind_the_time())
+        clock = asyncio.create_task(self._watch_deadline())
         try:
-            if request.resumed_from is None or self._status in _BEGINNINGS:
+            if request.resumed_from is None or self._status in _ACQUIRING:
                 await self._acquire()
             if self._status is LeaseStatus.READY and self._release_request is None:
                 await self._serve()
         except (*EFFECT_FAILED, Interrupted, asyncio.CancelledError) as cause:
-            self._note(cause)
+            self._record_cause(cause)
         clock.cancel()
         await shielded(self._release(), self._canceled_outside)
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -118,13 +118,16 @@ class LeaseLifecycle:
     # ── the states ──────────────────────────────────────────────────────────────────────────
 
     async def _acquire(self) -> None:
-        """The first offer that can be had. Raises: ApplicationError with every refusal."""
-        asked = FindShortages(provider_id=self._request.provider_id)
-        found = await self._unless_over(find_shortages.run_locally(asked))
+        """Acquire a machine by the first offer that the provider can satisfy.
+
+        Raises: ApplicationError, with the refusals of all offers.
+        """
+        command = FindShortages(provider_id=self._request.provider_id)
+        found = await self._interruptible(find_shortages.run_locally(command))
         shortages = {one.scope: one for one in found.shortages}
         refusals = []
-        for offer in self._in_turn():
-            self._must_have_time()
+        for offer in self._ordered_offers():
+            self._check_deadline()
             refusal = self._refusal_before(offer, shortages) or await self._try(offer)
             if refusal is None:
                 self._status = LeaseStatus.READY
@@ -133,28 +136,31 @@ class LeaseLifecycle:
             await self._write(Event(type=LeaseEvent.OFFER_REFUSED, message=refusals[-1]))
         raise ApplicationError("; ".join(refusals) or "no offers", type=CAPACITY_EXHAUSTED)
 
-    def _in_turn(self) -> list[MachineOffer]:
-        """The one that was being tried comes first: something of it may be there."""
-        begun = [] if self._offer is None else [self._offer]
-        return begun + [offer for offer in self._request.offers if offer not in begun]
+    def _ordered_offers(self) -> list[MachineOffer]:
+        """The offers, the last tried one first, because its machine may exist."""
+        tried = [] if self._offer is None else [self._offer]
+        return tried + [offer for offer in self._request.offers if offer not in tried]
 
     def _refusal_before(self, offer: MachineOffer, shortages: Mapping[str, Shortage]) -> str | None:
-        """Why it is not even tried, None: it is."""
+        """Why the offer is not tried; None: it is."""
         if offer == self._offer:
             return None
         if offer.scope in shortages:
             short = shortages[offer.scope]
             return f"{short.reason}; not asked again before {short.until:%H:%M:%S} UTC"
-        return self._too_dear(offer.microcredits_per_hour)
+        return self._over_cap(offer.microcredits_per_hour)
 
     async def _try(self, offer: MachineOffer) -> str | None:
-        """None: it answers over SSH. Else why it is not to be had, with nothing left of it."""
+        """Try one offer. None: its machine answers over SSH.
+
+        Else the refusal, when the machine of the offer, if any, is gone.
+        """
         is_another = self._offer not in (None, offer)
         self._offer, self._seen, self._status = offer, None, LeaseStatus.CREATING
-        message = f"{offer.machine_type} in {offer.zone or 'any zone'} is asked for"
+        message = f"{offer.machine_type} in {offer.zone or 'any zone'} is being created"
         await self._write(Event(type=LeaseEvent.CREATING, message=message), is_another=is_another)
         try:
-            await self._unless_over(self._make(offer))
+            await self._interruptible(self._make(offer))
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
@@ -163,133 +169,139 @@ class LeaseLifecycle:
                 raise
         else:
             return None
-        await shielded(self._give_up(), self._canceled_outside)
+        await shielded(self._abandon_offer(), self._canceled_outside)
         if kind == CAPACITY_EXHAUSTED:
             await self._remember(offer.scope, reason)
         return reason
 
-    async def _give_up(self) -> None:
-        """Nothing of this offer is left, and what it has cost is kept."""
-        ended = await self._end_it()
+    async def _abandon_offer(self) -> None:
+        """Terminate the machine of the offer, and add its cost to that of earlier offers."""
+        ended = await self._terminate()
         self._earlier_ended_at = ended.ended_at
         if ended.began_at is not None and ended.ended_at is not None:
             seconds = int((ended.ended_at - ended.began_at).total_seconds())
             self._earlier_microcredits += cumulative_microcredits(self._price(), seconds)
 
     def _price(self) -> int:
-        """Microcredits an hour: what the provider says, else what was offered."""
+        """Microcredits per hour, by the provider if it says so, else by the offer."""
         seen = self._seen.microcredits_per_hour if self._seen else None
         return seen or (self._offer.microcredits_per_hour if self._offer else 0)
 
     async def _remember(self, scope: str, reason: str) -> None:
         short = RememberShortage(provider_id=self._request.provider_id, scope=scope, reason=reason)
         try:
-            await self._unless_over(remember_shortage(short))
+            await self._interruptible(remember_shortage(short))
         except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise
-            # The next one asks in vain once more, and that is all.
-            workflow.logger.warning("a shortage is not remembered: %s", cause_of(failure)[1])
+            # The next lease tries the same offer in vain, which does no other harm.
+            workflow.logger.warning("a shortage was not remembered: %s", cause_of(failure)[1])
 
     async def _make(self, offer: MachineOffer) -> None:
-        """Found or made; then it has an address and a key; then it answers with that key."""
+        """Find or create the machine, then wait until it answers over SSH with its host key.
+
+        Raises: ApplicationError, when the machine is gone or above the price cap; ActivityError.
+        """
         made = CreateMachine(**self._name, offer=offer, spec=self._request.spec)
-        await self._see(await create_machine(made))
+        await self._observe(await create_machine(made))
         seen = await wait_for_machine(DescribeMachine(**self._name))
         if not seen.is_reachable:
-            reason = seen.reason or f"it is {seen.state} and was never to be reached"
+            reason = seen.reason or f"the machine is {seen.state} and could not be reached"
             raise ApplicationError(reason, type=UNAVAILABLE)
         price = seen.microcredits_per_hour
-        if price is not None and (too_dear := self._too_dear(price)):
-            raise ApplicationError(too_dear, type=PRICE_CAP)
+        if price is not None and (over_cap := self._over_cap(price)):
+            raise ApplicationError(over_cap, type=PRICE_CAP)
         self._status = LeaseStatus.WAITING_FOR_SSH
-        await self._see(seen)
+        await self._observe(seen)
         await await_ssh(ReachNode(node=self._address(seen)))
 
-    def _too_dear(self, microcredits_per_hour: int) -> str | None:
+    def _over_cap(self, microcredits_per_hour: int) -> str | None:
         cap = self._request.price_cap_microcredits_per_hour
         if cap is None or microcredits_per_hour <= cap:
             return None
         return f"costs {microcredits_per_hour} microcredits an hour, the cap is {cap}"
 
     async def _serve(self) -> None:
-        """Until it is given back, its time is up, or its provider has ended it."""
+        """Hold the machine until its release, its deadline, or its end at the provider."""
         is_new, self._was_ready = not self._was_ready, True
         if is_new:
             await self._write(Event(type=LeaseEvent.READY, message=f"answers at {self._where()}"))
-        if not await self._tell_ready() and is_new:
-            raise ApplicationError(f"{self._holder.id}, whom it is for, is not there")
+        if not await self._notify_ready() and is_new:
+            raise ApplicationError(f"{self._holder.id}: the holder of the lease does not exist")
         while not self._release_request:
             if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
                 self._continue()
-            interval = NOTIFIED_POLL_INTERVAL if self._news else POLL_INTERVAL
-            told = await self._unless_over(self._inbox.wait(interval))
-            await self._look()
-            if told is None:
-                self._news = None
+            interval = NOTIFIED_POLL_INTERVAL if self._notification else POLL_INTERVAL
+            message = await self._interruptible(self._inbox.wait(interval))
+            await self._poll()
+            if message is None:
+                self._notification = None
 
-    async def _mind_the_time(self) -> None:
+    async def _watch_deadline(self) -> None:
         left = self._request.deadline - workflow.now()
         if left > timedelta(0):
-            await workflow.sleep(left, summary="its time is up")
+            await workflow.sleep(left, summary="until the deadline")
         self._out_of_time = True
 
-    def _must_have_time(self) -> None:
-        """Raises: ApplicationError."""
+    def _check_deadline(self) -> None:
+        """Raises: ApplicationError `OutOfTime`, when the deadline has passed."""
         if self._out_of_time or self._request.deadline <= workflow.now():
-            message = f"its time is up: {self._request.deadline:%F %T} UTC"
+            message = f"the deadline has passed: {self._request.deadline:%F %T} UTC"
             raise ApplicationError(message, type=OUT_OF_TIME)
 
-    async def _look(self) -> None:
-        """Raises: ApplicationError, when it is no more. Who cannot be asked has not ended it."""
+    async def _poll(self) -> None:
+        """Poll the provider; a failed poll does not mean that the machine is gone.
+
+        Raises: ApplicationError, when the machine is gone or another machine has its name.
+        """
         try:
-            seen = await self._unless_over(describe_machine(DescribeMachine(**self._name)))
+            seen = await self._interruptible(describe_machine(DescribeMachine(**self._name)))
         except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise
-            silent = f"its provider cannot be asked: {cause_of(failure)[1]}"
-            if silent != self._silent:
-                await self._write(Event(type=LeaseEvent.NOT_SEEN, message=silent))
-            self._silent = silent
+            error = f"the provider cannot be reached: {cause_of(failure)[1]}"
+            if error != self._poll_error:
+                await self._write(Event(type=LeaseEvent.NOT_SEEN, message=error))
+            self._poll_error = error
             return
-        self._silent = ""
+        self._poll_error = ""
         if seen.state not in (MachineState.RUNNING, MachineState.MAKING):
             if self._seen is not None and seen.ended_at is not None:
                 self._seen = self._seen.model_copy(update={"ended_at": seen.ended_at})
-            raise ApplicationError(self._why_it_ended(seen))
+            raise ApplicationError(self._reason_of_end(seen))
         known = self._seen.provider_machine_id if self._seen else None
         if known and seen.provider_machine_id not in (None, known):
             raise ApplicationError(f"{known} is gone, and another machine has its name")
 
-    def _why_it_ended(self, seen: MachineObservation) -> str:
-        if self._news is not None:
-            return f"{self._news.what} at {self._news.at:%F %T} UTC"
-        return seen.reason or f"its provider says that it is {seen.state}"
+    def _reason_of_end(self, seen: MachineObservation) -> str:
+        if self._notification is not None:
+            return f"{self._notification.what} at {self._notification.at:%F %T} UTC"
+        return seen.reason or f"the provider says that the machine is {seen.state}"
 
     async def _release(self) -> None:
-        """Nothing of it is left, and its provider has said so."""
+        """Notify the holder, and terminate the machine until its provider says that it is gone."""
         reason = self._reason()
         if self._offer is not None:
-            await self._say_releasing(reason)
+            await self._record_releasing(reason)
         if self._release_request is None or not self._release_request.by_holder:
-            await self._holder.tell_lost(self._lost or self._taken_away(reason))
+            await self._holder.notify_lost(self._lost or self._loss(reason))
         if self._offer is not None:
-            self._seen = await self._end_it()
+            self._seen = await self._terminate()
         is_refused = not self._was_ready and self._release_request is None
         self._status = LeaseStatus.REFUSED if is_refused else LeaseStatus.RELEASED
         await self._write(
             Event(type=LeaseEvent(f"lease.{self._status}"), message=reason), reason=reason
         )
 
-    async def _say_releasing(self, reason: str) -> None:
+    async def _record_releasing(self, reason: str) -> None:
         if self._status is not LeaseStatus.RELEASING:
             self._status = LeaseStatus.RELEASING
             await self._write(Event(type=LeaseEvent.RELEASING, message=reason), reason=reason)
 
-    async def _end_it(self) -> MachineObservation:
-        """Asked for until it is gone; a refusal is shown to people, and is asked again."""
-        was_unseen = self._seen is None and not await self._glance()
-        told = ""
+    async def _terminate(self) -> MachineObservation:
+        """Terminate the machine, and try again after a failure, which an event shows."""
+        was_unseen = self._seen is None and not await self._describe_unseen()
+        recorded = ""
         while True:
             try:
                 known_id = self._seen.provider_machine_id if self._seen else None
@@ -298,13 +310,16 @@ class LeaseLifecycle:
                 )
                 return self._ended(await terminate_machine(command))
             except EFFECT_FAILED as failure:
-                reason = f"it could not be ended and may still cost: {cause_of(failure)[1]}"
-            if reason != told:
+                reason = (
+                    "the machine could not be terminated and may still cost money: "
+                    f"{cause_of(failure)[1]}"
+                )
+            if reason != recorded:
                 await self._write(
                     Event(type=LeaseEvent.NOT_RELEASED, message=reason), reason=reason
                 )
-                told = reason
-            await workflow.sleep(RELEASE_INTERVAL, summary="its release is asked for again")
+                recorded = reason
+            await workflow.sleep(RELEASE_INTERVAL, summary="before the next try to terminate")
             if (
                 self._status is LeaseStatus.RELEASING
                 and workflow.info().is_continue_as_new_suggested()
@@ -312,10 +327,10 @@ class LeaseLifecycle:
                 self._continue()
 
     def _ended(self, gone: MachineObservation) -> MachineObservation:
-        """What it was, with its end; by its provider's clock where that says when it was."""
+        """The last observation with the machine's end, by the provider's clock if it says when."""
         earlier = self._earlier_ended_at
         if earlier is not None and gone.began_at is not None and gone.began_at < earlier:
-            gone = MachineObservation(state=gone.state)  # that was the one of an earlier offer
+            gone = MachineObservation(state=gone.state)  # The machine of an earlier offer.
         known = self._seen or gone
         update = {
             "state": gone.state,
@@ -324,53 +339,53 @@ class LeaseLifecycle:
         }
         return known.model_copy(update=update)
 
-    async def _glance(self) -> bool:
-        """Of a machine whose making went unanswered: since when, and how much, it costs.
+    async def _describe_unseen(self) -> bool:
+        """Observe a machine whose creation was not answered, to know its start and price.
 
-        False: its provider could not be asked.
+        False: the provider cannot be reached.
         """
         try:
             seen = await describe_machine_briefly(DescribeMachine(**self._name))
         except EFFECT_FAILED as failure:
-            message = f"what it has cost is not known: {cause_of(failure)[1]}"
+            message = f"the cost of the machine is unknown: {cause_of(failure)[1]}"
             await self._record_event(Event(type=LeaseEvent.COST_UNKNOWN, message=message))
             return False
         if seen.state is not MachineState.GONE:
-            await self._see(seen)
+            await self._observe(seen)
         return True
 
     # ── messages ────────────────────────────────────────────────────────────────────────────
 
     @workflow.signal(description="The machine is not needed any more.")
     async def release(self, asked: LeaseRelease) -> None:
-        """Written down at once: what is under way may go on for minutes, and be killed."""
+        """Record the release at once, because a running activity may delay it for minutes."""
         if self._release_request is None and not self._status.is_final:
             self._release_request = asked
-            await self._say_releasing(asked.reason)
+            await self._record_releasing(asked.reason)
 
-    @workflow.signal(description="Its region or provider is removed.")
+    @workflow.signal(description="The region or provider of the machine is being removed.")
     async def remove(self, removal: Removal) -> None:
         await self.release(LeaseRelease(reason=f"removed by {removal.requested_by or 'a person'}"))
 
-    @workflow.signal(description="Its provider has news of it: look now.")
+    @workflow.signal(description="Poll the provider now.")
     def refresh(self) -> None:
         if not self._inbox.holds(Refresh):
             self._inbox.put(Refresh())
 
-    @workflow.signal(description="Its provider tells what has happened to it.")
-    def news(self, told: MachineNews) -> None:
+    @workflow.signal(description="The provider has sent a notification about the machine.")
+    def news(self, notification: MachineNews) -> None:
         known = self._seen.provider_machine_id if self._seen else None
-        if not known or told.provider_machine_id in ("", known):
-            self._news = told
+        if not known or notification.provider_machine_id in ("", known):
+            self._notification = notification
         self.refresh()
 
     @workflow.query(description="Status, reason, and what the provider says.")
     def status(self) -> LeaseReport:
         return self._report()
 
-    # ── plumbing ────────────────────────────────────────────────────────────────────────────
+    # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
-    def _note(self, cause: BaseException) -> None:
+    def _record_cause(self, cause: BaseException) -> None:
         if is_cancelled_exception(cause):
             self._canceled_outside()
         elif self._release_request is None:
@@ -379,15 +394,15 @@ class LeaseLifecycle:
                 lease_id=self._request.lease_id,
                 reason=reason,
                 capacity_exhausted=kind == CAPACITY_EXHAUSTED,
-                ended_at=self._told_end(),
+                ended_at=self._ended_at(),
             )
 
-    def _told_end(self) -> datetime | None:
-        """The earliest that its provider has told; None: it has not told when."""
-        told = [self._news.at] if self._news else []
+    def _ended_at(self) -> datetime | None:
+        """The earliest end of the machine that its provider has named; None: it has named none."""
+        ends = [self._notification.at] if self._notification else []
         if self._seen is not None and self._seen.ended_at is not None:
-            told.append(self._seen.ended_at)
-        return min(told, default=None)
+            ends.append(self._seen.ended_at)
+        return min(ends, default=None)
 
     def _canceled_outside(self) -> None:
         self._release_request = self._release_request or CANCELED_OUTSIDE
@@ -395,30 +410,33 @@ class LeaseLifecycle:
     def _reason(self) -> str:
         if self._release_request is not None:
             return self._release_request.reason
-        return self._lost.reason if self._lost else "its release goes on"
+        return self._lost.reason if self._lost else "the release is continued"
 
-    def _taken_away(self, reason: str) -> MachineLost:
+    def _loss(self, reason: str) -> MachineLost:
         by_person = self._release_request is not None and self._release_request.by_person
         return MachineLost(lease_id=self._request.lease_id, reason=reason, by_person=by_person)
 
-    async def _unless_over(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Raises: Interrupted, when it is given back; ApplicationError, when its time is up."""
+    async def _interruptible(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Await `work`, and cancel it at the release or the deadline of the lease.
+
+        Raises: Interrupted, at the release; ApplicationError `OutOfTime`, at the deadline.
+        """
         try:
             return await interruptible(
                 work, when=lambda: self._release_request is not None or self._out_of_time
             )
         except Interrupted:
             if self._release_request is None:
-                self._must_have_time()
+                self._check_deadline()
             raise
 
-    async def _see(self, seen: MachineObservation) -> None:
-        """What is known of it is written down before anything is waited for."""
+    async def _observe(self, seen: MachineObservation) -> None:
+        """Record an observation at once, before the lease waits for anything."""
         before = self._seen.began_at if self._seen else None
-        supposed = None if seen.state is MachineState.MAKING else workflow.now()
-        update = {"began_at": seen.began_at or before or supposed}
+        assumed = None if seen.state is MachineState.MAKING else workflow.now()
+        update = {"began_at": seen.began_at or before or assumed}
         self._seen = seen.model_copy(update=update)
-        message = f"its provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
+        message = f"the provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
         await self._write(Event(type=LeaseEvent.SEEN, message=message))
 
     @property
@@ -445,18 +463,18 @@ class LeaseLifecycle:
     def _where(self) -> str:
         return "" if self._seen is None else f"{self._seen.host}:{self._seen.port}"
 
-    async def _tell_ready(self) -> bool:
-        """Whether there is somebody who has heard it; where that cannot be known, there is."""
+    async def _notify_ready(self) -> bool:
+        """Notify the holder that the machine is ready. False: the holder does not exist."""
         if self._seen is None or self._offer is None:
             return True
-        return await self._holder.tell_ready(self._seen, self._offer)
+        return await self._holder.notify_ready(self._seen, self._offer)
 
     async def _record_event(self, event: Event) -> None:
-        """An event that leaves status and reason as they are."""
+        """Record an event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
 
     def _continue(self) -> None:
-        carry = LeaseProgress(
+        progress = LeaseProgress(
             sequence=self._journal.sequence,
             status=self._status,
             offer=self._offer,
@@ -466,7 +484,7 @@ class LeaseLifecycle:
             lost=self._lost,
             earlier_microcredits=self._earlier_microcredits,
         )
-        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": carry}))
+        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
 
     async def _write(
         self, event: Event, *, reason: str | None = None, is_another: bool = False

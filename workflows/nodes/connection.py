@@ -1,4 +1,4 @@
-"""Reaching a machine: the first time, again, and through a restart."""
+"""The node connection: the first connection, the reconnection, and reboots."""
 
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -30,7 +30,7 @@ from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import EventWriter
 from workflows.primitives.waiting import wait_until
-from workflows.rules.nodes.onboarding import closed_words
+from workflows.rules.nodes.onboarding import describe_closed_logins
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
 FIRST_LIMIT = timedelta(hours=1)
@@ -40,85 +40,104 @@ REBOOT_INTERVAL = timedelta(seconds=5)
 
 
 class NodeConnection:
-    """record_event: records an event that leaves the node's status as it is."""
+    """The part of a node's lifecycle that reaches the machine.
 
-    def __init__(self, request: NodeRequest, at: NodeLocation, record_event: EventWriter) -> None:
+    location: of the node; record_event: writes an event that leaves the status as it is.
+    """
+
+    def __init__(
+        self, request: NodeRequest, location: NodeLocation, record_event: EventWriter
+    ) -> None:
         self._request = request
-        self._location = at
+        self._location = location
         self._record_event = record_event
         self._shown: NodeStatus | None = None
 
     async def await_announcement(self, inbox: Inbox) -> None:
-        """Where it is, from whoever added it or from itself. Raises: ApplicationError `Refused`."""
+        """Wait until the node's address is known: from the request or from an announcement.
+
+        Raises: ApplicationError `Refused`, without an announcement within the limit.
+        """
         if not self._location.is_known:
             question = FindAnnouncement(minion_id=self._request.minion_id)
             self._location.take((await find_announcement(question)).announcement)
         while not self._location.is_known:
             message = await inbox.wait(ANNOUNCEMENT_LIMIT)
             if message is None:
-                asked = f"asked to be announced as {self._request.minion_id}"
-                raise refusal(
-                    self._request, f"{asked}, nothing within {ANNOUNCEMENT_LIMIT.days} days"
-                )
+                why = f"no announcement of {self._request.minion_id} within"
+                raise refusal(self._request, f"{why} {ANNOUNCEMENT_LIMIT.days} days")
             if isinstance(message, Announcement):
                 self._location.take(message)
 
-    async def make(
+    async def connect(
         self, inbox: Inbox, show_cause: Callable[[str, str], Coroutine[Any, Any, None]]
     ) -> None:
-        """Connect within an hour; until then `show_cause` is called with each cause, once.
+        """Connect for the first time, within an hour.
 
-        Whoever announces it meanwhile is heard between two tries; that may be anybody, so the
-        places take turns until it has answered at one. Raises: the failure of the last try.
+        An announcement that arrives meanwhile adds an address. Anybody may announce a machine, so
+        the tries alternate between the two addresses until the node answers at one of them.
+
+        show_cause: called with the type and message of each new failure.
+
+        Raises: the failure of the last try, when the limit has passed or the machine refuses.
         """
         deadline = workflow.now() + FIRST_LIMIT
-        told: set[str] = set()
+        shown: set[str] = set()
         while True:
-            while (news := inbox.pick(Announcement)) is not None:
-                self._location.try_announced(news)
+            while (announcement := inbox.pick(Announcement)) is not None:
+                self._location.try_announced(announcement)
             try:
                 reached = await try_node(ReachNode(node=self._location.address()))
             except EFFECT_FAILED as failure:
                 if is_cancelled_exception(failure) or workflow.now() >= deadline:
                     raise
                 kind, message = cause_of(failure)
-                if not self._turn(kind):
+                if not self._try_other(kind):
                     raise
-                if message not in told:
-                    told.add(message)
+                if message not in shown:
+                    shown.add(message)
                     await show_cause(kind, message)
                 await wait_until(partial(inbox.holds, Announcement), FIRST_INTERVAL, "to try again")
             else:
                 self._location.confirm(reached.boot_id)
                 return
 
-    def _turn(self, kind: str) -> bool:
-        """To where it is tried next. False: the machine itself says no, or is not there at all."""
+    def _try_other(self, kind: str) -> bool:
+        """Choose the address of the next try. False: the node's machine refuses, or is another."""
         if kind == HOST_KEY_MISMATCH:
             return self._location.try_other(is_another=True)
         self._location.try_other(is_another=False)
         return kind not in NON_RETRYABLE
 
-    async def look(self) -> None:
-        """Two tries. Raises: the failure of the last one."""
-        await self._note_boot(await probe_node(ReachNode(node=self._location.address())))
+    async def probe(self) -> None:
+        """Connect with two attempts. Raises: the failure of the last attempt."""
+        await self._record_boot(await probe_node(ReachNode(node=self._location.address())))
 
     async def reconnect(self) -> None:
-        """Within an hour. Raises: the failure of the last try; at once, when its key is another."""
-        asked = ReachNode(node=self._location.address())
-        await self._note_boot(await find_node_again(asked, summary="until it is back"))
+        """Connect again within an hour.
+
+        Raises: the failure of the last attempt; at once, when the host key is another.
+        """
+        command = ReachNode(node=self._location.address())
+        await self._record_boot(await find_node_again(command, summary="reconnect"))
 
     async def verify(self, there: NodeAddress) -> None:
-        """It answers at another address. Raises: the failure of the last of two tries."""
+        """Prove that the node answers at another address, with two attempts.
+
+        Raises: the failure of the last attempt.
+        """
         await probe_node(ReachNode(node=there))
 
     async def reboot(self) -> None:
-        """A boot that we have not seen is left alone. Raises: the failure of the last try."""
-        await self.look()
+        """Reboot the machine, unless it has restarted already. Raises: the last failure."""
+        await self.probe()
         await reboot_node(RebootNode(node=self._location.address(), boot_id=self._location.boot_id))
 
     async def restart(self) -> None:
-        """Restart the machine, and wait until it is back."""
+        """Reboot the machine, and wait until it has restarted.
+
+        Raises: ApplicationError `Refused`, when the boot id has not changed within the limit.
+        """
         ended = self._location.boot_id
         await self._record_event(
             Event(type=NodeEvent.RESTARTING, message="the machine asks for a restart")
@@ -126,40 +145,49 @@ class NodeConnection:
         await reboot_node(RebootNode(node=self._location.address(), boot_id=ended))
         deadline = workflow.now() + REBOOT_LIMIT
         while self._location.boot_id == ended and workflow.now() < deadline:
-            await workflow.sleep(REBOOT_INTERVAL, summary="restarts")
+            await workflow.sleep(REBOOT_INTERVAL, summary="the machine restarts")
             again = await find_node_again(ReachNode(node=self._location.address()))
             self._location.boot_id = again.boot_id
         if self._location.boot_id == ended:
-            raise refusal(self._request, f"asked to restart, runs on after {REBOOT_LIMIT}")
-        await self._record_event(Event(type=NodeEvent.RESTARTED, message="is back"))
+            raise refusal(
+                self._request, f"asked to restart, has not restarted within {REBOOT_LIMIT}"
+            )
+        await self._record_event(
+            Event(type=NodeEvent.RESTARTED, message="the machine has restarted")
+        )
 
-    async def let_its_region_look(self) -> None:
-        """It would find out by itself, within the hour."""
+    async def refresh_region(self) -> None:
+        """Signal `refresh` to the region, which would otherwise poll its site within the hour."""
         region = workflow.get_external_workflow_handle(f"region/{self._request.region_id}")
         try:
             await region.signal("refresh")
         except FailureError as failure:
-            workflow.logger.warning("%s was not told to look: %s", region.id, failure)
+            workflow.logger.warning("%s was not refreshed: %s", region.id, failure)
 
-    async def let_its_region_know(self, status: NodeStatus) -> None:
-        """A region that has made its storage is as well as that is."""
-        is_its_own = self._request.machine is not None and "storage" in self._request.services
-        if is_its_own and status is not self._shown:
+    async def notify_region(self, status: NodeStatus) -> None:
+        """Refresh a cloud region when the status of its storage node changes."""
+        is_its_storage = self._request.machine is not None and "storage" in self._request.services
+        if is_its_storage and status is not self._shown:
             self._shown = status
-            await self.let_its_region_look()
+            await self.refresh_region()
 
     async def restore_logins(self, *, gone: bool) -> None:
-        """Its owner may log in as before; where we cannot see to that, is told how."""
-        why = "it cannot be reached"
+        """Restore the logins of the machine; if that fails, record how its owner can do it.
+
+        gone: whether the node is unreachable, so that there is no try.
+        """
+        why = "the node cannot be reached"
         try:
             if not gone:
                 await restore_logins(RestoreLogins(node=self._location.address()))
                 return
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]
-        await self._record_event(Event(type=NodeEvent.LOGINS_CLOSED, message=closed_words(why)))
+        await self._record_event(
+            Event(type=NodeEvent.LOGINS_CLOSED, message=describe_closed_logins(why))
+        )
 
-    async def _note_boot(self, reached: NodeReached) -> None:
+    async def _record_boot(self, reached: NodeReached) -> None:
         if self._location.boot_id and reached.boot_id != self._location.boot_id:
             await self._record_event(
                 Event(type=NodeEvent.RESTARTED, message="the machine has restarted")

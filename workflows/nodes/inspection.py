@@ -1,4 +1,4 @@
-"""What a machine is, against what its region asks: at first, and whenever it may have changed."""
+"""The inspection of a node: its hardware, compared with the region's requirements."""
 
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -18,16 +18,19 @@ DRIVERS_LIMIT = timedelta(minutes=30)
 DRIVERS_POLL_MIN = timedelta(seconds=10)
 DRIVERS_POLL_MAX = timedelta(minutes=1)
 
-Note = Callable[[NodeChanges, tuple[Event, ...]], Coroutine[Any, Any, None]]
+ChangeWriter = Callable[[NodeChanges, tuple[Event, ...]], Coroutine[Any, Any, None]]
 
 
 class Inspection:
-    """note: writes changes, with events that leave the node's status as it is."""
+    """The inspection of one node.
 
-    def __init__(self, request: NodeRequest, at: NodeLocation, note: Note) -> None:
+    record: writes changes and events that leave the node's status as it is.
+    """
+
+    def __init__(self, request: NodeRequest, location: NodeLocation, record: ChangeWriter) -> None:
         self._request = request
-        self._location = at
-        self._note = note
+        self._location = location
+        self._record = record
         self._last: Hardware | None = None
 
     @property
@@ -35,30 +38,35 @@ class Inspection:
         return self._last is not None and self._last.reboot_required
 
     async def first(self, lacking: Callable[[Hardware], str]) -> str:
-        """The requirements that it misses; empty when there are none.
+        """Inspect the node, and return the requirements that it misses; empty: none.
 
-        lacking: what it was made with and does not show. It is waited for: the drivers of GPUs are
-        installed while a machine starts for the first time.
+        lacking: what the machine was created with and does not have yet. The inspection waits for
+        that, because the drivers of GPUs are installed during the first boot of a machine.
         """
         deadline, pause = workflow.now() + DRIVERS_LIMIT, DRIVERS_POLL_MIN
-        hardware = await self._seen()
+        hardware = await self._inspect()
         while (lacks := lacking(hardware)) and workflow.now() < deadline:
             if pause == DRIVERS_POLL_MIN:
-                await self._note(NodeChanges(), (Event(type=NodeEvent.INCOMPLETE, message=lacks),))
+                await self._record(
+                    NodeChanges(), (Event(type=NodeEvent.INCOMPLETE, message=lacks),)
+                )
             await workflow.sleep(pause, summary=lacks)
             pause = min(2 * pause, DRIVERS_POLL_MAX)
-            hardware = await self._seen()
-        return await self._judge(hardware) or lacks
+            hardware = await self._inspect()
+        return await self._evaluate(hardware) or lacks
 
-    async def _seen(self) -> Hardware:
+    async def _inspect(self) -> Hardware:
         return (await inspect_node(InspectNode(node=self._location.address()))).hardware
 
     async def again(self) -> str:
-        """As `first`, with less patience: it is in use. Told when it is not what it was."""
-        asked = InspectNode(node=self._location.address())
-        return await self._judge((await inspect_again(asked)).hardware)
+        """Inspect a node in use, with a shorter limit; record an event when its hardware changed.
 
-    async def _judge(self, hardware: Hardware) -> str:
+        Returns the requirements that the node misses, empty when there are none.
+        """
+        command = InspectNode(node=self._location.address())
+        return await self._evaluate((await inspect_again(command)).hardware)
+
+    async def _evaluate(self, hardware: Hardware) -> str:
         requirements = evaluate(
             hardware,
             public=self._request.public,
@@ -68,6 +76,6 @@ class Inspection:
         before, self._last = self._last, hardware
         self._location.inspected_boot_id = self._location.boot_id
         is_new = before is None or summary_of(before) != summary_of(hardware)
-        told = (Event(type=NodeEvent.INSPECTED, message=summary_of(hardware)),) if is_new else ()
-        await self._note(NodeChanges(hardware=hardware, requirements=requirements), told)
+        events = (Event(type=NodeEvent.INSPECTED, message=summary_of(hardware)),) if is_new else ()
+        await self._record(NodeChanges(hardware=hardware, requirements=requirements), events)
         return missed_of(requirements)

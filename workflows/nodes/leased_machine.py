@@ -1,4 +1,4 @@
-"""The machine of a node that has none of its own: leased, waited for, lost, given back."""
+"""The leased machine of a node: acquired, awaited, lost and released through its lease."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,76 +25,80 @@ from workflows.rules.ids import timed_id
 from workflows.rules.nodes.onboarding import lacking_of
 
 READY_LIMIT = timedelta(hours=6)
-"""Beyond what a lease takes to try all of its offers: it tells by itself how that has ended."""
+"""Longer than a lease needs to try all its offers; the lease signals the result itself."""
 POLL_INTERVAL_MIN = timedelta(seconds=30)
 POLL_INTERVAL_MAX = timedelta(minutes=10)
-"""Between two looks at the row of a lease, of which signals tell: at first, and in the end."""
-FIRST_RETURN = timedelta(seconds=1)
-"""A cloud that ends a machine in a moment is not waited for longer than that."""
+"""The first and the longest time between two polls of a lease's row, beside the lease's signals."""
+RELEASE_POLL_MIN = timedelta(seconds=1)
+"""The first time between two polls during a release; short, because some clouds terminate a machine
+at once."""
 IDLE_INTERVAL = timedelta(days=30)
-PATIENCE = timedelta(hours=1)
-"""After which people are told that a machine is still not gone."""
-FIRST_PAUSE = timedelta(minutes=1)
-LAST_PAUSE = timedelta(hours=1)
-"""Before a node that was in use is given another machine: at first, and each time that there was
-none for it."""
+RELEASE_LIMIT = timedelta(hours=1)
+"""How long a release takes before an event says that the machine is still not gone."""
+RETRY_INTERVAL_MIN = timedelta(minutes=1)
+RETRY_INTERVAL_MAX = timedelta(hours=1)
+"""The first and the longest pause before a node that was in use claims another machine; each failed
+try makes it four times longer."""
 TRIES = 12
 
 
 class MachineGoneError(Exception):
-    """Its machine is no more, and why."""
+    """The leased machine of the node is gone; the message says why."""
 
 
 class LeasedMachine:
-    """Nothing here is asked for where a node has a machine of its own.
+    """The leased machine of one node; a node with a machine of its own has no claim.
 
-    record_event: records an event that leaves the node's status as it is.
+    record_event: writes an event that leaves the node's status as it is.
     """
 
     def __init__(
         self,
         request: NodeRequest,
-        at: NodeLocation,
+        location: NodeLocation,
         journal: Journal,
         record_event: EventWriter,
     ) -> None:
         self._request = request
-        self._location = at
+        self._location = location
         self._journal = journal
         self._record_event = record_event
         self._claim: MachineClaim | None = request.machine
         self.lease_id = request.resumed_from.lease_id if request.resumed_from else ""
         self.offer: MachineOffer | None = None
-        """What it was made as, once it was."""
-        self._told_of = ""
-        """The lease that people were told of."""
+        """The machine offer of the ready machine; None: no machine is ready."""
+        self._recorded_lease = ""
+        """The lease for which the event is recorded."""
         self._lost: str | None = None
         self.ended_at: datetime | None = None
-        """When the one that it has lost has ended, where its provider says so."""
+        """When the lost machine ended, if its provider says so."""
         self.is_killed = False
-        """A person has ended it: what ran there is not begun again elsewhere."""
+        """Whether a person ended the machine, so that its jobs do not restart on other machines."""
         self._tries_left = TRIES if request.resumed_from else 0
 
     @property
-    def is_wished_for(self) -> bool:
+    def is_claimed(self) -> bool:
         return self._claim is not None
 
     def serves(self) -> None:
-        """It has become a node: when it is lost there is time for another one."""
+        """Allow tries for another machine, because the node has become ready for jobs."""
         self._tries_left = TRIES
 
     def pause(self) -> timedelta | None:
-        """Before the next try; None: there is none."""
+        """The pause before the next try for a machine, which counts; None: no try is left."""
         if not self._tries_left:
             return None
         self._tries_left -= 1
         growth: int = 4 ** (TRIES - 1 - self._tries_left)
-        return min(FIRST_PAUSE * growth, LAST_PAUSE)
+        return min(RETRY_INTERVAL_MIN * growth, RETRY_INTERVAL_MAX)
 
-    # ── to have one ─────────────────────────────────────────────────────────────────────────
+    # ── acquire ─────────────────────────────────────────────────────────────────────────────
 
-    async def have(self, inbox: Inbox) -> None:
-        """It answers, and the node is where it is. Raises: ApplicationError, when there is none."""
+    async def acquire(self, inbox: Inbox) -> None:
+        """Acquire a machine if the node claims one, and take over its location.
+
+        Raises: ApplicationError `Refused`, when the lease ends or the limit passes first.
+        """
         if self._claim is None:
             return
         self._lost = self.ended_at = None
@@ -102,9 +106,9 @@ class LeasedMachine:
         deadline, pause = workflow.now() + READY_LIMIT, POLL_INTERVAL_MIN
         while (ready := await self._ready(self._claim)) is None:
             if workflow.now() >= deadline:
-                raise refusal(self._request, f"its machine is not there after {READY_LIMIT}")
-            if await wait_until(partial(inbox.holds, MachineReady), pause, "its machine is made"):
-                ready = self._told(inbox)
+                raise refusal(self._request, f"its machine is not ready after {READY_LIMIT}")
+            if await wait_until(partial(inbox.holds, MachineReady), pause, "the machine is made"):
+                ready = self._take_ready(inbox)
             if ready is not None:
                 break
             pause = min(2 * pause, POLL_INTERVAL_MAX)
@@ -112,19 +116,22 @@ class LeasedMachine:
         self._location.replace_machine(ready.seen)
 
     async def _ready(self, claim: MachineClaim) -> MachineReady | None:
-        """As the row of its lease says. Raises: ApplicationError, when that has ended."""
-        leased = await self._lease(claim)
+        """Acquire or poll the lease; None: not ready yet.
+
+        Raises: ApplicationError `Refused`, when the lease has ended.
+        """
+        leased = await self._acquire(claim)
         self.lease_id = leased.lease_id
-        if self._told_of != self.lease_id:
-            self._told_of = self.lease_id
+        if self._recorded_lease != self.lease_id:
+            self._recorded_lease = self.lease_id
             await self._record_event(
-                Event(type=NodeEvent.LEASED, message=f"its machine is that of {self.lease_id}")
+                Event(type=NodeEvent.LEASED, message=f"{self.lease_id} leases its machine")
             )
         if leased.status.is_final:
             raise refusal(self._request, leased.reason or f"its lease is {leased.status}")
         return leased.ready
 
-    async def _lease(self, claim: MachineClaim) -> LeaseAcquired:
+    async def _acquire(self, claim: MachineClaim) -> LeaseAcquired:
         return await acquire_lease.run_locally(
             AcquireLease(
                 lease_id=self.lease_id,
@@ -135,23 +142,23 @@ class LeasedMachine:
             )
         )
 
-    def _told(self, inbox: Inbox) -> MachineReady | None:
-        """What its lease has said; what an older one had said is passed over."""
-        while (told := inbox.pick(MachineReady)) is not None:
-            if told.lease_id == self.lease_id:
-                return told
+    def _take_ready(self, inbox: Inbox) -> MachineReady | None:
+        """Take the signal of the node's lease out of the inbox, and drop those of older leases."""
+        while (ready := inbox.pick(MachineReady)) is not None:
+            if ready.lease_id == self.lease_id:
+                return ready
         return None
 
     def lacking(self, hardware: Hardware) -> str:
-        """What it was made with and does not show; empty when that is all there."""
+        """What the machine was created with and does not have; empty: nothing is lacking."""
         if self.offer is None or self._claim is None:
             return ""
         return lacking_of(self.offer, self._claim.spec, hardware)
 
-    # ── to have had one ─────────────────────────────────────────────────────────────────────
+    # ── lose and release ────────────────────────────────────────────────────────────────────
 
     def concerns(self, lost: MachineLost) -> bool:
-        """Whether that was its machine; it is remembered."""
+        """Record a loss of the node's machine, and return whether the machine is lost."""
         if lost.lease_id == self.lease_id:
             self._lost, self.ended_at = lost.reason, lost.ended_at
             self._tries_left = 0 if lost.by_person else self._tries_left
@@ -159,7 +166,7 @@ class LeasedMachine:
         return self._lost is not None
 
     def is_lost(self, inbox: Inbox) -> bool:
-        """Take the loss of its machine out of the inbox, ahead of everything else."""
+        """Whether the machine is lost; takes losses out of the inbox ahead of other messages."""
         while (lost := inbox.pick(MachineLost)) is not None:
             self.concerns(lost)
         return self._lost is not None
@@ -168,7 +175,7 @@ class LeasedMachine:
         return MachineGoneError(self._lost or "its machine is gone")
 
     async def withdraw_allocations(self, reason: str) -> None:
-        """Jobs that were never told of their places here are placed anew, and say why."""
+        """Withdraw the allocations of jobs that were not notified; those jobs are placed anew."""
         if self._claim is None:
             return
         node_id = self._request.node_id
@@ -177,8 +184,11 @@ class LeasedMachine:
         )
 
     async def go_without(self, reason: str, pause: timedelta | None, inbox: Inbox) -> None:
-        """Nothing of it is left, and it is time for the next; else a person says when."""
-        await self.give_back(reason)
+        """Release the lease, then wait for the next try; after the last try, for a person.
+
+        pause: before the next try; None: no try is left, so a person activates the node.
+        """
+        await self.release(reason)
         if pause is not None:
             await workflow.sleep(pause, summary="before the next machine")
             return
@@ -188,24 +198,27 @@ class LeasedMachine:
         while inbox.pick(Activate) is not None:
             continue
 
-    async def give_back(self, reason: str) -> None:
-        """Until nothing of it is left, as the rows of its leases say."""
-        told, pause = False, FIRST_RETURN
-        impatient_at = workflow.now() + PATIENCE
-        while left := await self._returned(reason):
-            if not told and workflow.now() >= impatient_at:
-                told = True
-                message = f"the machine of {', '.join(left)} is not gone after {PATIENCE}"
+    async def release(self, reason: str) -> None:
+        """Release all leases of the node, and wait until their machines are gone."""
+        is_recorded, pause = False, RELEASE_POLL_MIN
+        deadline = workflow.now() + RELEASE_LIMIT
+        while left := await self._released(reason):
+            if not is_recorded and workflow.now() >= deadline:
+                is_recorded = True
+                message = (
+                    f"the machine of {', '.join(left)} is not gone after {RELEASE_LIMIT} "
+                    "and may still cost money"
+                )
                 await self._record_event(Event(type=NodeEvent.MACHINE_NOT_GONE, message=message))
-            await workflow.sleep(pause, summary="its machine ends")
+            await workflow.sleep(pause, summary="the machine is terminated")
             pause = min(2 * pause, POLL_INTERVAL_MAX)
         self.lease_id, self._lost = "", None
 
-    async def _returned(self, reason: str) -> tuple[str, ...]:
+    async def _released(self, reason: str) -> tuple[str, ...]:
         node_id = self._request.node_id
         command = ReleaseLease(
             node_id=node_id, reason=reason, at=workflow.now(), sequence=self._journal.sequence
         )
-        returned = await release_lease(command)
-        self._journal.sequence = max(self._journal.sequence, returned.sequence)
-        return returned.left
+        released = await release_lease(command)
+        self._journal.sequence = max(self._journal.sequence, released.sequence)
+        return released.left

@@ -1,4 +1,4 @@
-"""Where a node is, as whom it is reached, which of its boots was seen last, which inspected."""
+"""The node location: the address, minion id and boot ids of a node."""
 
 from temporalio.exceptions import ApplicationError
 
@@ -10,7 +10,11 @@ from workflows.contracts.statuses import NodeStatus
 
 
 class NodeLocation:
-    """Told by the person who added it or by the machine itself; unknown until then."""
+    """The location of one node: its address, its minion id, and its last and inspected boot id.
+
+    The address comes from the person who added the node or from an announcement; until then it is
+    unknown.
+    """
 
     def __init__(self, request: NodeRequest) -> None:
         resumed_from = request.resumed_from
@@ -21,8 +25,8 @@ class NodeLocation:
         self.minion_id = (resumed_from.minion_id if resumed_from else "") or request.minion_id
         self.boot_id = resumed_from.boot_id if resumed_from else ""
         self.inspected_boot_id = resumed_from.inspected_boot_id if resumed_from else ""
-        self._told: Announcement | None = None
-        self._looks_where_told = False
+        self._announced: Announcement | None = None
+        self._uses_announced = False
 
     @property
     def is_known(self) -> bool:
@@ -30,55 +34,55 @@ class NodeLocation:
 
     @property
     def has_restarted(self) -> bool:
-        """It may be another machine than the one that was inspected."""
+        """Whether the machine has restarted since its inspection, and so may have changed."""
         return self.inspected_boot_id != self.boot_id
 
     def take(self, announcement: Announcement | None) -> None:
-        """It is where the machine says that it is."""
+        """Take over the announced address."""
         if announcement is not None:
             self.host, self.port = announcement.host, announcement.port
             self.user = announcement.user
 
     def replace_machine(self, seen: MachineObservation) -> None:
-        """It is another machine now."""
+        """Take over the address and minion id of another machine."""
         self.host, self.port, self.user = seen.host, seen.port, seen.user
         self.minion_id = seen.minion_id or ""
         self.boot_id = self.inspected_boot_id = ""
-        self._told, self._looks_where_told = None, False
+        self._announced, self._uses_announced = None, False
 
     def try_announced(self, announcement: Announcement) -> None:
-        """It may be there: anybody may announce. Where it was is kept, to fall back on."""
-        place = (announcement.host, announcement.port, announcement.user)
-        self._looks_where_told = place != (self.host, self.port, self.user)
-        if self._looks_where_told:
-            self._told = announcement
+        """Try the announced address next, and keep the old one, because anybody may announce."""
+        announced = (announcement.host, announcement.port, announcement.user)
+        self._uses_announced = announced != (self.host, self.port, self.user)
+        if self._uses_announced:
+            self._announced = announcement
 
     def confirm(self, boot_id: str) -> None:
-        """It is where it was looked for last."""
+        """Record that the node answered at the last tried address."""
         self.boot_id = boot_id
         self._settle()
 
     def _settle(self) -> None:
-        if self._looks_where_told:
-            self.take(self._told)
-        self._told, self._looks_where_told = None, False
+        if self._uses_announced:
+            self.take(self._announced)
+        self._announced, self._uses_announced = None, False
 
     def try_other(self, *, is_another: bool) -> bool:
-        """Look where else it may be next. False: there is nowhere else.
+        """Try the other address next. False: there is no other.
 
-        is_another: another machine is where it was looked for, so it is not there.
+        is_another: whether another machine answered, so that the tried address is dropped.
         """
-        if self._told is None:
+        if self._announced is None:
             return False
-        self._looks_where_told = not self._looks_where_told
+        self._uses_announced = not self._uses_announced
         if is_another:
             self._settle()
         return True
 
     def address(self) -> NodeAddress:
-        """Where to look for it. Raises: ApplicationError `Refused`, while that is not known."""
-        if self._looks_where_told and self._told is not None:
-            return self._address(self._told.host, self._told.port, self._told.user)
+        """The address to try. Raises: ApplicationError `Refused`, while none is known."""
+        if self._uses_announced and self._announced is not None:
+            return self._address(self._announced.host, self._announced.port, self._announced.user)
         if self.host is None:
             raise refusal(self._request, "has no address")
         return self._address(self.host, self.port, self.user)
@@ -106,7 +110,7 @@ class NodeLocation:
     def progress(
         self, sequence: int, status: NodeStatus, resume_status: NodeStatus
     ) -> NodeProgress:
-        """What the next run takes along, beside its lease. Raises: as `address`."""
+        """The progress of the node without its lease. Raises: as `address`."""
         address = self.address()
         return NodeProgress(
             sequence=sequence,
@@ -123,5 +127,5 @@ class NodeLocation:
 
 
 def refusal(request: NodeRequest, why: str) -> ApplicationError:
-    """A failure that names the node."""
+    """The failure `Refused` of a node, which names the node."""
     return ApplicationError(f"node {request.name}: {why}", type=REFUSED)

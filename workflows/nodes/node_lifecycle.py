@@ -1,4 +1,4 @@
-"""The life of a node."""
+"""The lifecycle of a node."""
 
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -35,18 +35,18 @@ from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
-from workflows.rules.nodes.onboarding import first_status_of, prepared_words
+from workflows.rules.nodes.onboarding import describe_preparation, first_status_of
 
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 FAILED_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
-NEWS = (Removal, Announcement, MachineLost)
-"""What does not wait until something else is done."""
+URGENT = (Removal, Announcement, MachineLost)
+"""The messages that interrupt other work."""
 
 
 @workflow.defn(name="NodeLifecycle")
 class NodeLifecycle:
-    """One machine, from its addition to its removal.
+    """The lifecycle of one node, from its addition to its removal.
 
     connecting → inspecting → preparing → maintenance ⇄ active · offline · removing → archived;
     failed until the machine announces itself again.
@@ -69,13 +69,13 @@ class NodeLifecycle:
         )
         self._location = NodeLocation(request)
         self._connection = NodeConnection(request, self._location, self._record_event)
-        self._inspection = Inspection(request, self._location, self._note)
+        self._inspection = Inspection(request, self._location, self._record_changes)
         self._running_jobs = RunningJobs(request, self._location, self._record_event)
         self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
         self._removal: Removal | None = None
         self._ended_by: str | None = None
-        """Why it has come to an end by itself."""
+        """Why the node removes itself; None: it does not."""
         self._withheld: str | None = None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
 
@@ -88,7 +88,7 @@ class NodeLifecycle:
                 await self._serve()
             except MachineGoneError as gone:
                 self._stop_watch()
-                await self._lose(str(gone))
+                await self._let_machine_go(str(gone))
                 await self._onboard()
         await self._drain()
         await self._archive()
@@ -97,11 +97,11 @@ class NodeLifecycle:
     # ── the states ──────────────────────────────────────────────────────────────────────────
 
     async def _onboard(self) -> None:
-        """Connect, inspect, prepare; a failure stands until the machine is announced again."""
+        """Connect, inspect and prepare; after a failure wait until the machine is announced."""
         while self._removal is None:
             try:
                 for step in (self._connect, self._inspect, self._prepare):
-                    await interruptible(step(), when=self._is_called_away)
+                    await interruptible(step(), when=self._is_interrupted)
             except Interrupted:
                 if self._removal is None:
                     await self._fail(self._machine.loss())
@@ -111,112 +111,114 @@ class NodeLifecycle:
                 return
 
     async def _connect(self) -> None:
-        """Both halves are there, the addition and the machine; its key proves that it is it."""
+        """Wait for the machine, and connect to it; its host key proves that it is the right one."""
         self._status = NodeStatus.CONNECTING
         await self._write(Event(type=NodeEvent.CONNECTING, message="waits for the machine"))
-        await self._machine.have(self._inbox)
+        await self._machine.acquire(self._inbox)
         await self._connection.await_announcement(self._inbox)
         there = self._location.address()
         found = Event(type=NodeEvent.FOUND, message=f"at {there.host}:{there.port}")
         await self._write(found, changes=self._location.changes())
-        await self._connection.make(self._inbox, self._show_cause)
+        await self._connection.connect(self._inbox, self._show_cause)
 
     async def _show_cause(self, kind: str, message: str) -> None:
         event = Event(type=NodeEvent.NOT_REACHED, message=message, details={"cause": kind})
         await self._write(event, reason=message)
 
     async def _inspect(self) -> None:
-        """What the machine is, against what the region asks."""
+        """Inspect the machine, and compare it with the region's requirements."""
         self._status = NodeStatus.INSPECTING
-        connected = Event(type=NodeEvent.CONNECTED, message="its key is the one expected")
+        connected = Event(type=NodeEvent.CONNECTED, message="its host key is the expected one")
         await self._write(connected, changes=self._location.changes())
         if missed := await self._inspection.first(self._machine.lacking):
             raise refusal(self._request, missed)
 
     async def _prepare(self) -> None:
-        """Runtime, folders, keys, neighbours. The machine may restart meanwhile."""
+        """Prepare the machine, which restarts first if it needs to."""
         self._status = NodeStatus.PREPARING
-        await self._write(Event(type=NodeEvent.PREPARING, message="is prepared"))
+        await self._write(Event(type=NodeEvent.PREPARING, message="is being prepared"))
         if self._inspection.asks_for_a_restart and self._request.exclusive:
             await self._connection.restart()
         preparation = await prepared(self._request, self._location)
         self._status = self._resume_status
         self._machine.serves()
-        words = prepared_words(preparation, exclusive=self._request.exclusive)
+        words = describe_preparation(preparation, exclusive=self._request.exclusive)
         await self._write(
             Event(type=NodeEvent.PREPARED, message=words),
             changes=NodeChanges(preparation=preparation),
         )
 
     async def _serve(self) -> None:
-        """Watch the node; obey people; leave when it is lost or removed."""
+        """Watch the node and handle messages, until its watch ends or the node is removed."""
         if self._status is NodeStatus.OFFLINE:
-            await self._look_for_it()
+            await self._reconnect()
         if self._removal is not None or not await self._online():
             return
-        asked = WatchNode(node=self._location.address(), boot_id=self._location.boot_id)
-        self._watch = watch_node.start(asked, summary="watch")
+        command = WatchNode(node=self._location.address(), boot_id=self._location.boot_id)
+        self._watch = watch_node.start(command, summary="watch")
         watch = self._watch
         while self._removal is None and not watch.done():
             if not await wait_until(
-                lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "news"
+                lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "messages"
             ):
                 await self._tidy()
             while self._removal is None and (message := self._inbox.take()) is not None:
-                await self._obey(message)
+                await self._handle(message)
             await self._continue_when_long()
         if self._removal is None:
             await self._watch_lost(watch)
 
     async def _watch_lost(self, watch: "workflow.ActivityHandle[WatchEnded]") -> None:
-        """A broken watch says little: look, and only then call the node offline."""
+        """Probe the node after a failed watch, because the failure alone does not mean offline."""
         try:
             await watch
         except EFFECT_FAILED as failure:
             await self._probe(cause_of(failure)[1])
 
-    async def _probe(self, seen: str) -> bool:
-        """Whether it can be reached after all; offline when not. False also when news came."""
+    async def _probe(self, symptom: str) -> bool:
+        """Probe the node, which becomes offline if it is unreachable.
+
+        symptom: the failure before. False: the node is offline, or a message interrupted the probe.
+        """
         try:
-            return await self._unless_news(self._connection.look())
+            return await self._unless_urgent(self._connection.probe())
         except EFFECT_FAILED as unreachable:
-            await self._offline(unreachable, seen)
+            await self._offline(unreachable, symptom)
             return False
 
-    async def _offline(self, failure: BaseException, seen: str) -> None:
-        """Its jobs are told, nothing is killed."""
-        kind, said = cause_of(failure)
-        reason = said or seen
+    async def _offline(self, failure: BaseException, symptom: str) -> None:
+        """Record that the node is offline and notify its jobs; their runs are not ended."""
+        kind, message = cause_of(failure)
+        reason = message or symptom
         if kind == UNSERVED:
-            reason = f"no worker serves the site of {self._request.region_id} ({said})"
+            reason = f"no worker serves the site of {self._request.region_id} ({message})"
         self._status = NodeStatus.OFFLINE
         await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
         await self._running_jobs.notify(NodeNotice.UNREACHABLE, reason)
         if kind == UNSERVED:
-            await self._connection.let_its_region_look()
+            await self._connection.refresh_region()
 
-    async def _look_for_it(self) -> None:
-        """It comes back by itself, where it was or where it says that it is; or it is removed."""
+    async def _reconnect(self) -> None:
+        """Reconnect to the node, at its address or at an announced one, until it is removed."""
         while self._removal is None:
             try:
-                if await self._unless_news(self._connection.reconnect()):
+                if await self._unless_urgent(self._connection.reconnect()):
                     return
             except EFFECT_FAILED as again:
                 await self._refused_again(again)
             await self._continue_when_long()
 
     async def _online(self) -> bool:
-        """End what no live job claims, then take the status up again. False: lost, or news."""
+        """End orphaned runs, then resume the status. False: offline, or interrupted."""
         try:
-            if not await self._unless_news(self._running_jobs.end_orphans()):
+            if not await self._unless_urgent(self._running_jobs.end_orphans()):
                 return False
         except EFFECT_FAILED as failure:
             left = cause_of(failure)[1]
             if not await self._probe(left):
                 return False
-            await self._record_event(
-                Event(type=NodeEvent.ORPHANED_RUNS_LEFT, message=left)
-            )  # no reason to lose the others
+            # Orphaned runs that could not be ended do not make the node offline.
+            await self._record_event(Event(type=NodeEvent.ORPHANED_RUNS_LEFT, message=left))
         if self._location.has_restarted and not await self._is_inspected_again():
             return False
         if self._status is NodeStatus.OFFLINE:
@@ -227,10 +229,12 @@ class NodeLifecycle:
         return True
 
     async def _is_inspected_again(self) -> bool:
-        """Restarted, it is offered as it is now; not at all when nobody knows. False: lost, or
-        news."""
+        """Inspect a restarted node, which takes no jobs if that fails.
+
+        False: the node is offline, or a message interrupted the inspection.
+        """
         try:
-            return await self._unless_news(self._inspect_again())
+            return await self._unless_urgent(self._inspect_again())
         except EFFECT_FAILED as failure:
             unknown = cause_of(failure)[1]
         if not await self._probe(unknown):
@@ -240,19 +244,19 @@ class NodeLifecycle:
         return True
 
     async def _drain(self) -> None:
-        """No new job. Those that are there end first; where they cannot be ended they leave."""
+        """Take no new jobs, wait until the running ones have ended, then let the machine go."""
         gone = self._status is NodeStatus.OFFLINE
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
-        if self._machine.is_wished_for or self._status not in never_used:
+        if self._machine.is_claimed or self._status not in never_used:
             await self._close()
-        if self._machine.is_wished_for and self._ended_by is None:
+        if self._machine.is_claimed and self._ended_by is None:
             await self._machine.withdraw_allocations(
-                "the node that was made for it is being removed"
+                "the node that was created for it is being removed"
             )
         await self._running_jobs.drain(lambda: gone or self._machine.is_lost(self._inbox))
         self._stop_watch()
-        if self._machine.is_wished_for:
-            await self._machine.give_back(self._ended_by or "its node is removed")
+        if self._machine.is_claimed:
+            await self._machine.release(self._ended_by or "its node is being removed")
         elif self._request.exclusive and (self._location.boot_id or self._request.resumed_from):
             await self._connection.restore_logins(gone=gone)
 
@@ -277,18 +281,18 @@ class NodeLifecycle:
 
     @workflow.signal(description="Restart the machine; with jobs on it only when forced.")
     def reboot(self, asked: Reboot | None = None) -> None:
-        waits = self._inbox.pick(Reboot)  # told twice, or by two people: it restarts once
-        self._inbox.put(Reboot(force=any(one.force for one in (asked, waits) if one)))
+        waiting = self._inbox.pick(Reboot)  # Two requests restart the machine once.
+        self._inbox.put(Reboot(force=any(one.force for one in (asked, waiting) if one)))
 
     @workflow.signal(description="Remove the node; with jobs on it only when forced.")
     def remove(self, removal: Removal) -> None:
         self._inbox.put(removal)
 
-    @workflow.signal(description="The machine that is leased for it answers.")
+    @workflow.signal(description="The node's leased machine is ready.")
     def machine_ready(self, ready: MachineReady) -> None:
         self._inbox.put(ready)
 
-    @workflow.signal(description="There is no machine for it, or none any more.")
+    @workflow.signal(description="The node's lease has no machine, or has lost it.")
     def machine_lost(self, lost: MachineLost) -> None:
         self._inbox.put(lost)
 
@@ -296,11 +300,11 @@ class NodeLifecycle:
     def status(self) -> NodeReport:
         return self._report()
 
-    async def _obey(self, message: Contract) -> None:
+    async def _handle(self, message: Contract) -> None:
         if isinstance(message, Activate) and self._status is NodeStatus.MAINTENANCE:
-            await self._turn(NodeStatus.ACTIVE, "takes jobs")
+            await self._set_status(NodeStatus.ACTIVE, "takes jobs")
         elif isinstance(message, Maintain) and self._status is NodeStatus.ACTIVE:
-            await self._turn(NodeStatus.MAINTENANCE, "takes no new jobs")
+            await self._set_status(NodeStatus.MAINTENANCE, "takes no new jobs")
         elif isinstance(message, Reboot):
             await self._reboot(message)
         elif isinstance(message, Removal):
@@ -310,13 +314,13 @@ class NodeLifecycle:
         elif isinstance(message, MachineLost) and self._machine.concerns(message):
             raise self._machine.loss()
 
-    async def _turn(self, status: NodeStatus, message: str) -> None:
+    async def _set_status(self, status: NodeStatus, message: str) -> None:
         self._status = self._resume_status = status
         self._withheld = None
         await self._write(Event(type=NodeEvent(f"node.{status}"), message=message))
 
     async def _withhold(self, reason: str) -> None:
-        """It takes no jobs until a person has seen why, and activates it."""
+        """Take no jobs until a person has read the reason and activates the node."""
         if self._resume_status is NodeStatus.ACTIVE:
             self._resume_status, self._withheld = NodeStatus.MAINTENANCE, reason
             if self._status is NodeStatus.ACTIVE:
@@ -324,23 +328,25 @@ class NodeLifecycle:
             await self._write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
 
     async def _consider(self, removal: Removal) -> None:
-        """A removal with jobs on the node needs force; the API says so first, this is the law."""
+        """Accept or refuse a removal: with jobs on the node it needs force.
+
+        The API checks that as well, but a job may have come since.
+        """
         before = self._status
         jobs = (await self._running_jobs.held()).job_ids
         if before is NodeStatus.ACTIVE and not jobs and not removal.force:
             await self._close()
-            jobs = (
-                await self._running_jobs.held()
-            ).job_ids  # one may have come before it was closed
+            # A job may have come before the node was closed.
+            jobs = (await self._running_jobs.held()).job_ids
         if jobs and not removal.force:
             self._status = before
-            message = f"asked to be removed, holds {', '.join(jobs)}: stays (force ends them)"
+            message = f"asked to be removed, runs {', '.join(jobs)}: not removed (force ends them)"
             await self._record_event(Event(type=NodeEvent.REMOVAL_REFUSED, message=message))
             return
         self._removal = removal
 
     async def _close(self) -> None:
-        """From here on nothing is placed here."""
+        """Record that the node is being removed, so that nothing more is placed on it."""
         if self._status is not NodeStatus.REMOVING:
             self._status = NodeStatus.REMOVING
             removing = Event(
@@ -349,9 +355,12 @@ class NodeLifecycle:
             await self._write(removing, reason=self._ended_by)
 
     async def _move(self, announcement: Announcement) -> None:
-        """Anybody may announce: it is moved to where a machine answers with its key."""
-        told = announcement.model_dump(include={"host", "port", "user"})
-        there = self._location.address().model_copy(update=told)
+        """Move the node to an announced address, if it answers there with its own host key.
+
+        Anybody may announce a machine.
+        """
+        announced = announcement.model_dump(include={"host", "port", "user"})
+        there = self._location.address().model_copy(update=announced)
         if there == self._location.address():
             return
         try:
@@ -363,73 +372,79 @@ class NodeLifecycle:
             return
         self._location.take(announcement)
         moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
-        await self._write(moved, changes=NodeChanges(**told), reason=self._journal.reason)
+        await self._write(moved, changes=NodeChanges(**announced), reason=self._journal.reason)
         if self._status is not NodeStatus.OFFLINE:
             await self._running_jobs.notify(NodeNotice.REACHABLE)
 
     async def _reboot(self, asked: Reboot) -> None:
-        """With jobs on the node it needs force; the API says so first, this is the law."""
+        """Restart the machine: with jobs on the node that needs force.
+
+        The API checks that as well, but a job may have come since.
+        """
         if (jobs := (await self._running_jobs.held()).job_ids) and not asked.force:
-            message = f"asked to restart, holds {', '.join(jobs)}: runs on (force ends them)"
+            message = f"asked to restart, runs {', '.join(jobs)}: not restarted (force ends them)"
             await self._record_event(Event(type=NodeEvent.REBOOT_REFUSED, message=message))
             return
         await self._record_event(Event(type=NodeEvent.REBOOTING, message="a person restarts it"))
         try:
-            await self._unless_news(self._connection.reboot())
+            await self._unless_urgent(self._connection.reboot())
         except EFFECT_FAILED as failure:
             await self._record_event(
                 Event(type=NodeEvent.REBOOT_REFUSED, message=cause_of(failure)[1])
             )
 
-    # ── pieces ──────────────────────────────────────────────────────────────────────────────
+    # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
     async def _refused_again(self, failure: BaseException) -> None:
-        """Something else answers at its address: tell, wait, look again; jobs are not touched."""
+        """Record why the reconnection failed, and wait before the next; runs are not touched."""
         kind, message = cause_of(failure)
         if self._journal.reason != message:
             event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
-        news = partial(self._inbox.holds, *NEWS)
-        await wait_until(news, REFUSED_KEY_INTERVAL, "before the next look")
+        urgent = partial(self._inbox.holds, *URGENT)
+        await wait_until(urgent, REFUSED_KEY_INTERVAL, "before the next try")
 
     async def _tidy(self) -> None:
-        """End what jobs have left here although it could be reached; the watch goes on.
-
-        What it has to give is seen anew while nobody uses any of it.
-        """
+        """End orphaned runs beside the watch, and inspect the node again if no job runs there."""
         try:
-            await self._unless_news(self._running_jobs.end_orphans())
+            await self._unless_urgent(self._running_jobs.end_orphans())
             if not (await self._running_jobs.held()).run_ids:
-                await self._unless_news(self._inspect_again())
+                await self._unless_urgent(self._inspect_again())
         except EFFECT_FAILED as failure:
-            workflow.logger.warning("what nobody claims is left for later: %s", failure)
+            workflow.logger.warning("orphaned runs are ended later: %s", failure)
 
     async def _inspect_again(self) -> None:
         if missed := await self._inspection.again():
             await self._withhold(missed)
 
     async def _fail(self, failure: BaseException) -> None:
-        """Failed with the reasons, until the machine is announced again or removed."""
+        """Record the failure, and wait until the machine is announced again or removed.
+
+        A node with a leased machine releases that machine instead.
+        """
         if self._removal is not None:
             return
         kind, message = cause_of(failure)
-        if self._machine.is_wished_for:
-            await self._lose(message)
+        if self._machine.is_claimed:
+            await self._let_machine_go(message)
             return
         self._status = NodeStatus.FAILED
         event = Event(type=NodeEvent.FAILED, message=message, details={"cause": kind})
         await self._write(event, reason=message)
         while self._removal is None:
-            news = await self._inbox.wait(FAILED_INTERVAL)
-            if isinstance(news, Removal):
-                self._removal = news
-            elif isinstance(news, Announcement):
-                self._location.try_announced(news)
+            arrival = await self._inbox.wait(FAILED_INTERVAL)
+            if isinstance(arrival, Removal):
+                self._removal = arrival
+            elif isinstance(arrival, Announcement):
+                self._location.try_announced(arrival)
                 return
 
-    async def _lose(self, reason: str) -> None:
-        """Its machine is not to be had, or is no more. What was made for one job is over with it,
-        what was never in use has failed; another gets a new one, in time."""
+    async def _let_machine_go(self, reason: str) -> None:
+        """Let the leased machine go after its loss or a failure, and wait for the next machine.
+
+        An ephemeral node is removed with its machine. A permanent node that was never in use fails,
+        and one that was in use gets another machine after a pause.
+        """
         pause = self._machine.pause()
         if self._request.type is NodeType.EPHEMERAL:
             self._ended_by = reason
@@ -444,7 +459,7 @@ class NodeLifecycle:
             notice = NodeNotice.REMOVED_UNREACHABLE
         await self._running_jobs.notify(notice, reason, ended_at=self._machine.ended_at)
         if self._removal is not None:
-            await self._running_jobs.wait_for_their_end()
+            await self._running_jobs.wait_for_end()
             return
         with suppress(Interrupted):
             await interruptible(
@@ -452,24 +467,24 @@ class NodeLifecycle:
             )
 
     def _has_removal(self) -> bool:
-        """Take a removal out of the inbox ahead of everything else."""
+        """Whether the node is to be removed; takes a removal ahead of other messages."""
         if self._removal is None:
             self._removal = self._inbox.pick(Removal)
         return self._removal is not None
 
-    async def _unless_news(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do `work`. False: news came meanwhile, and was considered."""
+    async def _unless_urgent(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Await `work`. False: an urgent message has cancelled the work and was handled."""
         try:
-            await interruptible(work, when=partial(self._inbox.holds, *NEWS))
+            await interruptible(work, when=partial(self._inbox.holds, *URGENT))
         except Interrupted:
-            news = self._inbox.pick(*NEWS)
-            if news is not None:
-                await self._obey(news)
+            message = self._inbox.pick(*URGENT)
+            if message is not None:
+                await self._handle(message)
             return False
         return True
 
-    def _is_called_away(self) -> bool:
-        """Take a removal, or the loss of its machine, ahead of everything else in the inbox."""
+    def _is_interrupted(self) -> bool:
+        """Whether the node is removed or its machine lost; takes these messages ahead of others."""
         return self._has_removal() or self._machine.is_lost(self._inbox)
 
     def _stop_watch(self) -> None:
@@ -477,23 +492,29 @@ class NodeLifecycle:
             self._watch.cancel()
 
     async def _continue_when_long(self) -> None:
-        """No activity is open across continue-as-new: the watch is begun anew after it."""
+        """Continue as new when the history is long.
+
+        The watch is cancelled first and started anew after it, because no activity may be open
+        across continue-as-new.
+        """
         long = workflow.info().is_continue_as_new_suggested()
         if not long or len(self._inbox) or not self._location.is_known or self._removal is not None:
             return
         self._stop_watch()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        carry = self._location.progress(self._journal.sequence, self._status, self._resume_status)
-        carry = carry.model_copy(update={"lease_id": self._machine.lease_id})
-        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": carry}))
+        progress = self._location.progress(
+            self._journal.sequence, self._status, self._resume_status
+        )
+        progress = progress.model_copy(update={"lease_id": self._machine.lease_id})
+        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
 
     async def _write(
         self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None
     ) -> None:
         await self._journal.write(self._status, changes or NodeChanges(), *events, reason=reason)
-        await self._connection.let_its_region_know(self._status)
+        await self._connection.notify_region(self._status)
 
-    async def _note(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
+    async def _record_changes(self, changes: NodeChanges, events: tuple[Event, ...]) -> None:
         await self._write(*events, changes=changes, reason=self._journal.reason)
 
     async def _record_event(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Making a machine ready for jobs: runtime, folders, keys, neighbours."""
+"""The preparation of a node: runtime, folders, keys, peers."""
 
 from workflows.contracts.nodes import NodeRequest, Preparation
 from workflows.effects.nodes import FindPeers, PrepareNode, find_peers, prepare_node
@@ -6,11 +6,15 @@ from workflows.nodes.location import NodeLocation, refusal
 from workflows.rules.nodes.onboarding import unreached_of
 
 
-async def prepared(request: NodeRequest, at: NodeLocation) -> Preparation:
-    """What was done there. Raises: ApplicationError, naming the neighbours that it cannot reach."""
+async def prepared(request: NodeRequest, location: NodeLocation) -> Preparation:
+    """Prepare the node's machine, and return the preparation.
+
+    Raises: ApplicationError, naming the peers that the node cannot reach; ActivityError, when the
+    preparation fails.
+    """
     peers = FindPeers(node_id=request.node_id, region_id=request.region_id)
     command = PrepareNode(
-        node=at.address(),
+        node=location.address(),
         exclusive=request.exclusive,
         peers=(await find_peers(peers)).peers,
         serves_cache=request.machine is not None and "storage" in request.services,

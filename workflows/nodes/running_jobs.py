@@ -1,4 +1,4 @@
-"""The jobs on a node: who holds a place on it, telling them, ending what none of them claims."""
+"""The running jobs of a node: list them, notify them, drain them, and end orphaned runs."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -30,26 +30,29 @@ NOTIFY_AGAIN_INTERVAL = timedelta(minutes=1)
 
 
 class RunningJobs:
-    """record_event: records an event that leaves the node's status as it is."""
+    """The jobs with live allocations on one node.
+
+    record_event: writes an event that leaves the node's status as it is.
+    """
 
     def __init__(
         self,
         request: NodeRequest,
-        at: NodeLocation,
+        location: NodeLocation,
         record_event: EventWriter,
     ) -> None:
         self._request = request
-        self._location = at
+        self._location = location
         self._record_event = record_event
 
     async def held(self) -> NodeRunsFound:
-        """What live jobs hold here."""
+        """The runs and ids of the live jobs on the node."""
         return await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
 
     async def notify(
         self, notice: NodeNotice, reason: str = "", *, ended_at: datetime | None = None
     ) -> None:
-        """Notify every job; one that cannot be signalled polls by itself, the others go on."""
+        """Send a node notice to every job. A job that cannot be notified polls by itself."""
         node_id = self._request.node_id
         command = NotifyJobs(node_id=node_id, notice=notice, reason=reason, ended_at=ended_at)
         try:
@@ -60,7 +63,7 @@ class RunningJobs:
             )
 
     async def end_orphans(self) -> None:
-        """End, and bill, what runs here and no live job claims."""
+        """End and bill the orphaned runs on the node."""
         there = (await list_runs(ListRuns(node=self._location.address()))).run_ids
         live = (await self.held()).run_ids
         ended = await end_orphaned_runs(
@@ -74,22 +77,27 @@ class RunningJobs:
             )
 
     async def drain(self, is_gone: Callable[[], bool]) -> None:
-        """All of them end first; where they cannot be ended, or the node is gone, they leave."""
+        """Wait until all jobs have ended on the node, up to the limit.
+
+        is_gone: whether the node or its machine is gone, so that runs there cannot be ended.
+        """
         held = await self.held()
         deadline = workflow.now() + DRAIN_LIMIT
         while (left := await self.held()).job_ids and workflow.now() < deadline:
-            # Again and again: a signal may have been lost, or a job started again meanwhile.
+            # Repeated, because a signal may be lost, or a job may have started again meanwhile.
             reason = f"node {self._request.name} is being removed"
             gone = is_gone()
             notice = NodeNotice.REMOVED_UNREACHABLE if gone else NodeNotice.REMOVED
             await self.notify(notice, reason)
-            await self.wait_for_their_end()
-        if unseen := held.run_ids if is_gone() else left.run_ids:
-            message = f"nobody has seen these end, they may run on there: {', '.join(unseen)}"
+            await self.wait_for_end()
+        if unconfirmed := held.run_ids if is_gone() else left.run_ids:
+            message = (
+                f"the end of {', '.join(unconfirmed)} could not be confirmed; they may still run"
+            )
             await self._record_event(Event(type=NodeEvent.RUNS_LEFT, message=message))
 
-    async def wait_for_their_end(self) -> None:
-        """For a minute."""
+    async def wait_for_end(self) -> None:
+        """Wait until no live job is on the node, for a minute at most."""
         again_at = workflow.now() + NOTIFY_AGAIN_INTERVAL
         while (await self.held()).job_ids and workflow.now() < again_at:
-            await workflow.sleep(DRAIN_INTERVAL, summary="jobs end")
+            await workflow.sleep(DRAIN_INTERVAL, summary="drain")

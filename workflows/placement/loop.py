@@ -1,4 +1,4 @@
-"""The one loop that places waiting jobs."""
+"""The placement loop."""
 
 from datetime import timedelta
 
@@ -15,45 +15,45 @@ from workflows.effects.placement import (
 from workflows.primitives.waiting import wait_until
 
 QUIET_INTERVAL = timedelta(seconds=30)
-UNTOLD_INTERVAL = timedelta(seconds=5)
+NOTIFY_INTERVAL = timedelta(seconds=5)
 
 
 @workflow.defn(name="Placement")
 class PlacementLoop:
-    """Waits for a wake, places a batch, wakes the placed; for ever.
+    """The single workflow that waits for a wake, runs planning rounds and notifies placed jobs.
 
-    A wake carries nothing. The interval covers one that was lost.
+    A wake carries no data, and the interval makes up for a lost wake.
     """
 
     def __init__(self) -> None:
         self._woken = True
         self._rounds = 0
         self._placed = 0
-        self._untold: tuple[str, ...] = ()
+        self._not_notified: tuple[str, ...] = ()
 
     @workflow.run
     async def run(self, request: PlacementRequest) -> Done:
         while not workflow.info().is_continue_as_new_suggested():
-            pause = UNTOLD_INTERVAL if self._untold else QUIET_INTERVAL
-            await wait_until(lambda: self._woken, pause, "a wake may be lost")
+            pause = NOTIFY_INTERVAL if self._not_notified else QUIET_INTERVAL
+            await wait_until(lambda: self._woken, pause, "wake, or the interval")
             self._woken = False
             planned = await plan_placements(PlanPlacements())
             self._rounds += 1
             self._placed += planned.placed
             self._woken = self._woken or planned.more
-            await self._announce()
+            await self._notify()
         workflow.continue_as_new(request)
 
-    async def _announce(self) -> None:
+    async def _notify(self) -> None:
         more = True
         while more:
-            announced = await notify_placed_jobs(NotifyPlacedJobs())
-            more, self._untold = announced.more, announced.untold
+            notified = await notify_placed_jobs(NotifyPlacedJobs())
+            more, self._not_notified = notified.more, notified.untold
 
-    @workflow.signal(description="Something waits or something has become free.")
+    @workflow.signal(description="A job waits, or capacity has become free.")
     def wake(self) -> None:
         self._woken = True
 
-    @workflow.query(description="Rounds made and jobs placed by this run.")
+    @workflow.query(description="Planning rounds and placed jobs of this workflow run.")
     def totals(self) -> dict[str, int]:
         return {"rounds": self._rounds, "placed": self._placed}

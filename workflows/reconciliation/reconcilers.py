@@ -1,5 +1,4 @@
-"""What keeps promises that a crash has broken off: lost starts, signals and workflows; and what is
-looked at again from time to time, as prices are."""
+"""The outbox relay and the reconciliations, which repair what a crash has interrupted."""
 
 from datetime import timedelta
 
@@ -23,20 +22,20 @@ RELAY_INTERVAL = timedelta(seconds=10)
 
 @workflow.defn(name="OutboxRelay")
 class OutboxRelay:
-    """Every ten seconds: starts and signals that the API wrote down and could not relay."""
+    """The relay of outbox rows that the outbox dispatcher did not deliver, every ten seconds."""
 
     @workflow.run
     async def run(self, request: ReconciliationRequest) -> Done:
         while not workflow.info().is_continue_as_new_suggested():
             delivered = await relay_outbox.run_locally(RelayOutbox())
             if not delivered.more:
-                await workflow.sleep(RELAY_INTERVAL, summary="next look")
+                await workflow.sleep(RELAY_INTERVAL, summary="next relay")
         workflow.continue_as_new(request)
 
 
 @workflow.defn(name="LifecycleReconciliation")
 class LifecycleReconciliation:
-    """Rows in an open state whose workflow was ended from outside: restarted or settled."""
+    """The comparison of rows with workflows: restarts lost workflows."""
 
     @workflow.run
     async def run(self, request: ReconciliationRequest) -> LostWorkflowsRestarted:
@@ -45,7 +44,11 @@ class LifecycleReconciliation:
 
 @workflow.defn(name="LeaseReconciliation")
 class LeaseReconciliation:
-    """Machines at providers that nobody holds: ended; leases whose machine is gone: looked at."""
+    """The comparison of leases with machines at providers.
+
+    It terminates machines that their lease does not need, reports orphaned machines, and refreshes
+    leases whose machine is missing.
+    """
 
     @workflow.run
     async def run(self, _request: ReconciliationRequest) -> MachinesReconciled:

@@ -9,14 +9,16 @@ _CHARACTERS = 26
 
 
 def encoded(number: int) -> str:
-    """Milliseconds since 1970 and 80 random bits as 26 characters."""
-    digits = [_ALPHABET[(number >> (5 * place)) & 31] for place in range(_CHARACTERS)]
+    """The 26 characters of a number of milliseconds since 1970 and 80 random bits."""
+    digits = [_ALPHABET[(number >> (5 * index)) & 31] for index in range(_CHARACTERS)]
     return "".join(reversed(digits))
 
 
 def timed_id(prefix: str, at: datetime, chance: UUID) -> str:
-    """An id such as `lea-01jd…`, the same for the same instant and chance: for workflows, which
-    choose an id before what it names is written down."""
+    """An id such as `lea-01jd…`, which is the same for the same instant and chance.
+
+    It is for workflows, which choose the id of a row before they have it written.
+    """
     milliseconds = int(at.timestamp() * 1000)
     random_bits = chance.int & ((1 << RANDOM_BITS) - 1)
     return f"{prefix}-{encoded((milliseconds << RANDOM_BITS) | random_bits)}"

@@ -114,7 +114,7 @@ def test_a_job_that_costs_waits_for_credits_and_one_that_does_not_is_placed(
     assert round_of() == PlanningRound(placed=1, waiting=1, more=False)
     with migrated.read() as session:
         assert [held.job_id for held in live(session)] == [free.id]
-    detail = "node n1: the job costs 0.5 credits an hour, and who pays has none left: add some"
+    detail = "node n1: the job costs 0.5 credits an hour, and its payer has none left: add some"
     assert refusals(migrated, job) == [("credits", detail)]
     with migrated.write() as session:
         add_credits(session, account, 1, "second", NOW)

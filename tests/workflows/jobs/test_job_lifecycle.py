@@ -232,7 +232,7 @@ async def test_a_command_that_vanished_fails_the_job_and_says_so(stage: Stage) -
     report = await handle.result()
 
     assert report.status is JobStatus.FAILED
-    assert "was gone when node nod-1 was looked at again" in str(report.status_reason)
+    assert "was gone when node nod-1 was polled" in str(report.status_reason)
     assert stage.world.posted_s[(job_id_of(handle), 0, 1)] == 30
     assert_nothing_left(stage, handle)
 

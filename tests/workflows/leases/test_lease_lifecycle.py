@@ -161,14 +161,16 @@ async def test_a_machine_that_its_provider_has_ended_is_told_to_who_holds_it(sta
     stage.world.cloud.end(NAME)
     await handle.signal(LeaseLifecycle.refresh)
     assert (await handle.result()).status is LeaseStatus.RELEASED
-    assert [lost.reason for lost in stage.world.cloud.lost] == ["its provider says that it is gone"]
+    assert [lost.reason for lost in stage.world.cloud.lost] == [
+        "the provider says that the machine is gone"
+    ]
 
 
 async def test_a_machine_is_given_back_at_its_deadline(stage: Stage) -> None:
     handle = await lease(stage, deadline=datetime.now(UTC) + timedelta(seconds=2))
     report = await handle.result()
     assert report.status is LeaseStatus.RELEASED
-    assert str(report.status_reason).startswith("its time is up")
+    assert str(report.status_reason).startswith("the deadline has passed")
     assert stage.world.cloud.machines == {}
 
 
@@ -182,7 +184,7 @@ async def test_the_deadline_interrupts_the_making(stage: Stage) -> None:
     )
     report = await asyncio.wait_for(handle.result(), 30)
     assert report.status is LeaseStatus.REFUSED
-    assert str(report.status_reason).startswith("its time is up")
+    assert str(report.status_reason).startswith("the deadline has passed")
     assert list(stage.world.cloud.made) == [(NAME, "zone-a")]
     assert stage.world.cloud.machines == {}
     assert [lost.capacity_exhausted for lost in stage.world.cloud.lost] == [False]
@@ -353,7 +355,7 @@ async def test_a_machine_whose_holder_has_ended_meanwhile_is_not_kept(stage: Sta
     stage.world.cloud.holder_has_ended = True
     report = await (await lease(stage)).result()
     assert report.status is LeaseStatus.RELEASED
-    assert "nod-1, whom it is for, is not there" in str(report.status_reason)
+    assert "nod-1: the holder of the lease does not exist" in str(report.status_reason)
     assert stage.world.cloud.machines == {}
 
 

@@ -30,8 +30,12 @@ WISH = MachineClaim(
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_RETURN", timedelta(milliseconds=100))
-    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_PAUSE", timedelta(milliseconds=10))
+    monkeypatch.setattr(
+        "workflows.nodes.leased_machine.RELEASE_POLL_MIN", timedelta(milliseconds=100)
+    )
+    monkeypatch.setattr(
+        "workflows.nodes.leased_machine.RETRY_INTERVAL_MIN", timedelta(milliseconds=10)
+    )
 
 
 async def leased(
@@ -86,7 +90,7 @@ async def test_the_storage_node_of_a_region_in_a_cloud_serves_its_cache_and_no_o
     await leased(stage, service=service)
     await reaches(stage, NodeStatus.ACTIVE)
     told = stage.world.told["nod-1"]["node.prepared"]
-    assert ("serves the cache of its region at 10.0.0.1:8710" in told) == (service == "storage")
+    assert ("serves the region cache at 10.0.0.1:8710" in told) == (service == "storage")
 
 
 async def test_a_node_whose_machine_is_refused_says_why_and_costs_nothing(stage: Stage) -> None:
@@ -115,7 +119,7 @@ async def test_what_was_made_for_one_job_is_over_when_its_machine_is_taken(stage
     await preempted(stage)
     report = await handle.result()
     assert (report.status, report.status_reason) == (
-        NodeStatus.ARCHIVED, "its provider says that it is gone",
+        NodeStatus.ARCHIVED, "the provider says that the machine is gone",
     )  # fmt: skip
     assert len(stage.world.leases) == 1
     assert stage.world.cloud.machines == {}
@@ -128,7 +132,10 @@ async def test_a_permanent_node_whose_machine_is_taken_gets_another(stage: Stage
     await eventually(lambda: len(stage.world.leases) == 2, "another is leased")
     await reaches(stage, NodeStatus.ACTIVE)
     assert "offline" in statuses(stage)
-    assert stage.world.told["nod-1"]["node.machine-lost"] == "its provider says that it is gone"
+    assert (
+        stage.world.told["nod-1"]["node.machine-lost"]
+        == "the provider says that the machine is gone"
+    )
     assert len(stage.world.cloud.machines) == 1
 
     older = next(iter(stage.world.leases))
@@ -146,7 +153,7 @@ async def test_a_node_waits_for_the_drivers_of_its_gpus(
     offer = WISH.offers[0].model_copy(update={"gpu_type": "T4", "gpu_count": 1})
     await leased(stage, machine=WISH.model_copy(update={"offers": (offer,)}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
-    assert stage.world.told["nod-1"]["node.incomplete"] == "was made with 1×T4, shows none"
+    assert stage.world.told["nod-1"]["node.incomplete"] == "was created with 1×T4, has none"
     assert statuses(stage)[-1] == "inspecting"
     machine = stage.world.machines["nod-1"]
     gpus = (Gpu(index=0, name="Tesla T4", uuid="GPU-0"),)
@@ -161,7 +168,7 @@ async def test_a_node_that_is_to_run_containers_waits_for_podman(
     spec = WISH.spec.model_copy(update={"containers": True})
     await leased(stage, machine=WISH.model_copy(update={"spec": spec}))
     await eventually(lambda: "node.incomplete" in stage.world.events["nod-1"], "it is told")
-    assert stage.world.told["nod-1"]["node.incomplete"].startswith("was to have podman, shows")
+    assert stage.world.told["nod-1"]["node.incomplete"].startswith("was created with podman, has")
     assert statuses(stage)[-1] == "inspecting"
     machine = stage.world.machines["nod-1"]
     runtimes = (*machine.hardware.runtimes, "podman")
@@ -178,7 +185,7 @@ async def test_a_node_without_the_gpus_it_was_made_for_gives_its_machine_back(
     await reaches(stage, NodeStatus.FAILED)
     await eventually(lambda: stage.world.cloud.machines == {}, "its machine is gone")
     reason = str(stage.world.rows["nod-1"].status_reason)
-    assert reason.endswith("was made with 2×T4, shows none")
+    assert reason.endswith("was created with 2×T4, has none")
 
 
 async def test_a_node_taken_up_again_gives_back_the_machine_that_it_has(stage: Stage) -> None:
@@ -252,5 +259,5 @@ async def test_a_node_removed_while_its_machine_is_made_leaves_none(stage: Stage
     await eventually(lambda: sum(stage.world.cloud.made.values()) == 1, "it is made")
     await handle.signal(NodeLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
-    assert stage.world.withdrawn == ["the node that was made for it is being removed"]
+    assert stage.world.withdrawn == ["the node that was created for it is being removed"]
     assert stage.world.cloud.machines == {}

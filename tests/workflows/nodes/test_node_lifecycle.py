@@ -90,7 +90,7 @@ async def test_a_node_whose_other_log_ins_stay_open_against_its_regions_wish_say
     await stage.node(exclusive=True)
     await reaches(stage, "maintenance")
     told = stage.world.told["nod-1"]["node.prepared"]
-    assert "other log-ins stay open" in told
+    assert "other logins stay open" in told
     assert "not root" in told
 
 

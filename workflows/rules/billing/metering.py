@@ -1,4 +1,7 @@
-"""From measured seconds to microcredits: a slice costs what its end costs, less its start."""
+"""Metering: measured seconds in microcredits, cut into slices.
+
+The amount of a slice is the cost until its end less the cost until its start.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ HOUR_S = 3600
 
 @dataclass(frozen=True)
 class Slice:
-    """Seconds `start_s` to `end_s` of a run, all within one billing period."""
+    """The seconds `start_s` to `end_s` of a run, all within one billing period."""
 
     start_s: int
     end_s: int
@@ -16,14 +19,14 @@ class Slice:
 
 
 def cumulative_microcredits(microcredits_per_hour: int, seconds: int) -> int:
-    """What the first so many seconds of a run cost; half a microcredit is rounded up."""
+    """The cost of the first seconds of a run; half a microcredit is rounded up."""
     return (2 * microcredits_per_hour * seconds + HOUR_S) // (2 * HOUR_S)
 
 
 def slices(
     microcredits_per_hour: int, *, posted_s: int, through_s: int, period_s: int
 ) -> Iterator[Slice]:
-    """What is to be posted beyond `posted_s`: cut where periods of the run's own clock end.
+    """The slices to post after `posted_s`, cut at the ends of the run's billing periods.
 
     However the seconds are cut, the amounts add up to the same total.
     """

@@ -1,4 +1,4 @@
-"""What an hour on one's own machines costs, by the class of the GPU and the day it was placed."""
+"""Usage fees of own machines, by the GPU class and the day of the placement."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from workflows.rules.catalogue.gpu_names import gpu_class
 
 @dataclass(frozen=True)
 class FeeTable:
-    """Usage fees, microcredits per GPU-hour by class, from an instant until the next table."""
+    """The usage fees in microcredits per GPU-hour by GPU class, valid until the next table."""
 
     valid_from: datetime
     microcredits_per_gpu_hour: dict[str, int]
@@ -25,11 +25,11 @@ USAGE_FEES = (
         },
     ),
 )
-"""Oldest first. A new fee is a new table here: what was placed before keeps its own."""
+"""The fee tables, oldest first. A new fee is a new table; jobs that are placed keep theirs."""
 
 
 def gpu_hour_fee(gpu_type: str, at: datetime) -> int:
-    """Microcredits per GPU-hour of a type on own machines.
+    """The usage fee of a GPU type on own machines, in microcredits per GPU-hour.
 
     Raises: ValueError, for an instant before the first table.
     """
@@ -42,9 +42,11 @@ def gpu_hour_fee(gpu_type: str, at: datetime) -> int:
 def usage_rates(
     gpu_type: str | None, gpu_count: int, cpu_count: int, at: datetime, cpu_core_hour: int
 ) -> UsageRates:
-    """What one worker costs while it runs.
+    """The usage rates of one worker.
 
-    at: when it was placed; cpu_core_hour: microcredits, from the settings.
+    at: when the job was placed; cpu_core_hour: microcredits, from the settings.
+
+    Raises: ValueError, for an instant before the first fee table.
     """
     fee = gpu_hour_fee(gpu_type, at) if gpu_type is not None and gpu_count else 0
     return UsageRates(

@@ -1,9 +1,9 @@
-"""When a billing workflow looks again."""
+"""The wakeups of job billing."""
 
 import math
 
 HALVINGS = 8
-"""How often what is left may halve, from two periods on, before nobody is told any more."""
+"""The number of halvings of the runway, from two billing periods on, that cause a recheck."""
 
 
 def next_wakeup_s(
@@ -13,10 +13,10 @@ def next_wakeup_s(
     balance_microcredits: int,
     burn_microcredits_per_hour: int,
 ) -> float:
-    """Seconds until the next period of the job ends, or its payer's balance must be near zero.
+    """Seconds until the billing period of the job ends, or until its payer's runway ends.
 
-    elapsed_s: since the job's own start; burn: what all running jobs of the payer cost together,
-    so that the wait is never longer than the balance lasts when nobody starts more.
+    elapsed_s: since the job's own start; burn_microcredits_per_hour: the burn rate of all running
+    jobs of the payer, so that the wait is never longer than the runway unless more jobs start.
     """
     to_period_s = period_s - math.fmod(max(elapsed_s, 0.0), period_s)
     if burn_microcredits_per_hour <= 0:
@@ -26,11 +26,11 @@ def next_wakeup_s(
 
 
 def runway_level(balance_microcredits: int, burn_microcredits_per_hour: int, period_s: int) -> int:
-    """How near its end a balance is: 0 while it lasts for two periods, 1 more for each halving.
+    """How short a runway is: 0 while it lasts two billing periods, 1 more for each halving.
 
-    Whoever looked when it was less chose its next look by a burn or a balance that is no longer
-    so. Within two periods each job looks by itself at least once, and what it has not posted by
-    then is what one period costs at most.
+    A job billing that woke up at a lower level chose its next wakeup by a burn rate or a balance
+    that has changed since, so it must recheck. Within two billing periods each job billing wakes up
+    at least once by itself, with at most one period of usage to post.
     """
     if burn_microcredits_per_hour <= 0:
         return 0

@@ -1,4 +1,4 @@
-"""The shapes of names inside a job: packages, images, variables, references to secrets."""
+"""The formats of names in a submission: packages, images, variables, references to secrets."""
 
 import re
 
@@ -31,14 +31,14 @@ def is_name(text: str) -> bool:
 
 
 def is_variable_name(text: str) -> bool:
-    """A POSIX name that is not one of those that the platform sets."""
+    """Whether the text is a POSIX name that the platform does not set itself."""
     if len(text) > 256 or text.upper().startswith("BASELOAD_"):
         return False
     return _VARIABLE.fullmatch(text) is not None
 
 
 def is_python_requirement(text: str) -> bool:
-    """A PEP 508 requirement by name: no address, no path, no option of the installer."""
+    """Whether the text is a PEP 508 requirement by name, without address, path or option."""
     return len(text) <= 200 and _PYTHON_REQUIREMENT.fullmatch(text) is not None
 
 
@@ -55,6 +55,6 @@ def is_secret_reference(text: str) -> bool:
 
 
 def project_of_secret(reference: str) -> str | None:
-    """The project whose secret a reference names; None when it is no such reference."""
+    """The project whose secret a reference names; None: the text is no such reference."""
     match = _PROJECT_SECRET.fullmatch(reference)
     return match[1] if match else None

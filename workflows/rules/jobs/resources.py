@@ -1,4 +1,4 @@
-"""The rules of what a job's workers ask for: GPUs, CPUs, memory, disk, price."""
+"""The rules for the resources of a submission: GPUs, CPUs, memory, disk, price."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
@@ -24,7 +24,7 @@ def field_error(field: str, rule: str, value: JsonValue) -> FieldError:
 
 
 def resources_of(submission: JobSubmission, known_gpu_types: Collection[str] = ()) -> Resources:
-    """What each worker asks for, in the catalogue's names. The submission has no mistakes."""
+    """The resources of each worker, with the catalogue's names; the submission has no mistakes."""
     asked = submission.resources
     names, count = asked.gpu_types or (), asked.gpu_count or 0
     if asked.gpus is not None:
@@ -60,7 +60,7 @@ def demand_of(
 
 
 def spot_policy_of(submission: JobSubmission) -> SpotPolicy:
-    """As it says; a service that says nothing keeps its machine."""
+    """The spot policy of a submission; notebooks and endpoints use no spot machine by default."""
     if submission.placement.spot is not None:
         return submission.placement.spot
     return SpotPolicy.NEVER if submission.type.is_service else SpotPolicy.ALLOWED

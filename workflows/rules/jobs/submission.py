@@ -1,6 +1,7 @@
-"""The rules of a job's submission: every mistake at once, each with field, rule and value.
+"""The rules for a submission: they return all field errors at once.
 
-In order: what pydantic finds in the shape, then these rules over what could be read.
+First come the errors that pydantic finds in the shape, then those that these rules find in the
+well-formed part.
 """
 
 from collections.abc import Callable, Collection
@@ -20,20 +21,20 @@ MAX_PRICE = 10**12
 MAX_RESTARTS = 100
 
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
-"""For required fields that could not be read, so that the rest can be looked at as well."""
+"""Values for required fields that could not be read, so that the rules can check the rest."""
 
 
 class Reading(Contract):
-    """What was made of a document: a submission, or every mistake that was found in it."""
+    """The result of reading a document: a submission, or all its field errors."""
 
     submission: JobSubmission | None = None
     mistakes: tuple[FieldError, ...] = ()
 
 
 def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Reading:
-    """Parse a job's document and hold it to every rule; with a mistake there is no submission.
+    """Parse a document, and check it against every rule; with a mistake there is no submission.
 
-    known_gpu_types: GPU types of the platform's nodes, for those outside the catalogue.
+    known_gpu_types: GPU types of the platform's nodes, also those outside the catalogue.
     """
     try:
         submission = JobSubmission.model_validate(document)
@@ -46,7 +47,7 @@ def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Rea
 def mistakes_of(
     submission: JobSubmission, known_gpu_types: Collection[str] = ()
 ) -> tuple[FieldError, ...]:
-    """Every rule that the submission breaks; empty when it is sound."""
+    """The field errors of every rule that the submission breaks; empty: none."""
     broken = [broken for rule in _RULES for broken in rule(submission)]
     return (*broken, *gpu_names(submission, known_gpu_types))
 
@@ -54,39 +55,39 @@ def mistakes_of(
 def _malformed(
     document: Any, error: ValidationError, known_gpu_types: Collection[str]
 ) -> tuple[FieldError, ...]:
-    """The mistakes of shape, and those of the rules in all that has a right shape."""
+    """The field errors of the shape, and those of the rules in the well-formed part."""
     shape = tuple(_mistake_of_shape(details) for details in error.errors())
-    places = [details["loc"] for details in error.errors()]
-    if not isinstance(document, dict) or ("type",) in places:
+    paths = [details["loc"] for details in error.errors()]
+    if not isinstance(document, dict) or ("type",) in paths:
         return shape
     mended = deepcopy(document)
     try:
-        for place in places:
-            _mend(mended, place)
+        for path in paths:
+            _mend(mended, path)
         rest = mistakes_of(JobSubmission.model_validate(mended), known_gpu_types)
     except (ValidationError, LookupError, TypeError):
         return shape
-    told = {found.field for found in shape}
-    return shape + tuple(found for found in rest if found.field not in told)
+    known = {found.field for found in shape}
+    return shape + tuple(found for found in rest if found.field not in known)
 
 
 def _mistake_of_shape(details: Any) -> FieldError:
-    place = details["loc"]
+    path = details["loc"]
     given = details["input"]
-    # What holds a secret by its place, or a whole part of the document, is not sent back.
-    hidden = details["type"] == "missing" or "variables" in place or "secrets" in place
+    # A value that may be a secret by its path, or that is a whole part, is not sent back.
+    hidden = details["type"] == "missing" or "variables" in path or "secrets" in path
     plain = isinstance(given, str | int | float | bool) and not hidden
     return FieldError(
-        field=".".join(str(step) for step in place) or "job",
+        field=".".join(str(step) for step in path) or "job",
         rule=details["msg"][:1].lower() + details["msg"][1:],
         value=given if plain else None,
     )
 
 
-def _mend(document: Any, place: tuple[int | str, ...]) -> None:
-    """Leave out what is malformed, or put a stand-in where something is needed."""
-    *path, last = place
-    for step in path:
+def _mend(document: Any, path: tuple[int | str, ...]) -> None:
+    """Delete a malformed field, or replace it with a stand-in if it is required."""
+    *parents, last = path
+    for step in parents:
         document = document[step]
     if last in _STAND_INS:
         document[last] = _STAND_INS[str(last)]
@@ -150,27 +151,27 @@ def _data(job: JobSubmission) -> Mistakes:
 
 
 def _input(job: JobSubmission) -> Mistakes:
-    place = job.data.input
-    assert place is not None  # noqa: S101 - the caller has looked
-    if place.type != "local":
-        yield field_error("data.input.type", "is `local`; others are not available yet", place.type)
-    elif place.upload_id is None:
+    source = job.data.input
+    assert source is not None  # noqa: S101 - the caller has checked
+    if source.type != "local":
+        rule = "is `local`; others are not available yet"
+        yield field_error("data.input.type", rule, source.type)
+    elif source.upload_id is None:
         yield field_error("data.input.upload_id", "is needed: input is an uploaded archive", None)
-    elif not place.upload_id.startswith("upl-"):
-        yield field_error("data.input.upload_id", "is the id of an upload, upl-…", place.upload_id)
+    elif not source.upload_id.startswith("upl-"):
+        yield field_error("data.input.upload_id", "is the id of an upload, upl-…", source.upload_id)
 
 
 def _output(job: JobSubmission) -> Mistakes:
-    place = job.data.output
-    assert place is not None  # noqa: S101 - the caller has looked
-    if job.type.is_service and place.type != "regional":
-        yield field_error("data.output", f"is not for {job.type} unless regional", place.type)
-    elif place.type != "local":
-        yield field_error(
-            "data.output.type", "is `local`; others are not available yet", place.type
-        )
-    if place.upload_id is not None:
-        yield field_error("data.output.upload_id", "is for input alone", place.upload_id)
+    target = job.data.output
+    assert target is not None  # noqa: S101 - the caller has checked
+    if job.type.is_service and target.type != "regional":
+        yield field_error("data.output", f"is not for {job.type} unless regional", target.type)
+    elif target.type != "local":
+        rule = "is `local`; others are not available yet"
+        yield field_error("data.output.type", rule, target.type)
+    if target.upload_id is not None:
+        yield field_error("data.output.upload_id", "is for input alone", target.upload_id)
 
 
 def _environment(job: JobSubmission) -> Mistakes:

@@ -1,4 +1,4 @@
-"""A provider's list of machines against our leases, both ways."""
+"""The comparison of a provider's machines with our leases."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from workflows.contracts.statuses import LeaseStatus
 
 @dataclass(frozen=True)
 class Leased:
-    """What a lease says of its machine: where it is being tried or is, None: nowhere yet."""
+    """A lease with the zone of its machine; None: no offer was tried yet."""
 
     lease_id: str
     zone: str | None
@@ -17,21 +17,24 @@ class Leased:
 
 @dataclass(frozen=True)
 class Discrepancies:
-    """What is to be done about what was found, as (machine name, place)."""
+    """The discrepancies that a lease reconciliation found, with machines as (name, zone)."""
 
     to_release: tuple[tuple[str, str], ...]
-    """Its lease has ended, or is at another place now: a late answer has made it."""
+    """Machines to terminate: their lease has ended or is in another zone, so they were created
+    late."""
     unknown: tuple[tuple[str, str], ...]
-    """It carries our ownership label and no lease names it: for a person, as it may be at work."""
+    """Orphaned machines; only a person has them terminated, because they may do work."""
     missing: tuple[str, ...]
-    """Leases that are ready, by id, and whose machine the provider does not list."""
+    """The ids of ready leases whose machine the provider does not list."""
 
 
 def compare(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) -> Discrepancies:
-    """owned: (name, place) of the machines with our label, listed before the leases were read.
+    """Compare machines with leases.
 
-    leases: by machine name. A lease is committed before its machine is asked for, so whatever was
-    listed has its lease here; and what came later than the list is judged by the next one.
+    owned: (name, zone) of the machines with our ownership label, listed before the leases were
+    read; leases: by machine name. A lease is committed before its machine is created, so each
+    listed machine has its lease here. The next reconciliation compares machines that are newer
+    than the list.
     """
     to_release, unknown = [], []
     for name, zone in sorted(owned):

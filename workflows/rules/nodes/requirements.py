@@ -1,4 +1,4 @@
-"""What a region asks of a machine, against what inspection found: every rule, with numbers."""
+"""The requirements of a region, compared with the hardware that an inspection found."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -21,7 +21,7 @@ PCIE_LANES = "pcie-lanes"
 CORES_PER_GPU = "cores-per-gpu"
 
 ALL = "all"
-"""As the only relaxed name: every requirement is."""
+"""The name that relaxes every requirement."""
 
 NAMES: tuple[str, ...] = (
     GPUS_ALIKE,
@@ -49,10 +49,10 @@ class _Finding:
 def evaluate(
     hardware: Hardware, *, public: bool, central_storage: bool, relaxed: Collection[str] = ()
 ) -> tuple[Requirement, ...]:
-    """Every requirement that the region has of this machine, and what was found.
+    """The requirements of the region for this machine, each with what was found.
 
-    relaxed: names of `NAMES`, or `all`. A relaxed requirement that the machine does not meet
-    passes and is marked; one that it meets anyway is not.
+    relaxed: names of `NAMES`, or `all`. A relaxed requirement that the machine does not meet passes
+    with `relaxed` set; a requirement that the machine meets has it unset.
     """
     findings = [_gpus_alike(hardware), _nvme_drives(hardware), _tpm(hardware)]
     findings.append(_network(hardware) if central_storage else _sata_drives(hardware))
@@ -62,7 +62,7 @@ def evaluate(
 
 
 def unknown_names(relaxed: Collection[str]) -> tuple[str, ...]:
-    """Those that name no requirement, as they were given."""
+    """The names that name no requirement, as they were given."""
     return tuple(name for name in relaxed if name != ALL and name not in NAMES)
 
 
@@ -120,7 +120,7 @@ def _memory(hardware: Hardware) -> _Finding:
 
 
 def _pcie_lanes(hardware: Hardware) -> _Finding:
-    """GPUs on SXM boards are linked to each other otherwise: their lanes say nothing."""
+    """The lanes of all GPUs but those on SXM boards, which have other links between them."""
     lanes = [gpu.pcie_lanes for gpu in hardware.gpus if not is_sxm(gpu.name)]
     required = "8 PCIe lanes or more a GPU (SXM aside)"
     if not lanes:
@@ -142,7 +142,7 @@ def _cores(hardware: Hardware) -> _Finding:
 
 
 def _cores_for(gpu: Gpu) -> int:
-    """Two on PCIe 3, four from PCIe 4 on, and where the generation is not known."""
+    """The cores per GPU: two on PCIe 3, four from PCIe 4 on or if the generation is unknown."""
     return 2 if gpu.pcie_generation is not None and gpu.pcie_generation <= 3 else 4
 
 

@@ -1,4 +1,4 @@
-"""What a machine that is made for a worker costs: itself, its boot disk, and our fee."""
+"""The cost of a cloud offer for a worker: the machine, its boot disk, and the usage fee."""
 
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.placement import CloudOffer, Demand
@@ -10,26 +10,25 @@ def boot_disk_gb(offer: CloudOffer, demand: Demand) -> int:
 
 
 def machine_cost(offer: CloudOffer, demand: Demand) -> int:
-    """Microcredits an hour that its cloud bills."""
+    """Microcredits per hour that the cloud bills for the machine and its boot disk."""
     disk_size_gb = boot_disk_gb(offer, demand)
     return offer.microcredits_per_hour + offer.disk_microcredits_per_hour(disk_size_gb)
 
 
 def worker_cost(offer: CloudOffer, demand: Demand) -> int:
-    """Microcredits an hour, with our fee."""
+    """Microcredits per hour of one worker, with the usage fee."""
     return machine_cost(offer, demand) + offer.fee.microcredits_per_hour
 
 
 def gpu_hour_cost(offer: CloudOffer, demand: Demand) -> int:
-    """Rounded up: what is compared with a limit is never less than it costs. 0 without GPUs."""
+    """Microcredits per GPU-hour, rounded up for the comparison with a limit; 0 without GPUs."""
     return -(-worker_cost(offer, demand) // offer.gpu_count) if offer.gpu_count else 0
 
 
 def priced_zones(
     zones: tuple[MachineOffer, ...], disk_microcredits_per_hour: int
 ) -> tuple[MachineOffer, ...]:
-    """What is leased: the same with its boot disk, as its price is compared with that of the
-    machine that was really made."""
+    """The machine offers at prices with the boot disk, which a lease compares with real prices."""
     if not disk_microcredits_per_hour:
         return zones
     return tuple(
@@ -43,7 +42,7 @@ def priced_zones(
 
 
 def is_too_dear(offer: CloudOffer, demand: Demand) -> bool:
-    """Whether a GPU costs more than was said, or all workers together more than the cap."""
+    """Whether a GPU costs more than its limit, or all workers together more than the price cap."""
     if gpu_hour_cost(offer, demand) > demand.max_price_microcredits_per_gpu_hour:
         return True
     cap = demand.price_cap_microcredits_per_hour
@@ -51,9 +50,9 @@ def is_too_dear(offer: CloudOffer, demand: Demand) -> bool:
 
 
 def machine_cap(offer: CloudOffer, demand: Demand) -> int | None:
-    """Microcredits an hour that the machine itself may cost, when it is made: the fee is ours.
+    """The price cap of the machine itself, in microcredits per hour without the usage fee.
 
-    None: anything. The limit of a GPU's price says nothing of machines without GPUs.
+    None: no cap. The highest price of a GPU does not limit machines without GPUs.
     """
     limits = []
     if demand.gpu_count:

@@ -1,8 +1,8 @@
-"""What clouds sell to the accounts whose regions are there: what fits a job, and why the rest not.
+"""The cloud market: the cloud offers that fit a job, and the refusals of the others.
 
-A machine is made for each worker of a job, and goes with it. Offers lie by account, GPU type and
-count, cheapest first, so that a job is held against those alone that could be it: zones are looked
-at only of the one that is taken.
+A burst creates a machine for each worker, which ends with the job. Offers are kept by account, GPU
+type and count, cheapest first, so that a demand is compared with few of them, and zones are
+compared for the chosen one only.
 """
 
 from collections import defaultdict
@@ -23,19 +23,19 @@ from workflows.rules.placement.cloud_costs import (
 )
 from workflows.rules.placement.cloud_refusals import (
     cloud_refusal,
-    machine_words,
-    offer_words,
-    region_words,
-    shortage_words,
+    describe_machine,
+    describe_refusal,
+    describe_region_refusal,
+    describe_shortage,
 )
 
 SHORTAGE = "shortage"
 QUOTA = "quota"
 SIZES = ("cpu", "memory")
-"""Codes that a larger machine of the same region may not have."""
+"""The refusal codes that a larger machine of the same region may avoid."""
 
 Shortages = Mapping[tuple[str, str], Shortage]
-"""What is known not to be had, by provider and scope (see `MachineOffer.scope`)."""
+"""The known shortages by provider and scope (see `MachineOffer.scope`)."""
 
 
 _Kind = tuple[str, str | None, int]
@@ -44,16 +44,16 @@ _Kind = tuple[str, str | None, int]
 
 @dataclass(slots=True)
 class CloudRegionOffers:
-    """One cloud region of an account, and the counts of each GPU type that it sells."""
+    """One cloud region of an account, with the GPU counts that it sells by GPU type."""
 
     example: CloudOffer
     sold: dict[str, set[int]] = field(default_factory=dict)
     sells_cpus: bool = False
-    """Also machines without GPUs."""
+    """Whether the region also sells machines without GPUs."""
 
 
 class CloudOffers:
-    """All offers, as they are looked for. Built once for each change of what is sold."""
+    """An index of all cloud offers, built anew when an offer changes."""
 
     def __init__(self, offers: Iterable[CloudOffer]) -> None:
         self.by_id: dict[str, CloudOffer] = {}
@@ -61,7 +61,7 @@ class CloudOffers:
         regions: dict[str, dict[str, CloudRegionOffers]] = defaultdict(dict)
         for offer in offers:
             self.by_id[offer.offer_id] = offer
-            # By the price of disks: within each the order is the same, however large a disk is.
+            # By disk price: offers with one disk price have the same order for any disk size.
             alike = self._sold[offer.account_id, offer.gpu_type, offer.gpu_count]
             alike.setdefault(offer.disk_microcredits_per_gb_month, []).append(offer)
             of_account = regions[offer.account_id]
@@ -72,16 +72,16 @@ class CloudOffers:
                 region.sold.setdefault(offer.gpu_type, set()).add(offer.gpu_count)
         for sold in (pool for pools in self._sold.values() for pool in pools.values()):
             sold.sort(key=_own_price)
-        self._places = {
+        self._regions = {
             account_id: [found[region_id] for region_id in sorted(found)]
             for account_id, found in regions.items()
         }
 
     def regions_of(self, account_id: str) -> list[CloudRegionOffers]:
-        return self._places.get(account_id, [])
+        return self._regions.get(account_id, [])
 
     def sold_to(self, demand: Demand) -> Iterator[CloudOffer]:
-        """Of a type and with a count that was asked for, cheapest first."""
+        """The offers with an accepted GPU type and the count of the demand, cheapest first."""
         types: list[str | None] = [None]
         if demand.gpu_count:
             types = [*sorted(accepted_types(demand.gpu_types))]
@@ -99,13 +99,13 @@ def _price(demand: Demand, offer: CloudOffer) -> tuple[int, str]:
 
 
 def _own_price(offer: CloudOffer) -> tuple[int, str]:
-    """Its boot disk aside."""
+    """The price of an offer without its boot disk, to sort offers by."""
     return offer.microcredits_per_hour + offer.fee.microcredits_per_hour, offer.offer_id
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a job is to have made for each of its workers."""
+    """The chosen cloud offer of a job, of which each worker gets a machine."""
 
     offer: CloudOffer
     zones: tuple[MachineOffer, ...]
@@ -113,7 +113,10 @@ class Choice:
 
 
 class Market:
-    """What is to be had at one moment. preferred: ids of providers whose credits are used first."""
+    """The cloud market of one planning round.
+
+    preferred: ids of the providers whose credits are used first.
+    """
 
     def __init__(
         self,
@@ -129,11 +132,11 @@ class Market:
         return self._offers.by_id[offer_id]
 
     def choose(self, demand: Demand) -> Choice | None:
-        """The best that fits: of preferred providers first, then the cheapest.
+        """The best offer that fits: preferred providers first, then the cheapest.
 
-        Where the best is out of quota, a job that fails for that gets nothing else.
+        None: no offer fits, or the best one is out of quota and the job fails for that.
         """
-        for offer in self._in_turn(demand):
+        for offer in self._ordered(demand):
             if _unfit(offer, demand) is not None:
                 continue
             if zones := self._open(offer):
@@ -143,23 +146,23 @@ class Market:
         return None
 
     def quota_refusal(self, demand: Demand) -> Refusal | None:
-        """Why a job that fails for want of quota does so now; None: it does not."""
+        """The refusal for which a job fails that fails on quota; None: it does not fail."""
         if not demand.fails_on_quota:
             return None
-        for offer in self._in_turn(demand):
+        for offer in self._ordered(demand):
             if _unfit(offer, demand) is not None:
                 continue
             if self._open(offer):
                 return None
             if self._quota(offer) is not None:
-                return self._told(offer, QUOTA, demand)
+                return self._refusal(offer, QUOTA, demand)
         return None
 
     def fitting(self, demand: Demand) -> list[Choice]:
-        """All that fit now, best first."""
+        """All offers that fit now, best first."""
         return [
             self._chosen(offer, zones, demand)
-            for offer in self._in_turn(demand)
+            for offer in self._ordered(demand)
             if _unfit(offer, demand) is None and (zones := self._open(offer))
         ]
 
@@ -168,20 +171,20 @@ class Market:
         return Choice(offer, priced_zones(zones, disk), offer.provider_id in self.preferred)
 
     def refusals(self, demand: Demand) -> list[Refusal]:
-        """Why each region of the account's is not taken: one sentence for each reason there."""
+        """The refusals of the account's cloud regions, one for each region and code."""
         found: dict[tuple[str, str], CloudOffer] = {}
         large_enough: set[str] = set()
-        for offer in self._in_turn(demand):
+        for offer in self._ordered(demand):
             code = self._code(offer, demand)
             if code not in SIZES:
                 large_enough.add(offer.region_id)
             if code is not None:
                 key = offer.region_id, code
-                found[key] = _speaker(found.get(key, offer), offer, code)
+                found[key] = _representative(found.get(key, offer), offer, code)
         of_region: dict[str, list[Refusal]] = defaultdict(list)
-        for (region_id, code), speaker in found.items():
+        for (region_id, code), representative in found.items():
             if code not in SIZES or region_id not in large_enough:
-                of_region[region_id].append(self._told(speaker, code, demand))
+                of_region[region_id].append(self._refusal(representative, code, demand))
         return [
             refusal
             for region in self._offers.regions_of(demand.account_id)
@@ -189,13 +192,13 @@ class Market:
         ]
 
     def _code(self, offer: CloudOffer, demand: Demand) -> str | None:
-        """Why it is not taken now; None: it would be."""
+        """The code for which an offer is refused now; None: it is not."""
         unfit = _unfit(offer, demand)
         if unfit is not None or self._open(offer):
             return unfit
         return SHORTAGE if self._quota(offer) is None else QUOTA
 
-    def _in_turn(self, demand: Demand) -> Iterator[CloudOffer]:
+    def _ordered(self, demand: Demand) -> Iterator[CloudOffer]:
         if not self.preferred:
             yield from self._offers.sold_to(demand)
             return
@@ -205,7 +208,7 @@ class Market:
                     yield offer
 
     def _open(self, offer: CloudOffer) -> tuple[MachineOffer, ...]:
-        """Zones that are not known to have none; none of them where the quota is used up."""
+        """The machine offers without a known shortage; empty if the quota is used up."""
         if not self._shortages:
             return offer.zones
         if self._quota(offer) is not None:
@@ -219,18 +222,18 @@ class Market:
         return [shortage for shortage in found if shortage is not None]
 
     def _quota(self, offer: CloudOffer) -> Shortage | None:
-        """A cloud grants quota for a region: one zone that has none left speaks for all."""
+        """The shortage of quota of an offer; a cloud grants quota for all zones of a region."""
         return next((short for short in self._short(offer) if is_of_quota(short)), None)
 
-    def _told(self, cheapest: CloudOffer, code: str, demand: Demand) -> Refusal:
-        """It speaks for the others of its region."""
+    def _refusal(self, cheapest: CloudOffer, code: str, demand: Demand) -> Refusal:
+        """The refusal of one offer on behalf of the offers of its region."""
         passes = code in (SHORTAGE, QUOTA)
         if passes:
             short = self._quota(cheapest) or min(self._short(cheapest), key=_until)
-            words = shortage_words(short)
+            words = describe_shortage(short)
         else:
-            words = offer_words(cheapest, code, demand)
-        return cloud_refusal(cheapest, code, f"{machine_words(cheapest)}: {words}", ever=passes)
+            words = describe_refusal(cheapest, code, demand)
+        return cloud_refusal(cheapest, code, f"{describe_machine(cheapest)}: {words}", ever=passes)
 
 
 def _until(short: Shortage) -> datetime:
@@ -241,12 +244,12 @@ NO_MARKET = Market(CloudOffers(()))
 
 
 def is_of_quota(short: Shortage) -> bool:
-    """Whether a cloud has machines and grants us no more: each says so in its words."""
+    """Whether a shortage is one of quota, by the words of the cloud."""
     return QUOTA in short.reason.lower()
 
 
-def _speaker(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOffer:
-    """Of a region the cheapest, which comes first; of those that are too small the largest."""
+def _representative(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOffer:
+    """The offer whose numbers a refusal shows: the cheapest, or the largest of too small ones."""
     if code == "cpu":
         return max(known, offer, key=lambda each: each.cpu_count)
     if code == "memory":
@@ -257,7 +260,7 @@ def _speaker(known: CloudOffer, offer: CloudOffer, code: str) -> CloudOffer:
 def spec_of(
     offer: CloudOffer, demand: Demand, lifetime_s: int, tags: Mapping[str, str]
 ) -> MachineSpec:
-    """What each of the machines is to be. lifetime_s: its cloud ends it then, if nobody has."""
+    """The machine spec of a burst. lifetime_s: after it the cloud terminates the machine."""
     return MachineSpec(
         disk_size_gb=boot_disk_gb(offer, demand),
         lifetime_s=lifetime_s,
@@ -267,16 +270,16 @@ def spec_of(
 
 
 def _refused(region: CloudRegionOffers, demand: Demand) -> list[Refusal]:
-    """The one sentence for a region that is out of question, if it is."""
+    """The refusal of a whole cloud region; empty: the region is not refused."""
     code = _unfit_region(region, demand)
     if code is None:
         return []
-    words = region_words(region.example, code, demand, region.sold)
+    words = describe_region_refusal(region.example, code, demand, region.sold)
     return [cloud_refusal(region.example, code, words, ever=False)]
 
 
 def _unfit_region(region: CloudRegionOffers, demand: Demand) -> str | None:
-    """The code for which the whole region is out of question, if it is."""
+    """The code for which the whole cloud region is refused; None: it is not."""
     if code := _unwanted(region.example, demand):
         return code
     if not demand.gpu_count:
@@ -288,7 +291,7 @@ def _unfit_region(region: CloudRegionOffers, demand: Demand) -> str | None:
 
 
 def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
-    """The code for which nothing of its region is taken."""
+    """The code for which all offers of the region are refused; None: they are not."""
     if demand.region_id is not None and demand.region_id != offer.region_id:
         return "wrong-region"
     if demand.only_owned:
@@ -300,7 +303,7 @@ def _unwanted(offer: CloudOffer, demand: Demand) -> str | None:
 
 
 def _unfit(offer: CloudOffer, demand: Demand) -> str | None:
-    """The code of what speaks against an offer of the right type and count, shortages aside."""
+    """The code for which an offer of an accepted type and count is refused, without shortages."""
     if code := _unwanted(offer, demand):
         return code
     if demand.spot == (SpotPolicy.NEVER if offer.spot else SpotPolicy.REQUIRED):

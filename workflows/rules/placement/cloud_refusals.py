@@ -1,4 +1,4 @@
-"""What is told of a cloud's offers: why they are not taken, and that one is on its way."""
+"""The refusals of cloud offers, as sentences for people."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -12,31 +12,31 @@ GIB = 1024**3
 BEING_MADE = "being-made"
 
 
-def machine_words(offer: CloudOffer) -> str:
-    """Such as `spot a2-highgpu-1g (1×A100)`."""
+def describe_machine(offer: CloudOffer) -> str:
+    """The machine of an offer in words, such as `spot a2-highgpu-1g (1×A100)`."""
     kind = "spot" if offer.spot else "on-demand"
     has = f"{offer.gpu_count}×{offer.gpu_type}" if offer.gpu_count else f"{offer.cpu_count} CPUs"
     return f"{kind} {offer.machine_type} ({has})"
 
 
 def being_made(offer: CloudOffer, zones: tuple[MachineOffer, ...], workers: int) -> Refusal:
-    """What a job is told while it waits for machines that are made for it.
+    """The entry that a job shows while its machines are being created.
 
-    zones: with the prices of what is leased.
+    zones: the machine offers of its claim, at prices with the boot disk.
     """
     count = "a machine is" if workers == 1 else f"{workers} machines are"
     hourly = zones[0].microcredits_per_hour + offer.fee.microcredits_per_hour
     price = hourly / MICROCREDITS
     zone_names = ", else ".join(zone.zone for zone in zones)
     words = (
-        f"{count} being made for it: {machine_words(offer)} in {zone_names}, "
+        f"{count} being created for it: {describe_machine(offer)} in {zone_names}, "
         f"about {price:g} credits an hour each"
     )
     return cloud_refusal(offer, BEING_MADE, words, ever=True)
 
 
 def cloud_refusal(offer: CloudOffer, code: str, words: str, *, ever: bool) -> Refusal:
-    """The sentence with its place. ever: it may be otherwise later."""
+    """The refusal of a cloud offer. ever: whether the refusal may end later."""
     return Refusal(
         offer_id=offer.offer_id,
         region_id=offer.region_id,
@@ -46,14 +46,14 @@ def cloud_refusal(offer: CloudOffer, code: str, words: str, *, ever: bool) -> Re
     )
 
 
-def shortage_words(short: Shortage) -> str:
+def describe_shortage(short: Shortage) -> str:
     return f"{short.reason}; not asked again before {short.until:%H:%M:%S} UTC"
 
 
-def region_words(
+def describe_region_refusal(
     example: CloudOffer, code: str, demand: Demand, sold: Mapping[str, Collection[int]]
 ) -> str:
-    """Why a whole region is out of question. sold: counts by GPU type."""
+    """Why a whole cloud region is refused. sold: the GPU counts by GPU type."""
     if code == "cpu-only":
         return "asked no GPU, sells machines with GPUs alone"
     asked = f"asked {demand.gpu_count}×{' or '.join(demand.gpu_types)}"
@@ -63,11 +63,11 @@ def region_words(
         types = accepted_types(demand.gpu_types) & sold.keys()
         counts = sorted({count for name in types for count in sold[name]})
         return f"{asked}, sold with {', '.join(map(str, counts))}"
-    return offer_words(example, code, demand)
+    return describe_refusal(example, code, demand)
 
 
-def offer_words(offer: CloudOffer, code: str, demand: Demand) -> str:
-    """What was asked and what there is."""
+def describe_refusal(offer: CloudOffer, code: str, demand: Demand) -> str:
+    """The refusal of one cloud offer in words: what the job asked, and what the offer has."""
     return _WORDS[code](offer, demand)
 
 
@@ -107,7 +107,7 @@ def _price(offer: CloudOffer, demand: Demand) -> str:
 
 def _credits(offer: CloudOffer, demand: Demand) -> str:
     cost = _of_job(offer, demand)
-    return f"the job costs {cost:g} credits an hour, and who pays has none left: add some"
+    return f"the job costs {cost:g} credits an hour, and its payer has none left: add some"
 
 
 def _of_job(offer: CloudOffer, demand: Demand) -> float:

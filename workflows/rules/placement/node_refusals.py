@@ -1,6 +1,6 @@
-"""Why a job was not placed: one refusal for every node that it sees, with the numbers.
+"""The refusals of nodes: why a job was not placed, with one refusal for each node.
 
-A person who sees more than `LISTED_NODES` nodes gets one refusal for each region and code instead.
+With more than `LISTED_NODES` nodes there is one refusal for each region and code instead.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ from workflows.rules.placement.inventory import Inventory, NodeCapacity, RegionC
 
 LISTED_NODES = 32
 ROOMY = "workers"
-"""The code of a node with room for a worker, which refuses only where the job needs more."""
+"""The code of nodes with free slots, which refuse only if the job needs more of them."""
 GIB = 1024**3
 
 _INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED = (
@@ -21,7 +21,7 @@ _INACTIVE, _GPU_COUNT, _CPU, _MEMORY, _DISK, _PORT, _RESERVED = (
 )
 
 NOTHING_THERE = Refusal(
-    offer_id="none", code="no-offers", detail="there is no node to look at", ever=False
+    offer_id="none", code="no-offers", detail="there is no node to choose from", ever=False
 )
 
 
@@ -38,21 +38,21 @@ class Finding:
 def refusals_of(
     demand: Demand, inventory: Inventory, job_id: str | None = None
 ) -> tuple[Refusal, ...]:
-    """Every node's reason, as things are now.
+    """The refusals of all visible nodes at this moment.
 
-    job_id: nodes that are kept free for this job do not refuse it for that.
+    job_id: the nodes that a hold-back keeps for this job do not refuse it for that.
     """
-    return told(findings_of(demand, inventory, job_id), demand)
+    return describe_refusals(findings_of(demand, inventory, job_id), demand)
 
 
 def findings_of(demand: Demand, inventory: Inventory, job_id: str | None = None) -> list[Finding]:
-    """Every node that is seen, by what it is short of; those with room are `ROOMY`."""
+    """All visible nodes by the code of what they lack; nodes with free slots are `ROOMY`."""
     regions = inventory.seen_by(demand)
     return [finding for region in regions for finding in _findings(demand, region, job_id)]
 
 
-def told(found: list[Finding], demand: Demand) -> tuple[Refusal, ...]:
-    """The same as sentences, for people."""
+def describe_refusals(found: list[Finding], demand: Demand) -> tuple[Refusal, ...]:
+    """The refusals of these findings, as sentences for people."""
     if not found:
         return (NOTHING_THERE,)
     if sum(len(finding.machines) for finding in found) > LISTED_NODES:
@@ -91,7 +91,7 @@ def _findings(demand: Demand, region: RegionCapacity, job_id: str | None) -> Ite
 
 
 def _could_hold(machines: Iterable[NodeCapacity], demand: Demand) -> bool:
-    """Whether they could hold all workers if nothing else ran there."""
+    """Whether the nodes could run all workers if nothing else ran on them."""
     missing = demand.worker_count
     for machine in machines:
         missing -= machine.capacity(demand)
@@ -103,7 +103,7 @@ def _could_hold(machines: Iterable[NodeCapacity], demand: Demand) -> bool:
 def _shortage_of_empty(
     machine: NodeCapacity, demand: Demand
 ) -> tuple[tuple[str, bool] | None, int]:
-    """The code of what machines of this shape lack even with nothing on them; the CPUs asked."""
+    """The code of what empty nodes of this shape lack, None: nothing; and the CPUs of a worker."""
     offer, cpus = machine.offer, machine.cpus_for(demand)
     code = None
     if not machine.admits(demand):
@@ -120,7 +120,7 @@ def _shortage_of_empty(
 def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred thousand
     machine: NodeCapacity, demand: Demand, cpus: int, job_id: str | None
 ) -> tuple[str, bool] | None:
-    """The code of what is short and may become free."""
+    """The code of what the node lacks now and may have later; None: nothing."""
     if not machine.active:
         return _INACTIVE
     if demand.gpu_count > len(machine.free_gpus):
@@ -157,7 +157,7 @@ def _refusal(finding: Finding, machine: NodeCapacity, demand: Demand) -> Refusal
 
 
 def _one_for_all(finding: Finding, demand: Demand) -> Refusal:
-    """The node with the most free speaks for the others."""
+    """One refusal for all nodes of a finding, with the numbers of the node with most free."""
     nearest = finding.machines[0]
     if finding.ever:
         nearest = max(finding.machines, key=lambda m: (len(m.free_gpus), m.free_cpus))
@@ -178,7 +178,7 @@ def _name(machine: NodeCapacity) -> str:
 
 
 def gpus_asked(demand: Demand) -> str:
-    """Such as `4×A100 or H100`."""
+    """The GPUs of a demand in words, such as `4×A100 or H100`."""
     return f"{demand.gpu_count}×{' or '.join(demand.gpu_types)}"
 
 
@@ -223,7 +223,7 @@ def _price(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: A
 
 def _credits(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     cost = machine.cost_per_hour(demand) * demand.worker_count / MICROCREDITS
-    return f"the job costs {cost:g} credits an hour, and who pays has none left: add some"
+    return f"the job costs {cost:g} credits an hour, and its payer has none left: add some"
 
 
 def _not_owned(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001

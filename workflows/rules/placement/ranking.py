@@ -1,4 +1,4 @@
-"""Offers, pure: where one job would go now, without it; and why nowhere else."""
+"""The ranking of offers for one demand, without placing a job."""
 
 import heapq
 from collections.abc import Iterable
@@ -8,7 +8,12 @@ from workflows.contracts.placement import Demand, NodeOffer, RankedOffer, Rankin
 from workflows.rules.placement.cloud_costs import gpu_hour_cost, worker_cost
 from workflows.rules.placement.cloud_market import NO_MARKET, Choice, Market
 from workflows.rules.placement.inventory import Inventory, NodeCapacity, RegionCapacity
-from workflows.rules.placement.node_refusals import NOTHING_THERE, ROOMY, findings_of, told
+from workflows.rules.placement.node_refusals import (
+    NOTHING_THERE,
+    ROOMY,
+    describe_refusals,
+    findings_of,
+)
 from workflows.rules.placement.planner import choose_nodes, preference
 
 
@@ -18,7 +23,7 @@ def rank(
     market: Market = NO_MARKET,
     most: int = 100,
 ) -> Ranking:
-    """Where such a job would go now, best first, at most so many; and why nowhere else."""
+    """The offers that fit a demand now, best first, at most `most`; and the refusals of others."""
     inventory = offers if isinstance(offers, Inventory) else Inventory(offers)
     found = findings_of(demand, inventory)
     fitting = [
@@ -35,9 +40,12 @@ def rank(
     enough = (
         bool(fitting) if demand.worker_count == 1 else choose_nodes(demand, inventory) is not None
     )
-    # What has room and is not needed has refused nothing.
+    # A node with free slots refuses only when all such nodes together are too few.
     refusing = [finding for finding in found if not enough or finding.code != ROOMY]
-    refusals = [*(told(refusing, demand) if refusing else ()), *market.refusals(demand)]
+    refusals = [
+        *(describe_refusals(refusing, demand) if refusing else ()),
+        *market.refusals(demand),
+    ]
     placeable = enough or bool(clouds)
     if not refusals and not placeable:
         refusals = [NOTHING_THERE]

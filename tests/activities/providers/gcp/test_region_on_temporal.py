@@ -36,8 +36,12 @@ HERE = "us-central1"
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_RETURN", timedelta(milliseconds=500))
-    monkeypatch.setattr("workflows.nodes.leased_machine.FIRST_PAUSE", timedelta(milliseconds=500))
+    monkeypatch.setattr(
+        "workflows.nodes.leased_machine.RELEASE_POLL_MIN", timedelta(milliseconds=500)
+    )
+    monkeypatch.setattr(
+        "workflows.nodes.leased_machine.RETRY_INTERVAL_MIN", timedelta(milliseconds=500)
+    )
     monkeypatch.setattr(
         "workflows.regions.region_lifecycle.REMOVAL_INTERVAL", timedelta(milliseconds=500)
     )
