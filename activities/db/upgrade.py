@@ -1,4 +1,4 @@
-"""Alembic, run on a connection of ours and in its transaction."""
+"""Alembic, run on a given connection and in its transaction."""
 
 from alembic import command
 from alembic.config import Config
@@ -8,12 +8,12 @@ from activities.db.migrate import MIGRATIONS
 
 
 def upgrade(connection: Connection, revision: str) -> None:
-    """Run the migrations that are missing up to a revision."""
+    """Run the missing migrations up to a revision."""
     command.upgrade(configuration(connection), revision)
 
 
 def configuration(connection: Connection) -> Config:
-    """Alembic's settings for our migrations, which run on this connection."""
+    """Alembic's configuration for migrations that run on this connection."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
