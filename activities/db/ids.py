@@ -16,7 +16,7 @@ def new_id(prefix: str) -> str:
 
 
 def _next_number() -> int:
-    """Milliseconds since 1970 and 80 random bits; the last number plus 1 in the same millisecond."""
+    """Milliseconds since 1970 and 80 random bits, or the last number plus 1."""
     global _last  # noqa: PLW0603 - one clock for each process
     with _lock:
         now_ms = time.time_ns() // 1_000_000

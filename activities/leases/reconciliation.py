@@ -75,9 +75,7 @@ async def reconcile_machines(_: ReconcileMachines) -> MachinesReconciled:
                     provider_threads(), _reconcile, provider.id, provider.kind
                 )
             except ProviderError as error:
-                activity.logger.warning(
-                    "provider %s: could not be reconciled: %s", provider.id, error
-                )
+                activity.logger.warning("%s could not be reconciled: %s", provider.id, error)
                 result = result.plus(failed=(f"{provider.id}: {error}",))
                 continue
             await _notify(provider.id, found, orphans)
@@ -127,9 +125,7 @@ def _reconcile(
         unknown=tuple(name for name, _ in discrepancies.unknown), missing=discrepancies.missing
     )
     for name, zone in discrepancies.unknown:
-        activity.logger.error(
-            "machine %s in %s: carries our ownership label, but has no lease", name, zone
-        )
+        activity.logger.error("%s in %s: carries our ownership label, but has no lease", name, zone)
     with ThreadPoolExecutor(TERMINATED_AT_ONCE, thread_name_prefix="leases") as threads:
         for some in _in_pieces(discrepancies.to_release[:MOST_TERMINATED], COMPARED_AT_ONCE):
             # A lease may have moved to one of these zones since the provider listed its machines.
@@ -138,17 +134,16 @@ def _reconcile(
             ).to_release
             errors = threads.map(partial(_terminate, driver), still)
             for (name, zone), error in zip(still, errors, strict=True):
-                failed = {"failed": (f"{name} in {zone}: {error}",)}
-                result = result.plus(**(failed if error else {"released": (name,)}))
+                failed = (f"{name} in {zone}: {error}",)
+                outcome = {"failed": failed} if error else {"released": (name,)}
+                result = result.plus(**outcome)
     return result, discrepancies.unknown
 
 
 def _terminate(driver: Driver, machine: OwnedMachine) -> str:
     """Request the termination of a machine; return the error, or an empty text."""
     name, zone = machine
-    activity.logger.warning(
-        "machine %s in %s: no open lease holds it, it is being terminated", name, zone
-    )
+    activity.logger.warning("%s in %s: has no open lease, is being terminated", name, zone)
     try:
         driver.terminate(name, zone)
     except ProviderError as error:
