@@ -45,7 +45,7 @@ class BlobStore:
 
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[IO[bytes]]:
-        """A file for the content of an object, which appears when the block ends without an error."""
+        """A file for the content of an object, which appears if the block ends without an error."""
         path = self._path(name)
         folder = Path(path).parent if self.folder else None
         if folder:

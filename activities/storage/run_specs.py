@@ -42,7 +42,7 @@ class RunSpec(Contract):
     """The longest idle time of the run on a leased machine; None: no limit."""
     port: int | None = None
     cache: RegionCache | None = None
-    """The region cache of a leased node's region; None: the platform brings all files to the node."""
+    """The region cache for a leased node; None: the platform brings all files to the node."""
 
 
 def seal_run_spec(job_id: str, attempt: int, worker: int, region_id: str, spec: RunSpec) -> str:
