@@ -1,4 +1,7 @@
-"""The only reader of the environment: every setting of every process, prefix `BASELOAD_`."""
+"""All settings of all processes, from environment variables with the prefix `BASELOAD_`.
+
+This module alone reads the environment.
+"""
 
 import os
 from functools import lru_cache
@@ -10,7 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class Settings(BaseSettings):
-    """Settings of one process; a missing one has the embedded default under `home`."""
+    """The settings of one process; paths that are not set have a default under `home`."""
 
     model_config = SettingsConfigDict(env_prefix="BASELOAD_", frozen=True, extra="ignore")
 
@@ -20,11 +23,12 @@ class Settings(BaseSettings):
     database_url: str | None = None
     """SQLAlchemy URL; None: SQLite at `home/baseload.db`."""
     storage_url: str | None = None
-    """fsspec URL of the store of uploads, logs, outputs and sealed work orders."""
+    """fsspec URL of the object store for uploads, logs, outputs and sealed run specs; None:
+    `home/storage`."""
     ssh_key: Path | None = None
     """The platform's private SSH key; None: `home/keys/platform_ed25519`."""
     secrets_key: str | None = None
-    """The master key as 64 hex digits; None: `home/keys/master.key`, made at the first start."""
+    """The master key as 64 hex digits; None: `home/keys/master.key`, which the bootstrap makes."""
 
     temporal_address: str = "127.0.0.1:7233"
     temporal_namespace: str = "default"
@@ -33,34 +37,35 @@ class Settings(BaseSettings):
     temporal_tls_key: Path | None = None
 
     sites: str = "*"
-    """Regions whose queue this worker polls, with commas between: ids, or `*`, from which `-ID`
-    leaves out one that has a worker in its own network."""
+    """Regions whose task queues this worker process polls, separated by commas: ids, or `*` for
+    all. `-ID` excludes a region that has a worker process in its own network."""
 
     gcp_endpoint: str | None = None
-    """One base URL under which every HTTP API of Google's answers at its own path; None: Google."""
+    """The base URL of all HTTP APIs of Google, each under its own path; None: Google's own URLs."""
     gcp_ssh_source_ranges: str = "0.0.0.0/0"
-    """From where machines at Google may be reached over SSH: CIDRs with commas between."""
+    """Addresses from which machines at Google accept SSH: CIDRs, separated by commas."""
     gcp_image: str = (
         "projects/deeplearning-platform-release/global/images/family/"
         "common-cu129-ubuntu-2404-nvidia-580"
     )
-    """What machines with GPUs at Google boot; CUDA 12, which still knows P100 and V100."""
+    """The boot image of machines with GPUs at Google: CUDA 12, which supports P100 and V100."""
     gcp_plain_image: str = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-    """What machines without GPUs boot there, such as storage nodes."""
+    """The boot image of machines without GPUs at Google, such as storage nodes."""
 
     region_cache_port: int = 8710
-    """Where the storage node of a region in a cloud serves its cache to the region's machines."""
+    """The port at which a cloud region's storage node serves the region cache to the machines."""
     region_cache_max_bytes: int | None = None
-    """How much it keeps at most; None: four fifths of its disk, more than which it never keeps."""
+    """The largest size of the region cache; None, and at most: four fifths of the node's disk."""
     package_index_url: str | None = None
-    """The index of Python packages behind it, such as `https://pypi.org/simple`; None: the one that
-    the storage node itself is told of in its pip configuration."""
+    """The index of Python packages that the region cache reads, such as `https://pypi.org/simple`;
+    None: the index in the storage node's own pip configuration."""
 
     ephemeral_lifetime_s: int = 7 * 86_400
-    """How long a machine that is made for one job lives at most: then it is ended, by its cloud if
-    all of us were dead, and the job begins again elsewhere. Google takes at most 120 days."""
+    """The longest lifetime of a machine that is created for one job. Then the machine is
+    terminated, by its cloud even if the control plane is down, and the job restarts on another
+    machine. Google allows at most 120 days."""
     cpu_core_hour_microcredits: int = 0
-    """Usage fee for one CPU core and hour on own machines; 0: CPUs are free."""
+    """The usage fee for one CPU core and hour on owned machines; 0: CPUs are free."""
     upload_max_bytes: int = 2 * 1024**3
     upload_max_unpacked_bytes: int = 20 * 1024**3
     request_max_bytes: int = 1024**2
@@ -68,16 +73,16 @@ class Settings(BaseSettings):
     job_unreachable_limit_s: int = 3600
     job_end_grace_s: int = 10
     state_interval_s: int = Field(default=300, ge=10)
-    """How often a job's resume state is copied off a machine that can be lost."""
+    """Seconds between two state snapshots of a job on a machine that can be lost."""
     state_max_bytes: int = 10 * 1024**3
-    """A resume state that is larger is not copied."""
+    """The size above which a resume state gets no state snapshot."""
     billing_period_s: int = 3600
-    """Length of a billing period; an hour but in tests."""
+    """The length of a billing period; an hour, except in tests."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool | None = None
-    """Whether log lines are JSON; None: where they go to no terminal."""
+    """Whether log lines are JSON; None: JSON unless they go to a terminal."""
     metrics: str | None = None
-    """Where a worker shows its Prometheus metrics, host:port; None: nowhere."""
+    """Where a worker process serves its Prometheus metrics, host:port; None: nowhere."""
 
     @property
     def database(self) -> str:
@@ -101,7 +106,7 @@ class Settings(BaseSettings):
 
 
 def environment_value(name: str) -> str | None:
-    """What an administrator has put into this process's environment under a name of their own."""
+    """The value of a variable of the process's environment, whose name an administrator chose."""
     return os.environ.get(name)
 
 

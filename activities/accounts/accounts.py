@@ -1,4 +1,4 @@
-"""Rows of accounts: what a new one consists of, who pays for it, and what is left to pay with."""
+"""Rows of accounts: what a new account consists of."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from activities.db.ids import new_id
 def add_account(
     session: Session, name: str, owner_email: str | None, now: datetime
 ) -> tuple[tables.Account, tables.User]:
-    """An account with its owner and its Personal project. Nothing is committed here."""
+    """Add an account with its owner and its Personal project; the caller commits."""
     account_id, project_id = new_id("acc"), new_id("prj")
     account = tables.Account(
         id=account_id,

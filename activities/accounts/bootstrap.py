@@ -1,4 +1,4 @@
-"""What a fresh installation is given: its keys, and an administrator who can let others in."""
+"""Bootstrap of a new installation: its keys, and an administrator who can add other accounts."""
 
 import fcntl
 import hashlib
@@ -28,9 +28,9 @@ log = structlog.get_logger("first-start")
 
 
 def bootstrap() -> None:
-    """Make what is missing, and nothing twice: every process of ours calls this when it starts.
+    """Make the keys and the administrator that are missing; every process calls this at its start.
 
-    The database has been migrated before.
+    A second call changes nothing. The database must be migrated before.
     """
     chosen = settings()
     with _one_at_a_time(chosen.home):
@@ -49,16 +49,19 @@ def _one_at_a_time(home: Path) -> Generator[None, None, None]:
 
 
 def _make_platform_key(path: Path) -> None:
-    """The SSH key that nodes let in; its public half goes out through join.sh and the API."""
+    """Make the platform key; join.sh and the API publish its public half."""
     if path.exists():
         return
     private = Ed25519PrivateKey.generate()
-    held = private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    write_private(path, held.decode())
+    content = private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    write_private(path, content.decode())
 
 
 def _make_administrator(chosen: Settings) -> None:
-    """The key is in its file before its hash is in the database: a crash between is made good."""
+    """Write the API key to its file before its hash to the database.
+
+    After a crash between the two, the next start reads the key from the file.
+    """
     with database().write("first-start") as session:
         query = select(Account.id).where(col(Account.is_administrator).is_(True))
         if session.exec(query).first() is not None:

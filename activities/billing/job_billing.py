@@ -1,4 +1,4 @@
-"""Billing as workflows ask for it: beginning, posting, ending."""
+"""Job billing for workflows: starting it, posting usage, ending it."""
 
 from datetime import timedelta
 
@@ -27,10 +27,12 @@ def billing_id(job_id: str) -> str:
 
 @activity.defn
 async def begin_billing(request: BillingRequest) -> Done:
-    """Start the job's billing workflow, or find it started for this attempt: it is then told where
-    the nodes are now.
+    """Start the job billing of an attempt.
 
-    One that is left over from an earlier attempt is told to end, and this is tried again.
+    If the job billing of this attempt runs already, it receives the present node addresses. If
+    the job billing of an earlier attempt still runs, it is asked to end.
+
+    Raises: ApplicationError, to be retried, while an earlier attempt's job billing ends.
     """
     workflow_id = billing_id(request.job_id)
     start = client().start_workflow(
@@ -47,19 +49,21 @@ async def begin_billing(request: BillingRequest) -> Done:
     try:
         await limited(start, f"{workflow_id}: start")
     except WorkflowAlreadyStartedError:
-        await _unless_of_an_earlier_attempt(request)
+        await _update_or_end(request)
     return Done()
 
 
 @activity.defn
 def post_usage(command: PostUsage) -> BalanceForecast:
-    """Post every whole and part period that is new; what was posted before is not again.
+    """Post the usage of each run that is not posted yet, whole and part billing periods.
 
-    The bills of the payer's other jobs are asked to look again when its credits run low by this.
-    Raises: Refused without a usage, since nobody is to pay; NotFound.
+    If this shortens the runway of the payer to another runway level, the job billings of the
+    payer's other jobs are asked to recheck the balance.
+
+    Raises: Refused, when there is no usage; NotFound, when there is no such job.
     """
     if not command.usages:
-        raise ApplicationError("usage: asked to post nothing, for nobody", type=REFUSED)
+        raise ApplicationError("usage: asked to post, found no usage", type=REFUSED)
     with database().write() as session:
         opened = [open_meter(session, usage) for usage in command.usages]
         meters = [meter for meter, _ in opened]
@@ -71,15 +75,15 @@ def post_usage(command: PostUsage) -> BalanceForecast:
         if added:
             lock_balance(session, meters[0].payer_id)
         forecast = balance_forecast(session, meters, posted)
-        asked = recheck_other_jobs(session, meters, forecast, added)
+        request_ids = recheck_other_jobs(session, meters, forecast, added)
         over = is_over(session, command.usages[0])
-    relay_soon(asked)
+    relay_soon(request_ids)
     return forecast.model_copy(update={"over": over})
 
 
 @activity.defn
 async def end_billing(done: BillingDone) -> Done:
-    """Tell the billing workflow that all is posted; silent when it is gone."""
+    """Signal the job billing that all usage is posted; silent when its workflow has ended."""
     await tell(billing_id(done.job_id), "settled", done)
     return Done()
 
@@ -92,7 +96,8 @@ async def tell_job_to_end(command: TellJobToEnd) -> Done:
     return Done()
 
 
-async def _unless_of_an_earlier_attempt(request: BillingRequest) -> None:
+async def _update_or_end(request: BillingRequest) -> None:
+    """Send the node addresses to the job billing of this attempt, or end that of an earlier one."""
     workflow_id = billing_id(request.job_id)
     describe = client().get_workflow_handle(workflow_id).describe()
     found = await limited(describe, f"{workflow_id}: describe")

@@ -1,6 +1,7 @@
-"""Money moves here and nowhere else: balanced, once for each business key, never edited.
+"""The ledger: the only code that moves money.
 
-Balances of ledger accounts are kept beside their postings, in the same transaction.
+Every ledger transaction is balanced, is posted once for each business key, and is never edited.
+The balance of a ledger account changes in the same database transaction as its postings.
 """
 
 from collections.abc import Mapping
@@ -21,19 +22,19 @@ FUNDING = "platform/funding"
 
 
 class LedgerError(ValueError):
-    """An entry that the ledger refuses: not balanced, or another one under a used key."""
+    """An entry that the ledger refuses: not balanced, or different under a business key in use."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A transaction to be posted: its legs add up to zero."""
+    """A ledger transaction that is to be posted; its legs add up to zero."""
 
     business_key: str
     kind: str
     account_id: str
-    """Whose statement it is on."""
+    """The account whose statement shows the transaction."""
     legs: Mapping[str, int]
-    """Ledger account to the microcredits that it gains; below zero: what it gives."""
+    """Ledger account to the microcredits that the ledger account gains; below zero: gives."""
     at: datetime
     description: str
     job_id: str | None = None
@@ -41,9 +42,10 @@ class Entry:
 
 
 def post(session: Session, entry: Entry) -> LedgerTransaction:
-    """Post an entry inside the caller's transaction, or find it posted before.
+    """Post an entry in the caller's transaction, or return the transaction posted before.
 
-    Raises: LedgerError, when it is not balanced, or when its key stands for another entry.
+    Raises: LedgerError, when the entry is not balanced, or when its business key names another
+    entry.
     """
     _check(entry)
     transaction = LedgerTransaction(
@@ -57,8 +59,8 @@ def post(session: Session, entry: Entry) -> LedgerTransaction:
         at=entry.at,
     )
     if not _insert_new(session, LedgerTransaction, transaction.model_dump(), "business_key"):
-        return _the_same(session, entry)
-    # One order for all transactions, so that no two wait for each other.
+        return _posted_before(session, entry)
+    # All transactions lock ledger accounts in the same order, which prevents a deadlock.
     balances = {name: _move(session, name, entry.legs[name]) for name in sorted(entry.legs)}
     for number, (name, amount) in enumerate(entry.legs.items()):
         session.add(
@@ -77,10 +79,10 @@ def post(session: Session, entry: Entry) -> LedgerTransaction:
 def add_credits(
     session: Session, account: Account, amount_microcredits: int, key: str, at: datetime
 ) -> LedgerTransaction:
-    """Put credits into an account, once for each key; the transaction, also when it was before.
+    """Add credits to an account, once for each key; return the new or the earlier transaction.
 
-    key: what makes a second call the same one, such as an idempotency key or an id.
-    Raises: LedgerError.
+    key: identifies a repeated call, such as an idempotency key or an id.
+    Raises: LedgerError, when the amount is not above zero, or when the key names another entry.
     """
     if amount_microcredits <= 0:
         raise LedgerError(f"credits: asked {amount_microcredits} microcredits, must be above 0")
@@ -96,7 +98,7 @@ def add_credits(
 
 
 def balance_of(session: Session, ledger_account: str) -> int:
-    """Microcredits that a ledger account holds; below zero, what it owes."""
+    """The balance of a ledger account in microcredits; below zero, the debt."""
     row = session.exec(
         select(LedgerAccount.balance_microcredits).where(col(LedgerAccount.name) == ledger_account)
     ).first()
@@ -108,11 +110,11 @@ def _check(entry: Entry) -> None:
     if total != 0:
         raise LedgerError(f"{entry.business_key}: the legs add up to {total}, not to 0")
     if len(entry.legs) < 2 or 0 in entry.legs.values():
-        raise LedgerError(f"{entry.business_key}: asked two legs or more, none of 0")
+        raise LedgerError(f"{entry.business_key}: must have two legs or more, none of 0")
 
 
 def _move(session: Session, name: str, amount_microcredits: int) -> int:
-    """The balance of a ledger account once the amount has been added."""
+    """Add the amount to the ledger account; return its new balance."""
     owner = name.split("/")[1] if name.startswith("account/") else None
     values = {"name": name, "account_id": owner, "balance_microcredits": 0}
     _insert_new(session, LedgerAccount, values, "name")
@@ -130,7 +132,7 @@ def _move(session: Session, name: str, amount_microcredits: int) -> int:
 def _insert_new(
     session: Session, table: type[SQLModel], values: dict[str, Any], unique: str
 ) -> bool:
-    """Insert a row unless there is one with the same unique value; whether it was inserted."""
+    """Insert a row unless one with the same unique value exists; whether it was inserted."""
     dialect = session.get_bind().dialect.name
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     statement = (
@@ -147,7 +149,7 @@ def _posted(session: Session, business_key: str) -> LedgerTransaction:
     return session.exec(query).one()
 
 
-def _the_same(session: Session, entry: Entry) -> LedgerTransaction:
+def _posted_before(session: Session, entry: Entry) -> LedgerTransaction:
     before = _posted(session, entry.business_key)
     query = select(LedgerPosting).where(col(LedgerPosting.transaction_id) == before.id)
     posted = {row.ledger_account: row.amount_microcredits for row in session.exec(query)}

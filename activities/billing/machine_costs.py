@@ -1,4 +1,4 @@
-"""What the machines of providers have cost, added up by the database."""
+"""The costs of leased machines by provider, added up in the database."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,9 +14,10 @@ from workflows.rules.billing.metering import HOUR_S
 def spent_microcredits(
     session: Session, provider_ids: Iterable[str], at: datetime
 ) -> dict[str, int]:
-    """Of every lease until then, with the machines that were not kept, by provider.
+    """The cost of all leases by provider until an instant, including machines given up earlier.
 
-    As `cumulative_microcredits` rounds it, for each lease; those without leases are left out.
+    The cost of each lease is rounded as `cumulative_microcredits` rounds. Providers without
+    leases are left out.
     """
     offered = col(Lease.offer)["microcredits_per_hour"].as_integer()
     price = func.coalesce(func.nullif(col(Lease.microcredits_per_hour), 0), offered, 0)

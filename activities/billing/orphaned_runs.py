@@ -1,4 +1,4 @@
-"""Billing runs that ended while nobody was watching them."""
+"""Billing of orphaned runs, which ended while no job's workflow watched them."""
 
 from sqlmodel import Session, col, select
 from temporalio import activity
@@ -10,16 +10,14 @@ from activities.db.tables import Allocation
 from workflows.contracts.base import Done
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.nodes import RunSeen
-from workflows.effects.nodes import (
-    BillOrphanedRuns,
-)
+from workflows.effects.nodes import BillOrphanedRuns
 
 
 @activity.defn
 def bill_orphaned_runs(command: BillOrphanedRuns) -> Done:
-    """Post what runs had measured that ended unseen; jobs that are not ours are passed over.
+    """Post the measured usage of orphaned runs; skip runs of jobs that have no allocation.
 
-    Raises: the first refusal, once all were tried.
+    Raises: ApplicationError, the first refusal, after all runs were tried.
     """
     refused: ApplicationError | None = None
     for run in command.runs:
@@ -36,7 +34,7 @@ def bill_orphaned_runs(command: BillOrphanedRuns) -> Done:
 
 
 def _usage_of(session: Session, run: RunSeen) -> WorkerUsage | None:
-    """None: nothing was ever placed here under this name, or nothing was measured."""
+    """The usage of a run; None when the run never had an allocation or measured less than 1 s."""
     placed_at = session.exec(
         select(Allocation.created_at).where(
             col(Allocation.job_id) == run.job_id,

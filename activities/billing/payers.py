@@ -1,4 +1,4 @@
-"""Who pays for an account, and what is left to pay with."""
+"""Payers of accounts, and their balances."""
 
 from collections.abc import Iterable
 
@@ -11,23 +11,23 @@ _AT_ONCE = 500
 
 
 def credits_name(account_id: str) -> str:
-    """The ledger account that holds an account's credits."""
+    """The name of the ledger account that holds an account's credits."""
     return f"account/{account_id}/credits"
 
 
 def payer_of(account: tables.Account) -> str:
-    """The id of the account that pays for this one."""
+    """The id of the payer: the account's billing account, or the account itself."""
     return account.billing_account_id or account.id
 
 
 def balance_microcredits(session: Session, account: tables.Account) -> int:
-    """What the payer of an account has left; below zero, what it owes."""
+    """The balance of an account's payer; below zero, the debt."""
     row = session.get(tables.LedgerAccount, credits_name(payer_of(account)))
     return row.balance_microcredits if row is not None else 0
 
 
 def able_to_pay(session: Session, account_ids: Iterable[str]) -> set[str]:
-    """Those of the accounts whose payer has something left."""
+    """The accounts whose payer has a balance above zero."""
     wanted = sorted(account_ids)
     able: set[str] = set()
     for start in range(0, len(wanted), _AT_ONCE):

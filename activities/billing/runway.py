@@ -1,4 +1,4 @@
-"""Where a payer stands after a posting, and who is told when its credits last less long."""
+"""The balance forecast of a payer, and the recheck of its other jobs when the runway shortens."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,9 +20,9 @@ from workflows.rules.billing.wakeups import runway_level
 def balance_forecast(
     session: Session, meters: Sequence[UsageMeter], posted: int
 ) -> BalanceForecast:
-    """Where the payer of a job's meters stands: what is left, and what all its running jobs cost.
+    """The balance forecast of the payer of a job's usage meters, over all its running jobs.
 
-    posted: microcredits that the caller has posted on them.
+    posted: microcredits that the caller has just posted on these usage meters.
     """
     payer_id = meters[0].payer_id
     burn = session.exec(
@@ -37,13 +37,14 @@ def balance_forecast(
         costs=any(meter.microcredits_per_hour for meter in meters),
     )
     if forecast.balance_microcredits <= 0 or not _runway_level(forecast):
-        return forecast  # nothing has to be estimated to know when to look
+        return forecast  # The next wakeup does not depend on an estimate.
     unposted = _unposted(session, payer_id, datetime.now(UTC))
     return forecast.model_copy(update={"unposted_microcredits": unposted})
 
 
 def lock_balance(session: Session, payer_id: str) -> None:
-    """What two beginning jobs add to what their payer spends is seen by one of them at least."""
+    """Lock the payer's balance, so that of two jobs that start at once at least one sees both
+    burn rates."""
     name = col(LedgerAccount.name) == credits_name(payer_id)
     session.execute(select(LedgerAccount.name).where(name).with_for_update())
 
@@ -51,10 +52,13 @@ def lock_balance(session: Session, payer_id: str) -> None:
 def recheck_other_jobs(
     session: Session, meters: Sequence[UsageMeter], forecast: BalanceForecast, added: int
 ) -> list[str]:
-    """Ask the bills of the payer's other jobs that cost to look again, where its credits last
-    much less long than before, or not at all; the ids of the requests, in the caller's transaction.
+    """Request a recheck from the payer's other job billings, if the runway level has risen.
 
-    meters: of the job that has just posted; added: what it has newly begun to cost by the hour.
+    Writes outbox rows in the caller's transaction and returns their ids. Jobs without a cost are
+    not rechecked.
+
+    meters: the usage meters of the job that has just posted.
+    added: microcredits per hour that this job has newly added to the burn rate.
     """
     before = forecast.model_copy(
         update={
@@ -65,9 +69,9 @@ def recheck_other_jobs(
     if _runway_level(forecast) <= _runway_level(before):
         return []
     now = datetime.now(UTC)
-    # Not of the job: of the workflow that bills it.
-    billed = [f"{job_id}/billing" for job_id in _others(session, meters[0])]
-    return [enqueue(session, bill, "recheck_balance", None, now) for bill in billed]
+    # The request goes to the workflow of the job billing, not to that of the job.
+    billing_ids = [f"{job_id}/billing" for job_id in _others(session, meters[0])]
+    return [enqueue(session, each, "recheck_balance", None, now) for each in billing_ids]
 
 
 def _runway_level(forecast: BalanceForecast) -> int:
@@ -89,9 +93,9 @@ def _others(session: Session, own: UsageMeter) -> Sequence[str]:
 
 
 def _unposted(session: Session, payer_id: str, now: datetime) -> int:
-    """What running jobs must have used since they were last posted, each a period at most.
+    """An estimate of the usage since the last posting, at most one billing period for each meter.
 
-    Of one whose node cannot be reached nobody can say, so that it is not counted.
+    A job whose node is unreachable is not counted, because its usage is unknown.
     """
     rows = session.execute(
         select(UsageMeter.microcredits_per_hour, UsageMeter.started_at, UsageMeter.posted_s)
@@ -105,10 +109,10 @@ def _unposted(session: Session, payer_id: str, now: datetime) -> int:
     )
     period_s = settings().billing_period_s
     return sum(
-        cumulative_microcredits(rate, _between(int((now - began).total_seconds()) - s, period_s))
-        for rate, began, s in rows
+        cumulative_microcredits(rate, _clamped(int((now - started).total_seconds()) - s, period_s))
+        for rate, started, s in rows
     )
 
 
-def _between(seconds: int, most: int) -> int:
+def _clamped(seconds: int, most: int) -> int:
     return max(0, min(seconds, most))

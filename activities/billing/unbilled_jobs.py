@@ -1,6 +1,6 @@
-"""Jobs that run and whose billing workflow was ended from outside: it is begun again.
+"""Running jobs whose job billing was terminated from outside, so that it is started again.
 
-What had been posted is posted already; what has run meanwhile is posted at the first look.
+Earlier postings remain, and the new job billing posts the usage since then at its first wakeup.
 """
 
 from collections.abc import Collection
@@ -24,9 +24,11 @@ _METERED = (JobStatus.RUNNING, JobStatus.UNREACHABLE)
 
 
 def lost_bills(running: Collection[str], quiet_for: timedelta) -> list[BillingRequest]:
-    """The bills of jobs that run, by what `running` lists, and that nobody meters.
+    """The requests that start job billing again for running jobs that have none.
 
-    quiet_for: a job that has changed since may just be beginning or ending its own.
+    running: the ids of all running workflows.
+    quiet_for: jobs that changed within this time are left out, because they may just be starting
+    or ending their job billing themselves.
     """
     with database().read() as session:
         job_ids = session.exec(
@@ -44,7 +46,7 @@ def lost_bills(running: Collection[str], quiet_for: timedelta) -> list[BillingRe
 
 
 def _bill_of(session: Session, job_id: str) -> BillingRequest | None:
-    """None: nothing of it has started."""
+    """The billing request of a job; None when none of its workers has started."""
     job = session.get_one(Job, job_id)
     request = start_job(session, job).argument
     return billing_of(request, job.attempt, _WORKERS.validate_python(job.workers))

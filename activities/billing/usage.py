@@ -1,4 +1,4 @@
-"""Posting what runs have used: meters that move forwards only, slice by slice."""
+"""Posting the usage of runs, slice by slice, on usage meters that only move forwards."""
 
 from datetime import datetime, timedelta
 
@@ -17,16 +17,17 @@ from workflows.rules.billing.metering import Slice, slices
 
 
 def post_worker_usage(session: Session, usage: WorkerUsage) -> int:
-    """Post what one run has used beyond what was posted; the microcredits that are new.
+    """Post the usage of one run that is not posted yet; return the new microcredits.
 
-    The first call fixes the run's start, its rates and its payer. Raises: NotFound.
+    The first call fixes the run's start, its usage rates and its payer.
+    Raises: NotFound, when there is no such job.
     """
     meter, _ = open_meter(session, usage)
     return post_on_meter(session, meter, usage.through_s)
 
 
 def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> int:
-    """Post what a run has used up to `through_s` and was not posted; the new microcredits."""
+    """Post the usage of a run up to `through_s` that is not posted yet; return the microcredits."""
     if through_s <= meter.posted_s:
         return 0
     rates = UsageRates.model_validate(meter.rates)
@@ -53,15 +54,15 @@ def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> int:
 
 
 def is_over(session: Session, usage: WorkerUsage) -> bool:
-    """Whether the job of a run has written down that the run's attempt has ended."""
+    """Whether the row of the job says that the attempt of the run has ended."""
     job = session.get(Job, usage.job_id)
     return job is not None and not _runs(job, usage.attempt)
 
 
 def payer_of_job(session: Session, job_id: str) -> str:
-    """The account that pays: the owner of the job's project, or who pays for that one.
+    """The payer of a job: the owner of its project, or that owner's billing account.
 
-    Raises: NotFound.
+    Raises: NotFound, when there is no such job.
     """
     owner = session.exec(
         select(Account)
@@ -75,14 +76,14 @@ def payer_of_job(session: Session, job_id: str) -> str:
 
 
 def open_meter(session: Session, usage: WorkerUsage) -> tuple[UsageMeter, bool]:
-    """The meter of a run, and whether this call has made it.
+    """The usage meter of a run, and whether this call has created it.
 
-    Raises: NotFound.
+    Raises: NotFound, when there is no such job.
     """
     key = (usage.job_id, usage.worker, usage.attempt)
     job = session.exec(
         select(Job).where(col(Job.id) == usage.job_id).with_for_update()
-    ).first()  # the job's row is the lock of all its meters, those that are not there yet too
+    ).first()  # The lock on the job's row covers all its meters, also those that do not exist yet.
     if job is None:
         raise _no_job(usage.job_id)
     meter = session.get(UsageMeter, key)
@@ -111,7 +112,7 @@ def _runs(job: Job, attempt: int) -> bool:
 
 
 def _post_slice(session: Session, meter: UsageMeter, piece: Slice) -> int:
-    """A slice that costs nothing moves the meter and leaves no transaction."""
+    """Post a slice and return its microcredits; a slice that costs nothing needs no transaction."""
     amount = piece.amount_microcredits
     if amount == 0:
         return 0

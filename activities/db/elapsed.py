@@ -17,9 +17,10 @@ class _ElapsedSeconds(FunctionElement[int]):
 
 
 def elapsed_s(began_at: Any, ended_at: Any) -> ColumnElement[int]:
-    """0 where the end is before the beginning; NULL where there was none.
+    """The whole seconds between two instants; 0 if the end comes first, NULL if one is missing.
 
-    On SQLite, which counts milliseconds, what lacks less than half of one is a whole second.
+    SQLite counts in milliseconds; there, a second that lacks less than half a millisecond counts
+    as whole.
     """
     instants = (_instant(began_at), _instant(ended_at))
     return _ElapsedSeconds(*instants)
@@ -30,14 +31,14 @@ def _instant(given: Any) -> Any:
 
 
 @compiles(_ElapsedSeconds, "sqlite")
-def _on_sqlite(element: _ElapsedSeconds, compiler: SQLCompiler, **asked: Any) -> str:
-    began, ended = (compiler.process(clause, **asked) for clause in element.clauses)
+def _on_sqlite(element: _ElapsedSeconds, compiler: SQLCompiler, **options: Any) -> str:
+    began, ended = (compiler.process(clause, **options) for clause in element.clauses)
     days = f"julianday({ended}) - julianday({began})"
     return f"max(0, cast(({days}) * 86400.0 + 0.0005 AS INTEGER))"
 
 
 @compiles(_ElapsedSeconds, "postgresql")
-def _on_postgresql(element: _ElapsedSeconds, compiler: SQLCompiler, **asked: Any) -> str:
-    began, ended = (compiler.process(clause, **asked) for clause in element.clauses)
+def _on_postgresql(element: _ElapsedSeconds, compiler: SQLCompiler, **options: Any) -> str:
+    began, ended = (compiler.process(clause, **options) for clause in element.clauses)
     seconds = f"floor(extract(epoch FROM {ended} - {began}))"
     return f"greatest(0, cast({seconds} AS BIGINT))"

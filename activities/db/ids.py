@@ -11,12 +11,12 @@ _last = 0
 
 
 def new_id(prefix: str) -> str:
-    """A new id such as `job-01jd…`: later ones sort after earlier ones of the same process."""
+    """A new id such as `job-01jd…`, which sorts after all earlier ids of the same process."""
     return f"{prefix}-{encoded(_next_number())}"
 
 
 def _next_number() -> int:
-    """Milliseconds since 1970 and 80 random bits; counted up within one millisecond."""
+    """Milliseconds since 1970 and 80 random bits, or the last number plus 1."""
     global _last  # noqa: PLW0603 - one clock for each process
     with _lock:
         now_ms = time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""How instants are kept in every table."""
+"""The column type of instants, which all tables use."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from sqlalchemy.types import TypeDecorator
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware UTC instant, in SQLite too, which forgets time zones."""
+    """The column type of an aware UTC instant; SQLite itself does not store time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -18,6 +18,7 @@ class Instant(TypeDecorator[datetime]):
         value: datetime | None,
         dialect: Dialect,  # noqa: ARG002 - SQLAlchemy names it
     ) -> datetime | None:
+        """The instant in UTC. Raises: ValueError, when the instant has no time zone."""
         if value is None:
             return None
         if value.tzinfo is None:

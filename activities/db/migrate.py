@@ -1,4 +1,4 @@
-"""Bring a database to the newest schema. Every process does so when it starts."""
+"""Migrating a database to the newest schema, which every process does at its start."""
 
 import fcntl
 import re
@@ -19,7 +19,7 @@ _REVISION = re.compile(r"^(revision|down_revision) = [\"'](\w+)[\"']", re.MULTIL
 
 
 def migrate(url: str, revision: str = "head") -> None:
-    """Run every missing migration in one transaction; processes that start at once take turns."""
+    """Run all missing migrations in one transaction; concurrent processes follow each other."""
     with _one_process_at_a_time(url):
         database = Database(url)
         try:
@@ -30,7 +30,7 @@ def migrate(url: str, revision: str = "head") -> None:
 
 
 def revision_of(database: Database) -> str | None:
-    """The schema that a database has; None where it has none yet."""
+    """The revision of a database's schema; None when the database has no schema yet."""
     with database.read() as session:
         connection = session.connection()
         if not inspect(connection).has_table("alembic_version"):
@@ -40,7 +40,7 @@ def revision_of(database: Database) -> str | None:
 
 
 def newest_revision() -> str:
-    """The last of our migrations: the one that no other follows."""
+    """The revision of the newest migration, which no other migration follows."""
     made: set[str] = set()
     followed: set[str] = set()
     for file in (MIGRATIONS / "versions").glob("*.py"):
@@ -51,7 +51,7 @@ def newest_revision() -> str:
 
 def _upgrade(database: Database, revision: str) -> None:
     """Run the missing migrations up to a revision, in one transaction."""
-    # Half a second of imports, for what hardly any start of a process has to do.
+    # The import takes half a second, and hardly any start of a process needs it.
     from alembic import command  # noqa: PLC0415
 
     with database.write() as session:
@@ -71,7 +71,7 @@ def configuration(connection: Connection) -> "Config":
 
 @contextmanager
 def _one_process_at_a_time(url: str) -> Generator[None, None, None]:
-    """SQLite alone needs it: two processes that both make the file get in each other's way."""
+    """Lock the creation of an SQLite file, because two processes that create it at once collide."""
     address = make_url(url)
     if address.get_backend_name() != "sqlite" or not address.database:
         yield

@@ -1,6 +1,7 @@
-"""`python -m activities.db.new_migration 0002 "Say what changes"`: the next migration's draft.
+"""`python -m activities.db.new_migration 0002 "Say what changes"`: draft the next migration.
 
-It holds what differs between the newest migration and `tables.py`. Read it before it is kept.
+The draft holds the differences between the newest migration and the tables. Read the draft before
+you commit it.
 """
 
 import sys
@@ -15,7 +16,10 @@ from activities.db.session import Database
 
 
 def new_migration(revision: str, message: str, folder: Path | None = None) -> Path:
-    """Write the draft beside the others, or into a folder; where it is."""
+    """Write the draft beside the other migrations, or into a folder; return its path.
+
+    Raises: TypeError, when Alembic makes no migration or several.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         url = f"sqlite:///{scratch}/newest.db"
         migrate(url)

@@ -1,7 +1,8 @@
-"""Transactions. `database().write()` and `.read()` give a session each, and nothing else does.
+"""Transactions of the database: only `database().write()` and `.read()` open sessions.
 
-SQLite: one engine whose transactions begin as writers, one at a time in a process, and one that
-only reads. PostgreSQL: one pool for both. A session is short and never open across a network call.
+SQLite has two engines: one for writing, with one transaction at a time in a process, and one that
+only reads. PostgreSQL has one pool for both. A session is short, and is never open during a
+network call.
 """
 
 import threading
@@ -23,7 +24,7 @@ _POSTGRESQL_MORE = 16
 
 
 class Database:
-    """One database, as one process sees it; safe to use from any thread."""
+    """One process's connections to one database; safe to use from any thread."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -37,11 +38,12 @@ class Database:
 
     @contextmanager
     def write(self, serialised: str | None = None) -> Generator[Session, None, None]:
-        """A transaction that commits when the block ends and is undone when it raises.
+        """A transaction that commits when the block ends, and rolls back when the block raises.
 
-        serialised: a name; blocks of the same name follow one another in all processes. On
-        SQLite all blocks do, so that what is read here holds until the commit. On PostgreSQL
-        lock the rows that are read to be changed (`with_for_update`), or use a name.
+        serialised: the name of an advisory lock; blocks with the same name follow each other in
+        all processes. On SQLite all blocks follow each other, so rows that a block has read do
+        not change before its commit. On PostgreSQL, lock the rows that you read in order to change
+        them (`with_for_update`), or give a name.
         """
         if self.is_sqlite:
             with self._writers, self._transaction() as session:
@@ -54,7 +56,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[Session, None, None]:
-        """A session that sees one state of the database and cannot change it."""
+        """A session that reads one snapshot of the database and cannot change it."""
         with Session(self._read, expire_on_commit=False) as session:
             if not self.is_sqlite:
                 session.connection(
@@ -72,7 +74,7 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Give back every connection."""
+        """Close all connections."""
         self._write.dispose()
         self._read.dispose()
 
@@ -83,9 +85,9 @@ class Database:
 
 
 def advisory_lock(session: Session, name: str) -> None:
-    """Wait until no other transaction has the turn of this name; it ends with the commit.
+    """Take the advisory lock of this name until the transaction ends; wait while another has it.
 
-    Nothing is to be done on SQLite, where writers follow one another anyway.
+    On SQLite nothing happens, because writers follow each other anyway.
     """
     if session.get_bind().dialect.name == "postgresql":
         key = zlib.crc32(name.encode())
@@ -94,7 +96,7 @@ def advisory_lock(session: Session, name: str) -> None:
 
 @lru_cache(maxsize=1)
 def database() -> Database:
-    """The database of this process, as the settings name it."""
+    """The database of this process, from the settings."""
     return Database(settings().database)
 
 
@@ -108,7 +110,7 @@ def _sqlite_engine(url: str, begin: str, connections: int) -> Engine:
         },
         pool_size=connections,
         max_overflow=0,
-        hide_parameters=True,  # An error goes into logs and histories; the values must not.
+        hide_parameters=True,  # Errors appear in logs and histories; values must not.
     )
 
     def on_connect(connection: Any, record: object) -> None:  # noqa: ARG001 - SQLAlchemy names it
@@ -128,7 +130,7 @@ def _sqlite_engine(url: str, begin: str, connections: int) -> Engine:
 
 
 def _postgresql_engine(url: str) -> Engine:
-    """psycopg 3, also when the URL names no driver."""
+    """An engine with psycopg 3, also when the URL names no driver."""
     address = make_url(url).set(drivername="postgresql+psycopg")
     return create_engine(
         address,

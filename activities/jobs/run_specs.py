@@ -1,6 +1,6 @@
-"""Work orders of jobs out of their rows: written sealed, with every secret resolved, and removed.
+"""Run specs of jobs: built from rows with all secrets resolved, stored sealed, and removed.
 
-What is in them never passes through a workflow: it gets their places in the object store.
+Their content never passes through a workflow, which receives only their names in the object store.
 """
 
 from dataclasses import dataclass
@@ -43,60 +43,61 @@ BEFORE_ITS_START = (
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What the rows say of a job, before any of it is written to the store."""
+    """The facts of a job from its rows, from which its run specs are built."""
 
     submission: JobSubmission
     environment: dict[str, str]
     code_sha256: str | None
     input_sha256: str | None
     ports: dict[int, int | None]
-    """Worker to the port that it holds on its node."""
+    """Worker to the port that the worker holds on its node."""
     caches: dict[str, RegionCache]
-    """By node: those of the regions that machines were leased in."""
+    """Node id to the region cache of its region, for leased machines."""
 
 
 @activity.defn
 def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
-    """One sealed order for each assignment, at a place that the job and attempt name.
+    """Store one sealed run spec for each worker assignment, named after the job and attempt.
 
-    Doing it again replaces them. Raises: NOT_FOUND, WORK_REFUSED for a secret that may not be
-    used or is not there.
+    A second call replaces the run specs.
+    Raises: NotFound, when the job or an upload does not exist; WorkRefused, when a secret may not
+    be used or does not exist.
     """
     with database().read() as session:
-        material = _gather(session, command)
+        inputs = _gather(session, command)
     references = tuple(
         seal_run_spec(
             command.job_id,
             command.attempt,
             assignment.worker,
             assignment.node.region_id,
-            _order(command, assignment, material),
+            _run_spec(command, assignment, inputs),
         )
         for assignment in command.assignments
     )
-    # A worker that stood still meanwhile has written after the job's own removal of its orders.
-    if not _are_wanted(command):
+    # An activity attempt that was held up may write after the job has discarded its run specs.
+    if not _are_needed(command):
         _discard(command.job_id, command.attempt)
     return RunSpecsSealed(references=references)
 
 
 @activity.defn
 def discard_run_specs(command: DiscardRunSpecs) -> Done:
-    """Remove the orders of one attempt; silent when there are none."""
+    """Remove the run specs of one attempt; silent when there are none."""
     _discard(command.job_id, command.attempt)
     return Done()
 
 
 @activity.defn
 def discard_snapshots(command: DiscardSnapshots) -> Done:
-    """Remove all copies of a job's resume state; silent when there are none."""
+    """Remove all state snapshots of a job; silent when there are none."""
     blob_store(settings().storage).delete_folder(states_of(command.job_id))
     return Done()
 
 
 @activity.defn
 def remove_stored(command: RemoveStored) -> Done:
-    """Remove log, output, orders and state of a job; silent when there are none."""
+    """Remove logs, output, run specs and state snapshots of a job; silent when there are none."""
     log_store(settings().storage).delete(command.job_id)
     store = blob_store(settings().storage)
     store.delete_folder(states_of(command.job_id))
@@ -109,8 +110,8 @@ def _discard(job_id: str, attempt: int) -> None:
     blob_store(settings().storage).delete_folder(f"orders/{job_id}/{attempt}")
 
 
-def _are_wanted(command: SealRunSpecs) -> bool:
-    """Whether that attempt of the job has yet to stage its runs; in its end it removes them."""
+def _are_needed(command: SealRunSpecs) -> bool:
+    """Whether the attempt has not staged its runs yet; when it ends, it discards its run specs."""
     query = select(Job.id).where(
         Job.id == command.job_id,
         Job.attempt == command.attempt,
@@ -143,22 +144,22 @@ def _gather(session: Session, command: SealRunSpecs) -> RunInputs:
 
 
 def _secret(session: Session, job: Job, name: str, reference: str) -> str:
-    """The value of a secret of the job's own project; no other can be named by a job."""
+    """The value of a secret; a job may use secrets of its own project only."""
     asked = f"{job.id}: environment.secrets.{name}: asked {reference}"
-    place = reference.removeprefix(STORE)
+    name_in_store = reference.removeprefix(STORE)
     if not reference.startswith(f"{STORE}projects/{job.project_id}/"):
         raise ApplicationError(
-            f"{asked}: a job may use secrets of its own project alone, "
+            f"{asked}: a job may use secrets of its own project only, "
             f"{STORE}projects/{job.project_id}/…",
             type=WORK_REFUSED,
         )
-    row = session.get(StoredSecret, place)
+    row = session.get(StoredSecret, name_in_store)
     if row is None:
         raise ApplicationError(
             f"{asked}: there is no such secret; set it, then submit the job again",
             type=WORK_REFUSED,
         )
-    return secret_box().open(row.sealed, place.encode()).decode()
+    return secret_box().open(row.sealed, name_in_store.encode()).decode()
 
 
 def _upload(session: Session, upload_id: str | None) -> str | None:
@@ -170,10 +171,10 @@ def _upload(session: Session, upload_id: str | None) -> str | None:
     return upload.sha256
 
 
-def _order(command: SealRunSpecs, assignment: WorkerAssignment, material: RunInputs) -> RunSpec:
-    submission, worker = material.submission, assignment.worker
+def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunInputs) -> RunSpec:
+    submission, worker = inputs.submission, assignment.worker
     environment = {
-        **material.environment,
+        **inputs.environment,
         "BASELOAD_JOB_ID": command.job_id,
         "BASELOAD_WORKER": str(worker),
         "BASELOAD_WORKERS": str(len(command.assignments)),
@@ -185,11 +186,11 @@ def _order(command: SealRunSpecs, assignment: WorkerAssignment, material: RunInp
         image=submission.environment.image,
         python_packages=submission.environment.python_packages,
         apt_packages=submission.environment.apt_packages,
-        code_sha256=material.code_sha256,
-        input_sha256=material.input_sha256,
+        code_sha256=inputs.code_sha256,
+        input_sha256=inputs.input_sha256,
         disk_size_gb=submission.resources.disk_size_gb,
         grace_s=settings().job_end_grace_s,
         idle_timeout_s=submission.idle_timeout_s,
-        port=material.ports.get(worker) or submission.port,
-        cache=material.caches.get(assignment.node.node_id),
+        port=inputs.ports.get(worker) or submission.port,
+        cache=inputs.caches.get(assignment.node.node_id),
     )

@@ -1,4 +1,4 @@
-"""Starts of job lifecycles, from their rows, and what the rows say of the steps before."""
+"""Starts of job lifecycles from their rows, and their progress after a restart."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, Worker
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
 from workflows.rules.jobs.resources import resources_of
 
-TERMINATED = EndRequest(reason="its workflow was ended from outside", code="terminated")
+TERMINATED = EndRequest(reason="its workflow was terminated from outside", code="terminated")
 _WORKERS = TypeAdapter(tuple[WorkerProgress, ...])
 
 
@@ -49,28 +49,31 @@ def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
 
 
 def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
-    """A job does not go on: it ends what is left, bills it, and releases its allocations. One that
-    is stopped has nothing left, and rests on."""
+    """The request of a job whose workflow is restarted from its row.
+
+    The job does not continue: its workflow ends the runs that are left, bills them, and releases
+    the allocations. A stopped job has no runs left, and stays stopped.
+    """
     if request.removal:
         return request
     workers = _WORKERS.validate_python(row.workers)
-    rests = row.status == JobStatus.STOPPED
+    is_stopped = row.status == JobStatus.STOPPED
     leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
     resumed_from = JobProgress(
         sequence=row.sequence,
         attempt=row.attempt,
         status=JobStatus(row.status),
         workers=workers,
-        lost=_away(session, row.id),
-        has_copies=leased or not rests,  # An earlier attempt may have left some, to be removed.
+        lost=_unreachable_nodes(session, row.id),
+        has_copies=leased or not is_stopped,  # An earlier attempt may have left some.
     )
     return request.model_copy(
-        update={"resumed_from": resumed_from, "ending": None if rests else TERMINATED}
+        update={"resumed_from": resumed_from, "ending": None if is_stopped else TERMINATED}
     )
 
 
-def _away(session: Session, job_id: str) -> dict[str, datetime]:
-    """The job's nodes that cannot be reached, and since when: it was told so, and has forgotten."""
+def _unreachable_nodes(session: Session, job_id: str) -> dict[str, datetime]:
+    """The job's unreachable nodes, and since when: the lost workflow had been notified of them."""
     query = (
         select(Node.id, Node.updated_at)
         .join(Allocation, col(Allocation.node_id) == Node.id)

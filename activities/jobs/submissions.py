@@ -1,4 +1,4 @@
-"""A submission in its row: without the values of variables, which lie beside it, sealed."""
+"""Submissions in rows: the values of variables are kept apart from the submission, sealed."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from workflows.contracts.job_submission import JobSubmission
 
 
 def stored_spec(submission: JobSubmission) -> dict[str, Any]:
-    """What the row keeps in plain: variables have their names and no values."""
+    """The submission as the row keeps it in plain text: variables with names but no values."""
     spec = submission.model_dump(mode="json")
     spec["environment"]["variables"] = dict.fromkeys(submission.environment.variables, "")
     return spec
@@ -23,7 +23,7 @@ def sealed_variables(job_id: str, submission: JobSubmission) -> bytes | None:
 
 
 def open_variables(job_id: str, sealed: bytes | None) -> dict[str, str]:
-    """The variables that were sealed for this job."""
+    """The variables that `sealed_variables` sealed for this job."""
     if sealed is None:
         return {}
     opened: dict[str, str] = json.loads(secret_box().open(sealed, job_id.encode()))

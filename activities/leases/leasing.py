@@ -1,4 +1,4 @@
-"""Nodes whose machines are leased for them: for a region's storage, a person, or one job."""
+"""Leases of nodes: acquiring them, releasing them, and notifying the node that holds one."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ from workflows.effects.leases import (
 )
 
 MACHINE_PREFIX = "baseload-"
-"""Of the names of machines at their providers: by it the news of a cloud is told apart."""
+"""The prefix of machine names at providers, by which a cloud's notifications are filtered."""
 _LIVE = (
     LeaseStatus.RESERVED,
     LeaseStatus.CREATING,
@@ -42,10 +42,10 @@ _LIVE = (
 
 @activity.defn
 def acquire_lease(command: AcquireLease) -> LeaseAcquired:
-    """The lease of this id, else the one that lives for the node, else a new one, committed with
-    the start of its workflow.
+    """The lease of this id, else the live lease of the node, else a new lease.
 
-    Raises: Refused, when the node is being removed; NotFound, when it never was.
+    A new lease is committed together with the start of its workflow.
+    Raises: Refused, when the node is being removed; NotFound, when there is no such node.
     """
     with database().write() as session:
         leased, request_id = _leased(session, command)
@@ -60,15 +60,17 @@ def _leased(session: Session, command: AcquireLease) -> tuple[LeaseAcquired, str
         raise ApplicationError(f"{command.node_id}: there is no such node", type=NOT_FOUND)
     row = session.get(Lease, command.lease_id) or _live_lease(session, node.id)
     if row is not None:
-        return _told_of(row), None
+        return _acquired(row), None
     if node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
-        raise ApplicationError(f"node {node.name}: is removed and gets no machine", type=REFUSED)
+        raise ApplicationError(
+            f"node {node.name}: is being removed and gets no machine", type=REFUSED
+        )
     row = _lease_of(node, command)
-    return _told_of(row), create(session, row)
+    return _acquired(row), create(session, row)
 
 
 def _live_lease(session: Session, node_id: str) -> Lease | None:
-    """Its workflow may have forgotten it; the newest, where there are more."""
+    """The newest live lease of a node, whose workflow may have lost its id."""
     query = select(Lease).where(col(Lease.holder_id) == node_id, col(Lease.status).in_(_LIVE))
     return session.exec(query.order_by(col(Lease.id).desc())).first()
 
@@ -93,16 +95,16 @@ def _lease_of(node: Node, command: AcquireLease) -> Lease:
     )
 
 
-def _told_of(row: Lease) -> LeaseAcquired:
+def _acquired(row: Lease) -> LeaseAcquired:
     status = LeaseStatus(row.status)
     ready = _ready(row) if status is LeaseStatus.READY else None
     return LeaseAcquired(lease_id=row.id, status=status, reason=row.status_reason, ready=ready)
 
 
 def _ready(row: Lease) -> MachineReady:
-    """As its workflow has told, or will tell, whoever it is for."""
+    """The message of a ready lease, as the lease's workflow sends it to the holder."""
     offer = MachineOffer.model_validate(row.offer)
-    seen = MachineObservation(
+    observation = MachineObservation(
         state=MachineState.RUNNING,
         zone=offer.zone,
         provider_machine_id=row.provider_machine_id,
@@ -113,29 +115,29 @@ def _ready(row: Lease) -> MachineReady:
         microcredits_per_hour=row.microcredits_per_hour,
         began_at=row.began_at,
     )
-    return MachineReady(lease_id=row.id, seen=seen, offer=offer)
+    return MachineReady(lease_id=row.id, seen=observation, offer=offer)
 
 
 @activity.defn
 async def release_lease(command: ReleaseLease) -> LeaseReleased:
-    """Tell every lease of the node that its machine is not needed; those that had one until then.
+    """Signal `release` to every open lease of the node; return these leases.
 
-    Each is told as often as this is asked, and hears the first. An attempt that was held up until
-    another run of the node's life has gone on tells nobody: the next machine is not its own.
+    A repeated signal changes nothing. If the node's row is ahead of the command, a newer workflow
+    run owns the node and no lease is signalled, because its lease may be a new one.
     """
     left, sequence = await asyncio.to_thread(_open_leases, command.node_id)
     if sequence > command.sequence:
         return LeaseReleased(left=left, sequence=sequence)
-    asked = LeaseRelease(reason=command.reason, by_holder=True)
+    release = LeaseRelease(reason=command.reason, by_holder=True)
     for lease_id in left:
-        if not await tell(workflow_id_of(lease_id), "release", asked):
-            requests = await asyncio.to_thread(_ask_to_give_back, lease_id, asked, command.at)
+        if not await tell(workflow_id_of(lease_id), "release", release):
+            requests = await asyncio.to_thread(_enqueue_release, lease_id, release, command.at)
             relay_soon(requests)
     return LeaseReleased(left=left)
 
 
 def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
-    """Those of the node, and the last step that its row has."""
+    """The open leases of the node, and the sequence of the node's last recorded step."""
     final = [status for status in LeaseStatus if status.is_final]
     of_it = (col(Lease.holder_id) == node_id, col(Lease.status).not_in(final))
     with database().read() as session:
@@ -144,8 +146,8 @@ def _open_leases(node_id: str) -> tuple[tuple[str, ...], int]:
         return left, node.sequence if node else 0
 
 
-def _ask_to_give_back(lease_id: str, asked: LeaseRelease, at: datetime) -> list[str]:
-    """Its workflow has not begun, or waits for the sweep: it is told once it is there."""
+def _enqueue_release(lease_id: str, release: LeaseRelease, at: datetime) -> list[str]:
+    """Enqueue the signal for a lease whose workflow has not started, or is lost; once."""
     with database().write(f"give back {lease_id}") as session:
         waits = select(OutboxRow.id).where(
             col(OutboxRow.resource_id) == lease_id,
@@ -153,14 +155,17 @@ def _ask_to_give_back(lease_id: str, asked: LeaseRelease, at: datetime) -> list[
             col(OutboxRow.delivered_at).is_(None),
         )
         found = session.exec(waits).first()
-        return [found or enqueue(session, lease_id, "release", asked, at)]
+        return [found or enqueue(session, lease_id, "release", release, at)]
 
 
 @activity.defn
 async def notify_holder(command: NotifyHolder) -> HolderNotified:
-    """Signal who the machine is for; once, however often this is done."""
+    """Signal the holder of a lease that its machine is ready or lost.
+
+    The holder receives the signal once, also when this activity is retried.
+    """
     workflow_id = workflow_id_of(command.holder_id)
     signal = "machine_lost" if command.ready is None else "machine_ready"
-    news = command.lost if command.ready is None else command.ready
-    heard = await tell(workflow_id, signal, news, request_id=id_of_this_activity())
-    return HolderNotified(is_there=heard)
+    message = command.lost if command.ready is None else command.ready
+    is_there = await tell(workflow_id, signal, message, request_id=id_of_this_activity())
+    return HolderNotified(is_there=is_there)

@@ -1,4 +1,4 @@
-"""Orphaned machines: with our ownership label and without a lease; people decide on them."""
+"""Orphaned machines, which carry our ownership label and have no lease; people decide on them."""
 
 from dataclasses import dataclass
 
@@ -26,15 +26,16 @@ class Listed:
 
     @property
     def is_held(self) -> bool:
-        """There is a lease for it that has not ended, and is at this place."""
+        """Whether a lease that has not ended holds the machine in this zone."""
         held = self.lease
         return held is not None and not held.status.is_final and held.zone == self.seen.zone
 
 
 def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
-    """Every machine with our ownership label at a provider, by name and place. Blocks.
+    """All machines with our ownership label at a provider, sorted by name and zone. Blocks.
 
-    A kind whose machines nobody makes has none. Raises: ProviderError.
+    A provider kind that cannot create machines has none.
+    Raises: ProviderError, when the provider does not answer or refuses.
     """
     if kind_of(kind).driver is None:
         return []
@@ -49,20 +50,21 @@ def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
 
 @activity.defn
 async def terminate_orphaned_machine(command: TerminateOrphanedMachine) -> MachineObservation:
-    """End it and see that it is gone; one that a lease holds is ended by that lease alone.
+    """Terminate an orphaned machine at its provider, and check that the machine is gone.
 
-    Raises: Refused, NotYet, and what providers answer.
+    Raises: Refused, when a lease holds the machine; NotYet, when the machine still exists; and
+    the failures of providers.
     """
 
-    def end(driver: Driver) -> MachineObservation:
+    def terminate(driver: Driver) -> MachineObservation:
         lease = leases_of(command.provider_id, {command.machine_name}).get(command.machine_name)
         if lease is not None and not lease.status.is_final and lease.zone == command.zone:
             raise ApplicationError(
-                f"{command.machine_name}: {lease.lease_id} holds it", type=REFUSED
+                f"machine {command.machine_name}: lease {lease.lease_id} holds it", type=REFUSED
             )
         driver.terminate(command.machine_name, command.zone)
         if (left := driver.find(command.machine_name, command.zone)) is not None:
-            raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
+            raise NotYet(f"machine {command.machine_name}: is still {left.state}")
         return MachineObservation(state=MachineState.GONE)
 
-    return await asked_of(command, end)
+    return await asked_of(command, terminate)

@@ -1,4 +1,4 @@
-"""Providers' lists of machines against the leases: what nobody holds is ended, and told."""
+"""Lease reconciliation: the machines that providers list, compared with the leases."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
@@ -31,60 +31,61 @@ from workflows.rules.leases.reconciliation import Leased, compare
 
 Item = TypeVar("Item")
 OwnedMachine = tuple[str, str]
-"""(machine name, place)."""
+"""The name and the zone of a machine."""
 NAMES_AT_ONCE = 500
-"""In one question: databases limit how many parameters they take."""
-JUDGED_AT_ONCE = 50
-"""Machines that are looked up once more before they are ended, in one question: few enough that
-none of their leases comes to their place meanwhile."""
-ENDED_AT_ONCE = 8
-MOST_ENDED = 1000
-"""By one sweep of one provider: the next one, minutes later, ends the others."""
-MOST_TOLD = 100
-"""Unknown machines of one provider that people are told of by name."""
+"""Machine names in one query, because databases limit the parameters of a query."""
+COMPARED_AT_ONCE = 50
+"""Machines whose leases one query reads again before the machines are terminated: so few that no
+lease takes one of these zones meanwhile."""
+TERMINATED_AT_ONCE = 8
+MOST_TERMINATED = 1000
+"""Machines that one reconciliation of one provider terminates; the next reconciliation, minutes
+later, terminates the others."""
+MOST_REPORTED = 100
+"""Orphaned machines of one provider that are reported to people by name."""
 
 
 @dataclass(frozen=True)
-class Swept:
-    """A provider that may have machines of ours."""
+class _CloudProvider:
+    """A provider that may have machines with our ownership label."""
 
     id: str
     kind: ProviderKind
     is_ready: bool
     has_feed: bool
-    """It tells of its machines by itself."""
+    """Whether the provider sends notifications of its machines."""
 
 
 @activity.defn
 async def reconcile_machines(_: ReconcileMachines) -> MachinesReconciled:
     """Terminate machines with our ownership label and no lease; refresh leases without a machine.
 
-    A provider that cannot be asked does not save the others; it is named in the answer.
+    A provider that cannot be reached does not stop the others; the answer names this provider.
     """
-    swept = MachinesReconciled()
+    result = MachinesReconciled()
     async with heartbeating():
         for provider in await asyncio.to_thread(_providers):
             if provider.is_ready and provider.has_feed:
-                news = StartNotifications(provider_id=provider.id, kind=provider.kind)
-                await _quietly(
-                    f"provider/{provider.id}/notifications: start", start_listening(news)
+                start = StartNotifications(provider_id=provider.id, kind=provider.kind)
+                await _log_failure(
+                    f"provider/{provider.id}/notifications: start", start_listening(start)
                 )
             try:
-                found, unknown = await asyncio.get_running_loop().run_in_executor(
-                    provider_threads(), _sweep, provider.id, provider.kind
+                found, orphans = await asyncio.get_running_loop().run_in_executor(
+                    provider_threads(), _reconcile, provider.id, provider.kind
                 )
             except ProviderError as error:
-                activity.logger.warning("%s could not be swept: %s", provider.id, error)
-                swept = swept.plus(failed=(f"{provider.id}: {error}",))
+                activity.logger.warning("%s could not be reconciled: %s", provider.id, error)
+                result = result.plus(failed=(f"{provider.id}: {error}",))
                 continue
-            await _tell(provider.id, found, unknown)
-            swept = swept.plus(**found.model_dump())
-    return swept
+            await _notify(provider.id, found, orphans)
+            result = result.plus(**found.model_dump())
+    return result
 
 
-def _providers() -> list[Swept]:
-    """Whether they can be used or not; also those that are gone and have left something."""
-    holds = (
+def _providers() -> list[_CloudProvider]:
+    """Providers of clouds, usable or not; also archived providers with open leases."""
+    has_leases = (
         select(Lease.id)
         .where(
             col(Lease.provider_id) == col(Provider.id),
@@ -94,12 +95,12 @@ def _providers() -> list[Swept]:
     )
     query = select(Provider.id, Provider.kind, Provider.status).where(
         col(Provider.kind).in_(cloud_kinds()),
-        (col(Provider.status) != ProviderStatus.ARCHIVED) | holds,
+        (col(Provider.status) != ProviderStatus.ARCHIVED) | has_leases,
     )
     with database().read() as session:
         found = [(*row, kind_of(row[1])) for row in session.exec(query)]
     return [
-        Swept(
+        _CloudProvider(
             id=provider_id,
             kind=kind.kind,
             is_ready=status == ProviderStatus.READY,
@@ -110,38 +111,39 @@ def _providers() -> list[Swept]:
     ]
 
 
-def _sweep(
+def _reconcile(
     provider_id: str, kind: ProviderKind
 ) -> tuple[MachinesReconciled, Sequence[OwnedMachine]]:
-    """What was found, and what is unknown; what nobody holds was asked to end, and the next sweep
-    sees to it."""
+    """Terminate the machines without a lease; return the result and the orphaned machines.
+
+    Termination is requested and not awaited; the next reconciliation finds a machine that remains.
+    """
     driver = driver_of(kind, provider_id)
     owned = {(machine.machine_name, machine.zone) for machine in driver.list_owned()}
     discrepancies = compare(owned, leases_of(provider_id, {name for name, _ in owned}))
-    swept = MachinesReconciled(
+    result = MachinesReconciled(
         unknown=tuple(name for name, _ in discrepancies.unknown), missing=discrepancies.missing
     )
     for name, zone in discrepancies.unknown:
-        activity.logger.error(
-            "%s in %s: carries our ownership label, and no lease names it", name, zone
-        )
-    with ThreadPoolExecutor(ENDED_AT_ONCE, thread_name_prefix="leases") as threads:
-        for some in _in_pieces(discrepancies.to_release[:MOST_ENDED], JUDGED_AT_ONCE):
-            # A lease may have come to one of these places since the list was made.
+        activity.logger.error("%s in %s: carries our ownership label, but has no lease", name, zone)
+    with ThreadPoolExecutor(TERMINATED_AT_ONCE, thread_name_prefix="leases") as threads:
+        for some in _in_pieces(discrepancies.to_release[:MOST_TERMINATED], COMPARED_AT_ONCE):
+            # A lease may have moved to one of these zones since the provider listed its machines.
             still = compare(
                 set(some), leases_of(provider_id, {name for name, _ in some})
             ).to_release
-            ended = zip(still, threads.map(partial(_end, driver), still), strict=True)
-            for (name, zone), why in ended:
-                told = {"failed": (f"{name} in {zone}: {why}",)} if why else {"released": (name,)}
-                swept = swept.plus(**told)
-    return swept, discrepancies.unknown
+            errors = threads.map(partial(_terminate, driver), still)
+            for (name, zone), error in zip(still, errors, strict=True):
+                failed = (f"{name} in {zone}: {error}",)
+                outcome = {"failed": failed} if error else {"released": (name,)}
+                result = result.plus(**outcome)
+    return result, discrepancies.unknown
 
 
-def _end(driver: Driver, machine: OwnedMachine) -> str:
-    """Why its end could not be asked for; empty: it was."""
+def _terminate(driver: Driver, machine: OwnedMachine) -> str:
+    """Request the termination of a machine; return the error, or an empty text."""
     name, zone = machine
-    activity.logger.warning("%s in %s: nobody holds it, it is ended", name, zone)
+    activity.logger.warning("%s in %s: has no open lease, is being terminated", name, zone)
     try:
         driver.terminate(name, zone)
     except ProviderError as error:
@@ -150,7 +152,7 @@ def _end(driver: Driver, machine: OwnedMachine) -> str:
 
 
 def leases_of(provider_id: str, names: set[str]) -> dict[str, Leased]:
-    """Of a provider, by machine name: those with these names, and all that are ready."""
+    """The leases of a provider by machine name: all with these names, and all ready leases."""
     is_ready = col(Lease.status) == LeaseStatus.READY
     with database().read() as session:
         found = _leased(session, provider_id, is_ready)
@@ -178,21 +180,21 @@ def _in_pieces(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
         yield items[start : start + size]
 
 
-async def _tell(
-    provider_id: str, found: MachinesReconciled, unknown: Sequence[OwnedMachine]
+async def _notify(
+    provider_id: str, found: MachinesReconciled, orphans: Sequence[OwnedMachine]
 ) -> None:
-    """Workflows that what they hold has vanished, people that something is there."""
+    """Signal the leases whose machine is missing, and report orphaned machines to the provider."""
     for lease_id in found.missing:
-        await _quietly(f"{lease_id}: refresh", tell(workflow_id_of(lease_id), "refresh"))
-    if unknown:
-        machines = tuple(OrphanedMachine(name=name, zone=zone) for name, zone in unknown)
-        told = OrphanedMachinesFound(machines=machines[:MOST_TOLD])
-        telling = tell(workflow_id_of(provider_id), "orphaned_machines", told)
-        await _quietly(f"{provider_id}: unknown machines", telling)
+        await _log_failure(f"{lease_id}: refresh", tell(workflow_id_of(lease_id), "refresh"))
+    if orphans:
+        machines = tuple(OrphanedMachine(name=name, zone=zone) for name, zone in orphans)
+        message = OrphanedMachinesFound(machines=machines[:MOST_REPORTED])
+        signal = tell(workflow_id_of(provider_id), "orphaned_machines", message)
+        await _log_failure(f"{provider_id}: orphaned machines", signal)
 
 
-async def _quietly(what: str, call: Awaitable[object]) -> None:
-    """The next sweep comes by in minutes."""
+async def _log_failure(what: str, call: Awaitable[object]) -> None:
+    """Await a call, and only log its failure: the next reconciliation repeats it in minutes."""
     try:
         await call
     except (RPCError, ApplicationError) as cause:

@@ -1,4 +1,4 @@
-"""Shortages: what a provider does not have at the moment, remembered for all jobs."""
+"""Shortages of providers, remembered for all jobs."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,12 +17,12 @@ from workflows.effects.machines import (
 )
 
 SHORTAGE_KEPT = timedelta(minutes=10)
-"""How long nobody asks again for what was not to be had."""
+"""How long a shortage is remembered, so that no job asks for the same scope too early."""
 
 
 @activity.defn
 def find_shortages(command: FindShortages) -> ShortagesFound:
-    """What is known not to be had of a provider at this moment."""
+    """The shortages of a provider at this moment."""
     query = select(ShortageRow).where(
         col(ShortageRow.provider_id) == command.provider_id,
         col(ShortageRow.until) > datetime.now(UTC),
@@ -35,7 +35,7 @@ def find_shortages(command: FindShortages) -> ShortagesFound:
 
 @activity.defn
 def remember_shortage(command: RememberShortage) -> Done:
-    """For a while, and for all jobs; a newer one takes the older one's place."""
+    """Remember a shortage for all jobs; it replaces an older one of the same scope."""
     row = ShortageRow(
         provider_id=command.provider_id,
         scope=command.scope,
@@ -47,13 +47,12 @@ def remember_shortage(command: RememberShortage) -> Done:
     return Done()
 
 
-SHORTAGE_KEPT = timedelta(minutes=10)
-
-
 def remember_shortages(session: Session, node: Node, reason: str, at: datetime) -> None:
-    """Nobody asks again at once for the machine that a job was to have and that came to nothing.
+    """Remember all offers of a node whose machine failed to be created, so that no job asks for
+    them again at once.
 
-    Of what was short its lease has said so itself; else it would be made and fail for ever.
+    Otherwise such machines would be created and fail for ever. Shortages that the lease itself has
+    reported are kept as they are.
     """
     if node.machine is None or node.type != NodeType.EPHEMERAL:
         return

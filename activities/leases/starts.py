@@ -1,4 +1,4 @@
-"""Starts of lease lifecycles, from their rows, and what the rows say of the steps before."""
+"""Starts of lease lifecycles from their rows, and their progress after a restart."""
 
 from sqlmodel import Session
 
@@ -30,10 +30,13 @@ def start_lease(_: Session, row: Lease) -> WorkflowStart[LeaseRequest]:
 
 
 def resume_lease(_: Session, row: Lease, request: LeaseRequest) -> LeaseRequest:
-    """What was being tried is found first; what was ready is looked at."""
-    seen = None
+    """The request of a lease whose workflow is restarted from its row.
+
+    The workflow first looks for the machine that was being created, or checks the ready machine.
+    """
+    observation = None
     if row.host is not None or row.provider_machine_id is not None:
-        seen = MachineObservation(
+        observation = MachineObservation(
             state=MachineState.MAKING if row.host is None else MachineState.RUNNING,
             zone=(row.offer or {}).get("zone", ""),
             provider_machine_id=row.provider_machine_id,
@@ -45,15 +48,15 @@ def resume_lease(_: Session, row: Lease, request: LeaseRequest) -> LeaseRequest:
             began_at=row.began_at,
         )
     status = LeaseStatus(row.status)
-    leaves = status is LeaseStatus.RELEASING
+    is_releasing = status is LeaseStatus.RELEASING
     resumed_from = LeaseProgress(
         sequence=row.sequence,
         status=status,
         offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
-        seen=seen,
+        seen=observation,
         was_ready=status is LeaseStatus.READY,
         released=LeaseRelease(reason=row.status_reason or "the release is continued")
-        if leaves
+        if is_releasing
         else None,
         earlier_microcredits=row.earlier_microcredits,
     )

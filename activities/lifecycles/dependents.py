@@ -1,4 +1,4 @@
-"""Dependents of a provider, a region or a node: what still uses it, and asking that to end."""
+"""Dependents of a provider, a region or a node: finding them, and asking for their removal."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ from workflows.effects.lifecycles import DependentsFound, FindDependents, Remove
 
 @activity.defn
 def find_dependents(command: FindDependents) -> DependentsFound:
-    """A provider's regions, a region's nodes, a node's jobs, and leases: what has not ended."""
+    """The dependents of a resource: regions, nodes, jobs and leases that have not ended."""
     with database().read() as session:
         found = dependents_of(session, command.resource_id)
         own = own_dependents_of(session, command.resource_id)
@@ -30,10 +30,11 @@ def find_dependents(command: FindDependents) -> DependentsFound:
 
 @activity.defn
 async def remove_dependents(command: RemoveDependents) -> Done:
-    """Send `remove` to all of them; one that has ended needs no telling.
+    """Send `remove` to all dependents that have not ended.
 
-    One that cannot be told now is told with the next look at what is left. A machine is given back
-    by who has it, once nothing runs on it: leases are told when nobody else is left.
+    A dependent that cannot be signalled now is signalled at the caller's next try. Leases are
+    signalled only when no other dependent is left, because a node releases its own lease once
+    nothing runs on its machine.
     """
     found = await asyncio.to_thread(
         find_dependents, FindDependents(resource_id=command.resource_id)
@@ -43,18 +44,21 @@ async def remove_dependents(command: RemoveDependents) -> Done:
         try:
             await tell(workflow_id_of(resource_id), "remove", command.removal)
         except (RPCError, ApplicationError) as cause:
-            activity.logger.warning("%s was not told to end: %s", resource_id, cause)
+            activity.logger.warning("%s could not be asked for its removal: %s", resource_id, cause)
     return Done()
 
 
 def dependents_of(session: Session, resource_id: str) -> list[str]:
-    """The ids of what still uses a resource, oldest first: its leases after what they are for."""
+    """The ids of a resource's dependents, oldest first; leases come after all others."""
     return [*_users_of(session, resource_id), *_leases_of(session, resource_id)]
 
 
 def own_dependents_of(session: Session, resource_id: str) -> set[str]:
-    """What keeps nobody from removing a region: in a cloud its storage nodes; nodes that leave
-    already, or that were made for a job which holds none any more; the machines of all these."""
+    """The dependents that do not prevent a person from removing a region.
+
+    These are the storage nodes of a cloud region, nodes that are being removed, ephemeral nodes
+    that no job uses any more, and the leases of all these.
+    """
     if noun_of(resource_id) is not REGION:
         return set()
     nodes = {node.id for node in storage_nodes_of(session, resource_id)}
@@ -65,7 +69,7 @@ def own_dependents_of(session: Session, resource_id: str) -> set[str]:
 
 
 def _leaving_from(region_id: str) -> SelectOfScalar[Node]:
-    """Nodes that no job holds, and that none will; the machines of some of them stay."""
+    """Nodes without jobs that get no new ones; some of them are retained nodes."""
     has_job = (
         select(Allocation.id)
         .where(col(Allocation.node_id) == Node.id, col(Allocation.released_at).is_(None))
@@ -78,7 +82,7 @@ def _leaving_from(region_id: str) -> SelectOfScalar[Node]:
 
 
 def _leases_of(session: Session, resource_id: str) -> list[str]:
-    """A provider's or region's machines that may still cost money."""
+    """The open leases of a provider or region, whose machines may still cost money."""
     columns = {PROVIDER: Lease.provider_id, REGION: Lease.region_id}
     column = columns.get(noun_of(resource_id))
     if column is None:

@@ -1,6 +1,7 @@
-"""The lifecycle kinds: all that is shared knows a noun by its line here.
+"""The lifecycle kinds, one line for each noun, for the code that all lifecycles share.
 
-A noun's own room has its `starts.py`; its names are in `workflows/contracts/lifecycles.py`.
+The folder of each noun has its `starts.py`; the names of nouns are in
+`workflows/contracts/lifecycles.py`.
 """
 
 from typing import Any

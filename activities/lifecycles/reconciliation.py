@@ -1,4 +1,4 @@
-"""Finding what was lost: requests that nobody delivered, rows whose workflow is gone."""
+"""Lifecycle reconciliation: rows compared with workflows, and lost workflows restarted."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -39,12 +39,11 @@ CALLS_AT_ONCE = 16
 
 @activity.defn
 async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflowsRestarted:
-    """Start again, from its row, every open lifecycle whose workflow is not running, and the bill
-    of every running job.
+    """Restart every open lifecycle whose workflow is not running, and lost job billings.
 
-    What runs is listed once; only a row that is not listed is asked about by itself. What a
-    machine has said of itself is forgotten when it has not said it again for a week. A node that
-    was made for a job and holds none is asked to leave, by whomever it was not told so before.
+    Running workflows are listed once; only a row whose workflow is not in the list is checked by
+    itself. Announcements that were not repeated for a week are deleted. Ephemeral nodes without a
+    job are asked for their removal again.
     """
     await asyncio.to_thread(_forget_announcements)
     relay_soon(await asyncio.to_thread(_dismiss_idle))
@@ -57,12 +56,12 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
             missing = [found for found in page if workflow_id_of(found) not in running]
             restarted += await _restart_all(missing)
             activity.heartbeat(after)
-    restarted += await _bill_again(running)
+    restarted += await _restart_billings(running)
     return LostWorkflowsRestarted(restarted=tuple(restarted))
 
 
 def _forget_announcements() -> None:
-    """Anybody may announce, and nobody takes an announcement back."""
+    """Delete old announcements, since any machine may announce itself and none withdraws."""
     before = datetime.now(UTC) - ANNOUNCED_FOR
     with database().write() as session:
         session.execute(
@@ -71,7 +70,7 @@ def _forget_announcements() -> None:
 
 
 def _dismiss_idle() -> list[str]:
-    """Nodes whose dismissal was lost with their workflow: the requests that ask for it again."""
+    """Request the removal of unused ephemeral nodes again, which was lost with a workflow."""
     now = datetime.now(UTC)
     asked = (
         select(OutboxRow.id)
@@ -94,7 +93,7 @@ async def _running(temporal: Client) -> set[str]:
 
 
 def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> list[str]:
-    """Rows whose start was delivered, not at their end, that were quiet for a while; by id."""
+    """Ids of open rows whose start was delivered and that did not change for `QUIET_FOR`."""
     table = kind.table
     undelivered = (
         select(OutboxRow.id)
@@ -117,44 +116,44 @@ def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> list[st
 
 
 def _is_open(kind: LifecycleKind[Any, Any]) -> ColumnElement[bool]:
-    """A provider or node that has failed still has a workflow; a failed job has none."""
+    """Whether a row has not ended: a failed node still has a workflow, a failed job has none."""
     ended = sorted(str(status) for status in kind.noun.final_statuses)
     return col(kind.table.status).not_in(ended)
 
 
 async def _restart_all(resource_ids: Sequence[str]) -> list[str]:
-    turns = asyncio.Semaphore(CALLS_AT_ONCE)
+    slots = asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def one(resource_id: str) -> bool:
-        async with turns:
+        async with slots:
             try:
                 return await _restart(resource_id)
             except (RPCError, ApplicationError, ValueError, LookupError, TypeError) as cause:
-                # The others do not wait for it; the next sweep comes by in minutes.
-                activity.logger.warning("%s was not started again: %s", resource_id, cause)
+                # The next reconciliation, minutes later, tries this one again.
+                activity.logger.warning("%s was not restarted: %s", resource_id, cause)
                 return False
 
     done = await asyncio.gather(*(one(resource_id) for resource_id in resource_ids))
     return [found for found, restarted in zip(resource_ids, done, strict=True) if restarted]
 
 
-async def _bill_again(running: Collection[str]) -> list[str]:
-    """The ids of the jobs' billing workflows that were begun again."""
-    begun: list[str] = []
+async def _restart_billings(running: Collection[str]) -> list[str]:
+    """Restart lost job billings; return the ids of their workflows."""
+    restarted: list[str] = []
     for bill in await asyncio.to_thread(lost_bills, running, QUIET_FOR):
         activity.heartbeat(bill.job_id)
         workflow_id = billing_id(bill.job_id)
         try:
             if not await _is_running(workflow_id):
                 await begin_billing(bill)
-                begun.append(workflow_id)
+                restarted.append(workflow_id)
         except (RPCError, ApplicationError) as cause:
-            activity.logger.warning("%s was not begun again: %s", workflow_id, cause)
-    return begun
+            activity.logger.warning("%s was not restarted: %s", workflow_id, cause)
+    return restarted
 
 
 async def _restart(resource_id: str) -> bool:
-    """False: it runs after all, or has come to its end meanwhile."""
+    """Restart a lifecycle from its row; False when its workflow runs or has ended meanwhile."""
     if await _is_running(workflow_id_of(resource_id)):
         return False
     restart = await asyncio.to_thread(_start, resource_id)
@@ -168,7 +167,7 @@ async def _restart(resource_id: str) -> bool:
         task_queue=queues.MAIN,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         search_attributes=start.search_attributes,
-        static_summary=f"{start.summary}, started again by the sweep",
+        static_summary=f"{start.summary}, restarted by the reconciliation",
         start_signal=None if removal is None else "remove",
         start_signal_args=[] if removal is None else [removal],
     )
@@ -188,7 +187,7 @@ async def _is_running(workflow_id: str) -> bool:
 
 
 def _start(resource_id: str) -> Restart | None:
-    """From the row as it is now: its workflow may have ended properly since it was listed."""
+    """The restart from the present row; None when the lifecycle has ended since it was listed."""
     with database().read() as session:
         row = _still_open(session, resource_id)
         return None if row is None else restart_of(session, row)

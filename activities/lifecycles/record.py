@@ -1,4 +1,4 @@
-"""The one writer of a lifecycle's state: status, events and changes of a step, together."""
+"""Recording a step of a lifecycle: status, events and changes, in one transaction."""
 
 from typing import Any
 
@@ -30,20 +30,20 @@ from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
 
 @activity.defn
 def record(step: Record) -> Recorded:
-    """Write a step once; a repeated or older one finds a later number and changes nothing.
+    """Write a step once; a repeated or older step changes nothing.
 
-    Raises: NotFound, when there is no row for the resource.
+    Raises: NotFound, when there is no row of the resource.
     """
     with database().write() as session:
-        applied, asked = _apply(session, step)
-    relay_soon(asked)
+        applied, request_ids = _apply(session, step)
+    relay_soon(request_ids)
     if _matters_to_placement(step):
         wake_placement()
     return Recorded(applied=applied)
 
 
 def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
-    """Whether it was written; the requests that are to be relayed after the commit."""
+    """Write the step; return whether it was new, and the outbox rows to relay after the commit."""
     table = KIND_BY_NOUN[step.changes.noun].table
     values = {
         "status": step.status,
@@ -60,16 +60,16 @@ def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
     if not isinstance(written, CursorResult) or written.rowcount == 0:
         _must_exist(session, table, step.resource_id)
         return False, []
-    asked: list[str] = []
+    request_ids: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
         stay(session, step.changes.staying_nodes)
-        asked = release_allocations(session, step.resource_id, step.at)
+        request_ids = release_allocations(session, step.resource_id, step.at)
     _append_events(session, step)
-    return True, asked
+    return True, request_ids
 
 
 def _values(step: Record) -> dict[str, Any]:
-    """The columns that the changes of a step set beside its status."""
+    """The columns that a step sets besides its status."""
     changes = step.changes
     values = changes.model_dump(
         mode="json", exclude={"noun", "release", "staying_nodes", "is_another"}, exclude_none=True
@@ -77,7 +77,7 @@ def _values(step: Record) -> dict[str, Any]:
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
     if isinstance(changes, LeaseChanges):
-        # Instants as they are: what JSON makes of them no column takes.
+        # No column takes an instant as JSON writes it.
         values |= {"began_at": changes.began_at, "ended_at": changes.ended_at}
         known = {name: value for name, value in values.items() if value is not None}
         return {**_NO_MACHINE, **known} if changes.is_another else known
@@ -107,7 +107,7 @@ def _capacity(hardware: Hardware) -> dict[str, Any]:
 
 
 def _append_events(session: Session, step: Record) -> None:
-    """Last in the transaction: positions are given in the order in which commits are seen."""
+    """Add the events last in the transaction, so that positions follow the order of commits."""
     if not step.events:
         return
     advisory_lock(session, f"events/{step.account_id}")

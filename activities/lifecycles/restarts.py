@@ -1,4 +1,4 @@
-"""From a row whose workflow was ended from outside to a workflow that goes on from there."""
+"""Restarts of lost workflows from their rows, with the progress that the rows hold."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,24 +11,24 @@ from activities.outbox.workflow_starts import WorkflowStart
 from workflows.contracts.lifecycles import Removal, noun_of
 from workflows.contracts.statuses import ProviderStatus, RegionStatus
 
-_BEGINNINGS = frozenset({"new", ProviderStatus.ENABLING, RegionStatus.PROVISIONING})
+_FIRST_STATUSES = frozenset({"new", ProviderStatus.ENABLING, RegionStatus.PROVISIONING})
 
 
 @dataclass(frozen=True)
 class Restart:
-    """A start, and the removal that goes along with it where one was under way."""
+    """A start of a lost workflow, with the removal that was under way, if any."""
 
     start: WorkflowStart[Any]
     removal: Removal | None = None
 
 
 def restart_of(session: Session, row: LifecycleRow) -> Restart:
-    """The start that takes up a row's lifecycle where its steps end."""
+    """The restart that continues a row's lifecycle after its last recorded step."""
     kind = KIND_BY_NOUN[noun_of(row.id).name]
     start = kind.start(session, row)
     removal = None
     if row.status == "removing" and not kind.starts_for_removal:
-        removal = Removal(force=True, requested_by="the sweep: its removal was broken off")
-    if row.sequence > 0 and row.status not in _BEGINNINGS:
+        removal = Removal(force=True, requested_by="the restart of its interrupted removal")
+    if row.sequence > 0 and row.status not in _FIRST_STATUSES:
         start = replace(start, argument=kind.resume(session, row, start.argument))
     return Restart(start, removal)

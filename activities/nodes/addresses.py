@@ -1,11 +1,14 @@
-"""The address of a node, from its row."""
+"""Addresses of nodes, from their rows."""
 
 from activities.db.tables import Node, Region
 from workflows.contracts.nodes import NodeAddress
 
 
 def address_of(node: Node, region: Region) -> NodeAddress:
-    """Where a node is reached, and as whom. Raises: ValueError, where no address is known."""
+    """The address and user by which the platform reaches a node.
+
+    Raises: ValueError, when the row has no address.
+    """
     if node.host is None:
         raise ValueError(f"node {node.id}: has no address")
     return NodeAddress(

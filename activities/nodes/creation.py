@@ -1,4 +1,4 @@
-"""Adding a node whose machine is to be leased for it."""
+"""Adding nodes whose machines are leased."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from workflows.contracts.statuses import NodeType
 
 @dataclass(frozen=True, slots=True)
 class LeasedNode:
-    """A node to be added, and the machine that it is to have."""
+    """A node that is to be added, with the claim of its machine."""
 
     node_id: str
     name: str
@@ -23,21 +23,21 @@ class LeasedNode:
 
 
 def add_leased_node(
-    session: Session, region: Region, asked: LeasedNode, at: datetime
+    session: Session, region: Region, wanted: LeasedNode, at: datetime
 ) -> tuple[Node, str]:
-    """Its row, and the request that starts its workflow, in the caller's transaction.
+    """Add a leased node and the start of its workflow, in the caller's transaction.
 
-    The request's id comes with it, to be relayed after the commit.
+    Returns the row, and the id of the outbox row to relay after the commit.
     """
     row = Node(
-        id=asked.node_id,
+        id=wanted.node_id,
         account_id=region.account_id,
-        name=asked.name,
+        name=wanted.name,
         region_id=region.id,
         minion_id="",
-        type=asked.type,
-        services=sorted(asked.services),
-        machine=asked.machine.model_dump(mode="json"),
+        type=wanted.type,
+        services=sorted(wanted.services),
+        machine=wanted.machine.model_dump(mode="json"),
         hardware=None,
         requirements=[],
         preparation=None,

@@ -1,4 +1,4 @@
-"""Nodes that were made for one job: which of them stay after it, and which are asked to leave."""
+"""Ephemeral nodes, created for one job: retaining them, or requesting their removal."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -15,7 +15,7 @@ LEAVING = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)
 
 
 def stay(session: Session, node_ids: Iterable[str]) -> None:
-    """What was made for a job does not leave with it: people end it, or its lease's deadline."""
+    """Retain ephemeral nodes after their job, until a person or the lease's deadline ends them."""
     wanted = sorted(set(node_ids))
     if not wanted:
         return
@@ -32,16 +32,15 @@ def stay(session: Session, node_ids: Iterable[str]) -> None:
 
 
 def stays(machine: Mapping[str, Any] | None) -> bool:
-    """Whether a node's machine, a `MachineClaim`, has outlived the job that it was made for."""
+    """Whether a node is retained after its job, according to its `MachineClaim`."""
     return machine is not None and bool(machine.get("stays"))
 
 
 def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -> list[str]:
-    """Ask those of the nodes to be removed that were made for one job and hold none any more,
-    but for those that stay.
+    """Request the removal of those of the nodes that are ephemeral, without a job, not retained.
 
-    Answers the requests that are to be relayed after the commit. One that is leaving already
-    is not asked again; asked twice, it leaves once.
+    Returns the ids of the outbox rows to relay after the commit. A node that is being removed
+    already gets no new request; a repeated request does no harm.
     """
     wanted = sorted(set(node_ids))
     if not wanted:

@@ -1,4 +1,4 @@
-"""A node's announcement, and the other nodes of its region that it must reach."""
+"""The announcement of a node's machine, and the peers of a node."""
 
 from sqlmodel import col, select
 from temporalio import activity
@@ -20,7 +20,7 @@ _ONBOARD = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 @activity.defn
 def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
-    """What the machine with this key has last said of itself."""
+    """The last announcement of the machine with this SSH host key."""
     with database().read() as session:
         row = session.get(NodeAnnouncement, command.minion_id)
     if row is None:
@@ -33,7 +33,7 @@ def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
 
 @activity.defn
 def find_peers(command: FindPeers) -> PeersFound:
-    """The region's other nodes that are up: the new one must reach them."""
+    """The peers of a new node: the region's other nodes that are in use and have an address."""
     query = (
         select(Node, Region)
         .join(Region, col(Region.id) == Node.region_id)

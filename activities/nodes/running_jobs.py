@@ -1,4 +1,4 @@
-"""The jobs that hold allocations on a node, and notifying them of what becomes of it."""
+"""The jobs that hold allocations on a node, and notifying them of changes of the node."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ _SIGNALS_AT_ONCE = 32
 
 @activity.defn
 def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
-    """The runs that live allocations hold on the node, and their jobs."""
+    """The runs of live allocations on the node, and their jobs."""
     with database().read() as session:
         live = _live(session, command.node_id)
     return NodeRunsFound(
@@ -38,26 +38,27 @@ def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
 
 @activity.defn
 async def notify_jobs(command: NotifyJobs) -> JobsNotified:
-    """Signal every job on the node. A job that has ended meanwhile needs no telling.
+    """Notify every job on the node; a job that has ended meanwhile is skipped.
 
-    Raises: ApplicationError, to be tried again, once all were tried and some could not be told.
+    Raises: ApplicationError, to be retried, when some jobs could not be notified; all are tried
+    first.
     """
     found = await asyncio.to_thread(find_node_runs, FindNodeRuns(node_id=command.node_id))
     signal, argument = await asyncio.to_thread(_message, command)
-    turns = asyncio.Semaphore(_SIGNALS_AT_ONCE)
+    slots = asyncio.Semaphore(_SIGNALS_AT_ONCE)
     request_id = id_of_this_activity()
 
     async def one(job_id: str) -> str | None:
-        async with turns:
+        async with slots:
             try:
                 await tell(workflow_id_of(job_id), signal, argument, request_id=request_id)
             except (RPCError, ApplicationError) as cause:
                 return f"{job_id}: {cause}"
             return None
 
-    untold = [said for said in await asyncio.gather(*map(one, found.job_ids)) if said]
-    if untold:
-        raise ApplicationError(f"{signal}: {len(untold)} jobs not told, first {untold[0]}")
+    errors = [error for error in await asyncio.gather(*map(one, found.job_ids)) if error]
+    if errors:
+        raise ApplicationError(f"{signal}: {len(errors)} jobs not notified, first {errors[0]}")
     return JobsNotified(job_ids=found.job_ids)
 
 
@@ -72,7 +73,7 @@ def _message(command: NotifyJobs) -> tuple[str, Contract]:
         return "machine_gone", gone
     if command.notice is NodeNotice.REACHABLE:
         return "node_reachable", NodeReachable(
-            node_id=command.node_id, node=_where(command.node_id)
+            node_id=command.node_id, node=_address(command.node_id)
         )
     removed = EndRequest(
         reason=command.reason,
@@ -83,8 +84,8 @@ def _message(command: NotifyJobs) -> tuple[str, Contract]:
     return "stop", removed
 
 
-def _where(node_id: str) -> NodeAddress | None:
-    """It may have moved while it was away, and a job knows where it was."""
+def _address(node_id: str) -> NodeAddress | None:
+    """The present address of a node, which may have changed while the node was unreachable."""
     with database().read() as session:
         node = session.get(Node, node_id)
         if node is None or node.host is None:

@@ -1,4 +1,4 @@
-"""Starts of node lifecycles, from their rows, and what the rows say of the steps before."""
+"""Starts of node lifecycles from their rows, and their progress after a restart."""
 
 from sqlmodel import Session, col, select
 
@@ -39,8 +39,11 @@ def start_node(session: Session, row: Node) -> WorkflowStart[NodeRequest]:
 
 
 def resume_node(session: Session, row: Node, request: NodeRequest) -> NodeRequest:
-    """A node that was in use goes on so; one that was not goes through its onboarding again, and so
-    does one whose leased machine has come to its end meanwhile."""
+    """The request of a node whose workflow is restarted from its row.
+
+    A node that was in use stays in use. A node that was not in use, or whose lease has ended
+    meanwhile, is onboarded again.
+    """
     status = NodeStatus(row.status)
     lease_id = None if row.machine is None else _ready_lease(session, row)
     if status not in _IN_USE or row.host is None or (row.machine is not None and lease_id is None):
@@ -61,7 +64,7 @@ def resume_node(session: Session, row: Node, request: NodeRequest) -> NodeReques
 
 
 def _ready_lease(session: Session, row: Node) -> str | None:
-    """The lease of the machine that the node is on."""
+    """The ready lease of the node's present machine."""
     query = select(Lease.id).where(
         col(Lease.holder_id) == row.id,
         col(Lease.status) == LeaseStatus.READY,
@@ -71,14 +74,16 @@ def _ready_lease(session: Session, row: Node) -> str | None:
 
 
 def _was_active(session: Session, row: Node) -> bool:
-    """Whether a person had it active when it went offline or was to be removed: events say. What
-    is leased becomes active by being prepared."""
+    """Whether the node was active before it went offline or its removal began, from its events.
+
+    A person activates a node; a leased node becomes active by its preparation.
+    """
     if row.status == NodeStatus.ACTIVE:
         return True
-    turned = (NodeEvent.ACTIVE, NodeEvent.MAINTENANCE, NodeEvent.PREPARED)
+    decisive = (NodeEvent.ACTIVE, NodeEvent.MAINTENANCE, NodeEvent.PREPARED)
     last = session.exec(
         select(EventRow.type)
-        .where(col(EventRow.resource_id) == row.id, col(EventRow.type).in_(turned))
+        .where(col(EventRow.resource_id) == row.id, col(EventRow.type).in_(decisive))
         .order_by(col(EventRow.position).desc())
     ).first()
     return last == NodeEvent.ACTIVE or (row.machine is not None and last == NodeEvent.PREPARED)

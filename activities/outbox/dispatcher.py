@@ -1,4 +1,4 @@
-"""Relaying new outbox rows to Temporal soon after the commit that wrote them."""
+"""The outbox dispatcher, which relays new outbox rows to Temporal right after their commit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,16 +11,17 @@ from activities.outbox.relay import relay
 from activities.temporal.client import client, client_loop
 
 RELAYS_AT_ONCE = 2
-"""A slow answer to one delivery does not hold up all others."""
+"""More than one, so that a slow answer to one relay does not hold up all others."""
 
 log = structlog.get_logger("outbox")
 
 
 class OutboxDispatcher:
-    """Relays requests in the background: what comes while relays are under way goes together with
-    the next, which costs no more than one.
+    """The outbox dispatcher of one event loop, which relays outbox rows in the background.
 
-    relay: delivers outbox rows by their ids. When it fails, the rows stay for the workflow
+    Rows that arrive while relays are under way wait, and the next relay takes all of them.
+
+    relay: delivers outbox rows by their ids. When `relay` fails, the rows stay for the workflow
     `OutboxRelay`.
     """
 
@@ -30,7 +31,7 @@ class OutboxDispatcher:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def take(self, request_ids: Sequence[str]) -> None:
-        """Relay these soon; called on the event loop, after their commit."""
+        """Relay these outbox rows soon; called on the event loop, after their commit."""
         self._waiting += request_ids
         if self._waiting and len(self._under_way) < RELAYS_AT_ONCE:
             relaying = asyncio.create_task(self._relay_waiting(), name="outbox")
@@ -38,12 +39,12 @@ class OutboxDispatcher:
             relaying.add_done_callback(self._under_way.discard)
 
     async def settled(self, limit_s: float | None = None) -> None:
-        """Wait until nothing is under way any more, or for so long."""
+        """Wait until no relay is under way, at most `limit_s` seconds."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=limit_s)
 
     def cancel(self) -> None:
-        """Leave what is under way or waits to the workflow `OutboxRelay`."""
+        """Cancel all relays and leave their rows to the workflow `OutboxRelay`."""
         self._waiting = []
         for relaying in self._under_way:
             relaying.cancel()
@@ -53,7 +54,7 @@ class OutboxDispatcher:
             taken, self._waiting = self._waiting, []
             try:
                 await self.relay(taken)
-            except Exception:  # The rows stay.
+            except Exception:  # The rows stay for the workflow `OutboxRelay`.
                 log.warning("requests wait to be relayed", count=len(taken), exc_info=True)
 
 
@@ -66,21 +67,21 @@ def process_dispatcher() -> OutboxDispatcher:
 
 
 def relay_soon(request_ids: Sequence[str]) -> None:
-    """Relay these soon; from any thread, after their commit.
+    """Relay these outbox rows soon; called from any thread, after their commit.
 
-    Without a client in this process they are left to the workflow `OutboxRelay`.
+    Without a client in this process, the rows are left to the workflow `OutboxRelay`.
     """
     loop = client_loop()
     if loop is None or not request_ids:
         return
     try:
         loop.call_soon_threadsafe(_take, tuple(request_ids))
-    except RuntimeError:  # the loop has ended meanwhile, the process with it
+    except RuntimeError:  # The loop has ended meanwhile, and the process with it.
         log.warning("requests wait to be relayed", count=len(request_ids))
 
 
 def cancel_dispatchers() -> None:
-    """Cancel what every dispatcher of this process has under way."""
+    """Cancel all relays of all dispatchers of this process."""
     for dispatcher in tuple(_dispatchers.values()):
         dispatcher.cancel()
     _dispatchers.clear()

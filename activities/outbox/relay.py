@@ -1,7 +1,7 @@
-"""Relaying the rows of the outbox to Temporal: starts and signals, in the order of their writing.
+"""Relaying outbox rows to Temporal: starts and signals, in the order in which they were written.
 
-A request is delivered when Temporal has taken it, or when there is nothing left to take it. What
-fails or takes too long stays undelivered, and the workflow `OutboxRelay` comes back for it.
+A row is delivered when Temporal has accepted it, or when no workflow is left to receive it. A row
+that fails or takes too long stays undelivered, and the workflow `OutboxRelay` tries it again.
 """
 
 import asyncio
@@ -39,29 +39,29 @@ AT_ONCE = 32
 CHUNK = 64
 
 log = structlog.get_logger("outbox")
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_all_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One request, and all that is needed to deliver it without looking at a row again."""
+    """One outbox row, with all that its delivery needs, so that no row is read again."""
 
     request_id: str
     workflow_id: str
     verb: str
     argument: dict[str, Any] | None
     start: WorkflowStart[Any] | None
-    """The workflow may have to be started for it."""
+    """The start of the workflow, if it may have to be started first."""
     is_final: bool
-    """Nothing takes signals any more."""
+    """Whether the lifecycle has ended, so that no workflow takes signals."""
     again: bool = False
-    """The workflow has ended before and is started once more, to remove what it left."""
+    """Whether a workflow that has ended is started once more, to remove what it left."""
 
 
 async def relay(client: Client, request_ids: Sequence[str]) -> int:
-    """Deliver the named requests that are not delivered yet; how many are now.
+    """Deliver the outbox rows with these ids that are undelivered; return how many succeeded.
 
-    Requests of one resource follow one another, a failed one holds back those after it.
+    Rows of one resource are delivered in order, and a row that fails holds back those after it.
     """
     delivered = 0
     held_back: set[str] = set()
@@ -73,8 +73,8 @@ async def relay(client: Client, request_ids: Sequence[str]) -> int:
         try:
             in_order = (_deliver_in_order(client, one, done) for one in _by_workflow(deliveries))
             await asyncio.gather(*in_order)
-        finally:  # what was taken is not sent again, also when this is cancelled half way
-            await asyncio.shield(asyncio.to_thread(_mark_delivered, tuple(done)))
+        finally:  # An accepted row is not sent again, also when this call is cancelled half way.
+            await asyncio.shield(asyncio.to_thread(_set_delivered, tuple(done)))
         delivered += len(done)
         held_back |= {one.workflow_id for one in deliveries if one.request_id not in done}
     return delivered
@@ -91,7 +91,7 @@ def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
 
 
 def _delivery_of(session: Session, request: OutboxRow) -> Delivery | None:
-    """None: its row cannot be read. It waits for a person, the others do not wait for it."""
+    """The delivery of a row; None when the row cannot be read and waits for a person."""
     try:
         return _delivery(session, request)
     except (ValueError, LookupError, TypeError, NoResultFound) as cause:
@@ -111,7 +111,7 @@ def _delivery(session: Session, request: OutboxRow) -> Delivery:
     return Delivery(
         request_id=request.id,
         workflow_id=workflow_id_of(request.resource_id),
-        # It rested when its removal was asked for: if it was started again, it is told so there.
+        # The removal was requested of a stopped job; if that runs again, the removal is a signal.
         verb="remove" if removal and not again else request.verb,
         argument=None if removal else request.argument,
         start=start,
@@ -139,10 +139,10 @@ def _by_workflow(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
 async def _deliver_in_order(
     client: Client, deliveries: Sequence[Delivery], done: list[str]
 ) -> None:
-    """Deliver up to the first that fails; each id goes to `done` when Temporal has taken it."""
+    """Deliver up to the first failure; add each id to `done` once Temporal has accepted the row."""
     for delivery in deliveries:
         try:
-            async with _turn(), asyncio.timeout(CALL_LIMIT_S):
+            async with _slots(), asyncio.timeout(CALL_LIMIT_S):
                 taken = await _deliver(client, delivery)
         except (RPCError, RuntimeError, TimeoutError) as cause:
             log.warning("not relayed", request=delivery.request_id, why=str(cause))
@@ -153,7 +153,7 @@ async def _deliver_in_order(
 
 
 async def _deliver(client: Client, delivery: Delivery) -> bool:
-    """False: it is to be tried again later."""
+    """Deliver one row; False when it must be tried again later."""
     if delivery.start is not None and not await _start(client, delivery.start, delivery):
         return False
     if delivery.verb == START:
@@ -165,12 +165,12 @@ async def _deliver(client: Client, delivery: Delivery) -> bool:
     except RPCError as cause:
         if cause.status is not RPCStatusCode.NOT_FOUND:
             raise
-        return delivery.is_final  # one that is lost is started again by the sweep, and then told
+        return delivery.is_final  # A lost workflow is restarted first; then the row is relayed.
     return True
 
 
 async def _start(client: Client, start: WorkflowStart[Any], delivery: Delivery) -> bool:
-    """Start what was never started. False: what was there before has not closed yet."""
+    """Start a workflow that was never started; False when an earlier one has not closed yet."""
     policy = WorkflowIDReusePolicy
     try:
         await client.start_workflow(
@@ -184,7 +184,7 @@ async def _start(client: Client, start: WorkflowStart[Any], delivery: Delivery) 
             static_summary=start.summary,
         )
     except WorkflowAlreadyStartedError:
-        # A removal waits for the run before it to close; anything else came too late to matter.
+        # A removal waits until the earlier run has closed; any other start is not needed any more.
         return not delivery.again
     return True
 
@@ -195,7 +195,7 @@ def _conflict_policy(delivery: Delivery) -> WorkflowIDConflictPolicy:
     return WorkflowIDConflictPolicy.USE_EXISTING
 
 
-def _mark_delivered(request_ids: Sequence[str]) -> None:
+def _set_delivered(request_ids: Sequence[str]) -> None:
     if not request_ids:
         return
     with database().write() as session:
@@ -206,14 +206,14 @@ def _mark_delivered(request_ids: Sequence[str]) -> None:
         )
 
 
-def _turn() -> asyncio.Semaphore:
-    """At most so many calls at once in this process, whoever asks."""
-    return _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
+def _slots() -> asyncio.Semaphore:
+    """The limit of concurrent calls to Temporal, shared by all relays of this event loop."""
+    return _all_slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
 
 
 @activity.defn
 async def relay_outbox(command: RelayOutbox) -> OutboxRelayed:
-    """Hand over what has waited for longer than the API takes to do so itself."""
+    """Relay outbox rows that have waited for longer than the outbox dispatcher needs."""
     ids = await asyncio.to_thread(_undelivered, command)
     delivered = await relay(client(), ids) if ids else 0
     return OutboxRelayed(delivered=delivered, more=len(ids) >= command.limit and delivered > 0)

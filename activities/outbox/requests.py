@@ -1,7 +1,7 @@
-"""Writing down what has been promised: a new resource with the start of its workflow, a signal.
+"""Writing outbox rows in the caller's transaction: starts of new resources, and signals.
 
-In the caller's transaction. What is asked for is delivered after the commit, see
-`activities/outbox/dispatcher.py`; the workflow `OutboxRelay` finds what nobody has delivered.
+The outbox dispatcher (`activities/outbox/dispatcher.py`) relays the rows after the commit; the
+workflow `OutboxRelay` relays all rows that are left.
 """
 
 from datetime import datetime
@@ -17,14 +17,14 @@ from workflows.contracts.lifecycles import noun_of
 
 
 def create(session: Session, row: LifecycleRow) -> str:
-    """Add a row, its event of sequence 0, and the start of its workflow: the request's id.
+    """Add a row, its event of sequence 0, and its workflow's start; return the outbox row's id.
 
     Raises: ValueError, when no lifecycle has ids like the row's, or its noun has no such event.
     """
     noun = noun_of(row.id)
     session.add(row)
     session.flush()
-    # The same turn as `record` takes: positions grow in the order of the commits.
+    # `record` takes the same lock, so that positions grow in the order of the commits.
     advisory_lock(session, f"events/{row.account_id}")
     session.add(
         EventRow(
@@ -33,7 +33,7 @@ def create(session: Session, row: LifecycleRow) -> str:
             resource_id=row.id,
             sequence=0,
             type=noun.events(f"{noun.name}.requested").value,
-            message=f"{noun.name} {row.name} was asked for",
+            message=f"{noun.name} {row.name} was requested",
             details={},
             at=row.created_at,
         )
@@ -48,10 +48,12 @@ def enqueue(
     argument: BaseModel | dict[str, Any] | None,
     at: datetime,
 ) -> str:
-    """Promise that the workflow is started or signalled: the request's id."""
-    said = argument.model_dump(mode="json") if isinstance(argument, BaseModel) else argument
+    """Write an outbox row that starts or signals a workflow; return the row's id."""
+    content = argument.model_dump(mode="json") if isinstance(argument, BaseModel) else argument
     request_id = new_id("req")
     session.add(
-        OutboxRow(id=request_id, resource_id=resource_id, verb=verb, argument=said, created_at=at)
+        OutboxRow(
+            id=request_id, resource_id=resource_id, verb=verb, argument=content, created_at=at
+        )
     )
     return request_id

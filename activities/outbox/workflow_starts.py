@@ -1,7 +1,8 @@
-"""From a row to the start of its workflow, and the kinds of lifecycles that know the way.
+"""Starts of workflows from rows, and the lifecycle kinds that build them.
 
-Each noun's room builds its own starts. `activities/lifecycles/kinds.py` lists them, and a process
-that relays requests registers that list when it begins: this room imports none of the others.
+The folder of each noun builds its own starts. `activities/lifecycles/kinds.py` lists the kinds, and
+a process that relays outbox rows registers this list when it starts, because this folder imports
+none of the others.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ Input = TypeVar("Input", bound=Contract)
 
 @dataclass(frozen=True)
 class WorkflowStart(Generic[Input]):
-    """All that Temporal is told when the workflow of a resource is started."""
+    """The parameters with which Temporal starts the workflow of a resource."""
 
     workflow: str
     id: str
@@ -38,35 +39,39 @@ class LifecycleKind(Generic[Row, Input]):
     table: type[Row]
     start: Callable[[Session, Row], WorkflowStart[Input]]
     resume: Callable[[Session, Row, Input], Input]
-    """The request of a start with what the row says of the steps that were taken before."""
+    """Adds the progress that the row holds to the request of a start."""
     starts_for_removal: bool = False
-    """A workflow that has ended is started once more to remove what it left; its request has the
-    field `removal`. Else a removal is a signal to a workflow that runs."""
+    """Whether a workflow that has ended is started once more to remove what it left; its request
+    has the field `removal`. Otherwise a removal is a signal to a running workflow."""
 
 
 _kinds: dict[str, LifecycleKind[Any, Any]] = {}
 
 
 def register(kinds: Iterable[LifecycleKind[Any, Any]]) -> None:
-    """Make these the kinds of the process; done before anything is relayed."""
+    """Register the lifecycle kinds of this process; call this before the first relay."""
     _kinds.clear()
     _kinds.update({kind.noun.name: kind for kind in kinds})
 
 
 def kind_of(resource_id: str) -> LifecycleKind[Any, Any]:
-    """The kind of a resource's lifecycle.
+    """The lifecycle kind of a resource.
 
-    Raises: ValueError, when no lifecycle has ids like this; RuntimeError, when none is registered.
+    Raises: ValueError, when no lifecycle has ids like this; RuntimeError, when no kind is
+    registered.
     """
     if not _kinds:
-        raise RuntimeError("no lifecycle kinds in this process: register comes first")
+        raise RuntimeError("no lifecycle kinds in this process: call register first")
     return _kinds[noun_of(resource_id).name]
 
 
 def workflow_start(
     row: LifecycleRow, argument: Input, found_by: dict[str, str]
 ) -> WorkflowStart[Input]:
-    """The start of a row's workflow; found_by: search attributes beside account and status."""
+    """The start of a row's workflow.
+
+    found_by: search attributes besides those of the account and the status.
+    """
     noun = noun_of(row.id)
     named = {"AccountId": row.account_id, "ResourceStatus": row.status, **found_by}
     pairs = [

@@ -1,7 +1,8 @@
-"""Writing a plan down: allocations, GPUs, counters of nodes and the rates of jobs, all or nothing.
+"""Writing a plan: allocations, GPUs, the counters of nodes and the usage rates of jobs.
 
-The plan was made from what was read before. Here every part of it is held against the rows once
-more: by locks on the jobs, by conditions on the nodes, by unique indexes on GPUs and ports.
+The plan comes from rows that were read before. Each part is therefore checked against the rows
+again: by locks on the jobs, by conditions on the nodes, by unique indexes on GPUs and ports. The
+plan is written completely or not at all. The same rows are freed here when a job ends.
 """
 
 from collections import Counter, defaultdict
@@ -25,18 +26,18 @@ from workflows.rules.placement.inventory import reserved_cpus
 
 
 class ContendedError(Exception):
-    """Something has changed since the plan was made: make another one."""
+    """The error when rows have changed since the planning round read them; plan again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One job of the plan with all of its workers' places."""
+    """A placed job of the plan, with the nodes and GPUs of all its workers."""
 
     job: PendingJob
     slots: tuple[tuple[WorkerSlot, NodeOffer], ...]
 
     def cpus(self, offer: NodeOffer) -> int:
-        """CPUs that a worker holds on this node."""
+        """The number of CPUs that a worker of the job holds on this node."""
         asked = self.job.demand
         return reserved_cpus(asked.cpu_count, asked.gpu_count, offer.cpu_count, len(offer.gpus))
 
@@ -44,15 +45,16 @@ class Placed:
 def placed_of(
     assignment: Assignment, jobs: Mapping[str, WaitingJob], offers: Mapping[str, NodeOffer]
 ) -> Placed:
-    """The plan's names as the things that they name."""
+    """The placed job of an assignment, with its job and nodes instead of their ids."""
     slots = tuple((slot, offers[slot.node_id]) for slot in assignment.slots)
     return Placed(jobs[assignment.job_id].pending, slots)
 
 
 def still_waiting(session: Session, jobs: Iterable[PendingJob]) -> set[str]:
-    """Ids of those that wait as they did, locked until the commit: before any node is.
+    """Ids of the jobs that still wait in the same attempt, locked until the commit.
 
-    A job that somebody else is writing now is left out, for the next round.
+    Call this before any node is locked. A job that another transaction is writing is left out, for
+    the next planning round.
     """
     attempts = {job.job_id: job.attempt for job in jobs}
     if not attempts:
@@ -63,7 +65,7 @@ def still_waiting(session: Session, jobs: Iterable[PendingJob]) -> set[str]:
         .order_by(col(Job.id))
         .with_for_update(skip_locked=True)
     ).all()
-    # A statement of its own: it sees what was committed before the locks were had.
+    # A separate statement also reads what was committed while this one waited for its locks.
     placed = session.execute(
         select(Allocation.job_id, Allocation.attempt).where(col(Allocation.job_id).in_(attempts))
     ).all()
@@ -73,23 +75,24 @@ def still_waiting(session: Session, jobs: Iterable[PendingJob]) -> set[str]:
 
 
 def reserve(session: Session, chosen: list[Placed], now: datetime) -> None:
-    """Reserve for every one of these jobs, which the caller has locked.
+    """Reserve resources for all these jobs, which the caller has locked.
 
-    Raises: ContendedError, IntegrityError: nothing may be committed, the plan is out of date.
+    Raises: ContendedError or IntegrityError, when the plan is out of date; the caller must not
+    commit.
     """
     if not chosen:
         return
     _take_from_nodes(session, chosen)
     allocations = [row for placed in chosen for row in _allocations(placed, now)]
-    write_places(session, allocations, [_job_values(placed, now) for placed in chosen])
+    write_allocations(session, allocations, [_job_values(placed, now) for placed in chosen])
 
 
-def write_places(
+def write_allocations(
     session: Session, allocations: list[dict[str, Any]], jobs: list[dict[str, Any]]
 ) -> None:
-    """Insert rows of allocations with their GPUs, and say in the rows of their jobs what they cost.
+    """Insert rows of allocations with their GPUs, and write the usage rates of their jobs.
 
-    Raises: IntegrityError, where somebody else holds one of these places.
+    Raises: IntegrityError, when another allocation holds one of these GPUs or ports.
     """
     gpus = [
         {"allocation_id": row["id"], "gpu_index": index, "node_id": row["node_id"]}
@@ -105,13 +108,13 @@ def write_places(
 def changed_refusals(
     refused: Iterable[tuple[WaitingJob, tuple[Refusal, ...]]],
 ) -> dict[str, list[dict[str, Any]]]:
-    """What is to be written of why jobs wait, by job: only where it has changed."""
-    told = ((job, [reason.model_dump(mode="json") for reason in why]) for job, why in refused)
-    return {job.pending.job_id: why for job, why in told if why != job.refusals}
+    """Job id to the refusals to write, for the jobs whose refusals have changed."""
+    rows = ((job, [reason.model_dump(mode="json") for reason in why]) for job, why in refused)
+    return {job.pending.job_id: why for job, why in rows if why != job.refusals}
 
 
 def write_refusals(session: Session, refusals: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Say why these jobs wait, which the caller has locked."""
+    """Write the refusals of these jobs, which the caller has locked."""
     if refusals:
         rows = [{"id": job_id, "placement_refusals": why} for job_id, why in refusals.items()]
         session.execute(update(Job), rows)
@@ -124,7 +127,7 @@ def _take_from_nodes(session: Session, chosen: list[Placed]) -> None:
         for slot, offer in placed.slots:
             cpus[slot.node_id] += placed.cpus(offer)
             memory[slot.node_id] += placed.job.demand.memory_bytes
-    for node_id in sorted(cpus):  # one order for all, so that no two wait for each other
+    for node_id in sorted(cpus):  # The same order everywhere prevents a deadlock.
         reserved_cpus_then = col(Node.reserved_cpu_count) + cpus[node_id]
         reserved_memory_then = col(Node.reserved_memory_bytes) + memory[node_id]
         taken = session.execute(
@@ -165,7 +168,7 @@ def _allocations(placed: Placed, now: datetime) -> list[dict[str, Any]]:
 
 
 def _job_values(placed: Placed, now: datetime) -> dict[str, Any]:
-    """Rates are fixed here: what a job costs does not change while it runs."""
+    """The values of a placed job's row; its usage rates stay fixed while the job runs."""
     core_hour = settings().cpu_core_hour_microcredits
     rates = {
         str(slot.worker): usage_rates(
@@ -177,10 +180,10 @@ def _job_values(placed: Placed, now: datetime) -> dict[str, Any]:
 
 
 def release_allocations(session: Session, job_id: str, at: datetime) -> list[str]:
-    """End every live allocation of a job, its GPUs with it, and dismiss what was made for it.
+    """Release all live allocations of a job, and request the removal of its ephemeral nodes.
 
-    The meters of its runs no longer count as what the payer spends by the hour. Answers the
-    requests that are to be relayed after the commit.
+    The usage meters of the job no longer count in the burn rate. Returns the ids of the outbox
+    rows to relay after the commit.
     """
     live = session.exec(
         select(Allocation)
@@ -207,13 +210,13 @@ def release_allocations(session: Session, job_id: str, at: datetime) -> list[str
 
 
 def free_capacity(session: Session, released: Sequence[Allocation]) -> None:
-    """What these held of their nodes' CPUs and memory is free again."""
+    """Free the CPUs and memory of these allocations on their nodes."""
     cpus: dict[str, int] = defaultdict(int)
     memory: dict[str, int] = defaultdict(int)
     for allocation in released:
         cpus[allocation.node_id] += allocation.cpu_count
         memory[allocation.node_id] += allocation.memory_bytes
-    for node_id in sorted(cpus):  # one order for all, so that no two wait for each other
+    for node_id in sorted(cpus):  # The same order everywhere prevents a deadlock.
         session.execute(
             update(Node)
             .where(col(Node.id) == node_id)

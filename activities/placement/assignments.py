@@ -1,4 +1,4 @@
-"""The places that jobs hold, with all that their workflows need to use them."""
+"""The worker assignments of jobs, from their allocations."""
 
 from sqlmodel import Session, col, select
 
@@ -10,14 +10,14 @@ from workflows.contracts.statuses import LeaseStatus, NodeType
 
 
 def is_there(node: Node) -> bool:
-    """Whether its machine is there and prepared: one that is leased for a job is made first."""
+    """Whether the node's machine exists and is prepared; a leased machine is created first."""
     return node.status in SHOWN and node.host is not None
 
 
 def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
-    """The live allocations of these jobs, with all that a workflow needs to use them.
+    """The placements of these jobs, from their live allocations.
 
-    Nothing of a job of whose machines one is still being made.
+    A job with a machine that is still being created is left out.
     """
     rows = session.exec(
         select(Allocation, Node, Region)
@@ -45,7 +45,7 @@ def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
 
 
 def _leases(session: Session, node_ids: set[str]) -> dict[str, str]:
-    """The lease of the machine that each of these nodes has now."""
+    """Node id to the ready lease of the node's present machine."""
     if not node_ids:
         return {}
     ready = select(Lease.holder_id, Lease.id).where(
@@ -62,7 +62,7 @@ def _assignment(
         worker=allocation.worker,
         node=address_of(node, region),
         gpu_indices=tuple(allocation.gpu_indices),
-        # A GPU that a later inspection no longer lists goes by its index: the driver decides.
+        # A GPU that a later inspection no longer lists is named by its index for the driver.
         gpu_uuids=tuple(uuids.get(index, str(index)) for index in allocation.gpu_indices),
         cpu_count=allocation.cpu_count,
         memory_bytes=allocation.memory_bytes,

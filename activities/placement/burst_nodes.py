@@ -1,4 +1,4 @@
-"""Nodes that are made for one job each: written down together with what their job has of them."""
+"""Burst nodes: each is created for one job, and written together with the job's allocation."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -9,7 +9,7 @@ from sqlmodel import Session, col, select
 from activities.db.ids import new_id
 from activities.db.tables import Node, Region
 from activities.nodes.creation import LeasedNode, add_leased_node
-from activities.placement.allocations import ContendedError, write_places
+from activities.placement.allocations import ContendedError, write_allocations
 from activities.settings import settings
 from workflows.contracts.jobs import run_id
 from workflows.contracts.machines import MachineClaim
@@ -23,15 +23,16 @@ from workflows.rules.placement.cloud_refusals import being_made
 def make_nodes(
     session: Session,
     bursts: Iterable[tuple[Burst, PendingJob]],
-    seen: Market,
+    market: Market,
     now: datetime,
 ) -> list[str]:
-    """A node for each worker of these jobs, which the caller has locked, with all of it reserved.
+    """Add a node for each worker of these jobs, which the caller has locked.
 
-    Answers the requests that start them, to be relayed after the commit.
-    Raises: ContendedError, where a region is not healthy any more: nothing may be committed.
+    The job holds all resources of its nodes. Returns the ids of the outbox rows that start the
+    nodes, to relay after the commit.
+    Raises: ContendedError, when a region is not healthy any more; the caller must not commit.
     """
-    taken = [(burst, job, seen.offer(burst.offer_id)) for burst, job in bursts]
+    taken = [(burst, job, market.offer(burst.offer_id)) for burst, job in bursts]
     if not taken:
         return []
     regions = _locked(session, {offer.region_id for _, _, offer in taken})
@@ -44,12 +45,12 @@ def make_nodes(
             _fill(node, offer, job)
             requests.append(request)
             allocations.append(_allocation(job, worker, node, offer, now))
-    write_places(session, allocations, [_job_values(*each) for each in taken])
+    write_allocations(session, allocations, [_job_values(*each) for each in taken])
     return requests
 
 
 def _locked(session: Session, region_ids: set[str]) -> dict[str, Region]:
-    """Healthy still, and not removed before the nodes are there."""
+    """The regions, if all are still healthy, locked so that none is removed before the commit."""
     query = (
         select(Region)
         .where(col(Region.id).in_(region_ids), Region.status == RegionStatus.HEALTHY)
@@ -93,7 +94,7 @@ def _add_node(
 
 
 def _fill(node: Node, offer: CloudOffer, job: PendingJob) -> None:
-    """What it will have, until it has been looked at; its job has all of it."""
+    """Write the expected resources of a node, until its inspection; the job holds all of them."""
     node.gpu_type, node.gpu_count = offer.gpu_type, offer.gpu_count
     node.cpu_count = node.reserved_cpu_count = offer.cpu_count
     node.memory_bytes = offer.memory_bytes
@@ -118,11 +119,11 @@ def _allocation(
 
 
 def _job_values(burst: Burst, job: PendingJob, offer: CloudOffer) -> dict[str, Any]:
-    """What it costs with us is fixed here; what the machine costs is in its lease."""
-    told = being_made(offer, burst.zones, job.demand.worker_count)
+    """The values of the job's row: its usage fee; the cost of the machine is in its lease."""
+    refusal = being_made(offer, burst.zones, job.demand.worker_count)
     fee = offer.fee.model_dump(mode="json")
     return {
         "id": job.job_id,
         "rates": {str(worker): fee for worker in range(job.demand.worker_count)},
-        "placement_refusals": [told.model_dump(mode="json")],
+        "placement_refusals": [refusal.model_dump(mode="json")],
     }

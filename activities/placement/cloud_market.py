@@ -1,7 +1,7 @@
-"""What clouds sell to the accounts whose regions are there, with what is known to be short.
+"""The cloud market: the offers of clouds to accounts with cloud regions, and the shortages.
 
-A handful of queries whatever the number of jobs, offers and zones. Offers change with a region, its
-provider and a price; each process remembers those of every region as it last stood.
+Reading takes a handful of queries, for any number of jobs, offers and zones. The offers of a region
+change with the region, its provider and the prices; each process caches the last ones.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """All that the offers of one region are made of."""
+class _OfferInputs:
+    """All values from which the cloud offers of one region are built."""
 
     region_id: str
     region_name: str
@@ -39,21 +39,21 @@ class _Standing:
     provider_kind: str
     is_waived: bool
     fees: tuple[UsageRates, ...]
-    """Of a worker of each machine type of the catalogue, in its order."""
+    """The usage rates of a worker on each machine type, in the order of the catalogue."""
     prices: Version
-    """Which prices its cloud has told at last."""
+    """The version of the latest prices of the cloud."""
 
 
 class _Seller(NamedTuple):
-    """A kind of cloud: our fees for its machine types, and what it sells at which prices."""
+    """A cloud provider kind: our usage fees for its machine types, its catalogue and prices."""
 
     fees: tuple[UsageRates, ...]
     prices: Version
     catalogue: CloudCatalogue
 
 
-class _Kept(NamedTuple):
-    """One of the ways in which a machine type is sold, and what it costs so."""
+class _Sale(NamedTuple):
+    """One way to buy a machine type, spot or on demand, and its prices."""
 
     spot: bool
     microcredits_per_hour: int
@@ -61,12 +61,12 @@ class _Kept(NamedTuple):
     read_on: date
 
 
-_offers: dict[str, tuple[_Standing, tuple[CloudOffer, ...]]] = {}
-_all: tuple[tuple[_Standing, ...], CloudOffers] = ((), CloudOffers(()))
+_offers: dict[str, tuple[_OfferInputs, tuple[CloudOffer, ...]]] = {}
+_all: tuple[tuple[_OfferInputs, ...], CloudOffers] = ((), CloudOffers(()))
 
 
 def market(session: Session, at: datetime) -> Market:
-    """What is to be had in healthy regions of ready providers, and what is known to be short."""
+    """The cloud offers of healthy regions of ready providers, and the present shortages."""
     global _all  # noqa: PLW0603 - one for each process
     regions = _regions(session)
     if not regions:
@@ -76,15 +76,15 @@ def market(session: Session, at: datetime) -> Market:
         kind: _Seller(_fees(kind, at), *known_prices(session, kind))
         for kind in {row.provider_kind for row in regions}
     }
-    standings = tuple(_standing(row, sellers[row.provider_kind], preferred) for row in regions)
+    all_inputs = tuple(_inputs_of(row, sellers[row.provider_kind], preferred) for row in regions)
     before, made = _all
-    if standings != before:
+    if all_inputs != before:
         made = CloudOffers(
             offer
-            for standing in standings
-            for offer in _sold(standing, sellers[standing.provider_kind].catalogue)
+            for inputs in all_inputs
+            for offer in _sold(inputs, sellers[inputs.provider_kind].catalogue)
         )
-        _all = (standings, made)
+        _all = (all_inputs, made)
     return Market(made, _shortages(session, regions, at), preferred)
 
 
@@ -113,7 +113,7 @@ def _regions(session: Session) -> list[Any]:
 
 
 def _preferred(session: Session, regions: list[Any], at: datetime) -> frozenset[str]:
-    """Providers that are used before anything else, as what they were given is not spent yet."""
+    """Providers that placement prefers, because their preferred credits are not spent yet."""
     given = {row.provider_id: row.preferred_credits_microcredits or 0 for row in regions}
     asked = {provider_id for provider_id, amount in given.items() if amount > 0}
     if not asked:
@@ -136,16 +136,16 @@ def _shortages(
 
 
 def _fees(kind: str, at: datetime) -> tuple[UsageRates, ...]:
-    """For GPUs alone: the CPUs of a machine that is made for a job are in its cloud's price."""
+    """The usage fees for GPUs; the cloud's price includes the CPUs of a leased machine."""
     return tuple(
         usage_rates(machine.gpu_type, machine.gpu_count, machine.cpu_count, at, cpu_core_hour=0)
         for machine in catalogue_of(kind).machines
     )
 
 
-def _standing(row: Any, seller: _Seller, preferred: frozenset[str]) -> _Standing:
-    """Its fee is waived, where an administrator has said so, while its credits last."""
-    return _Standing(
+def _inputs_of(row: Any, seller: _Seller, preferred: frozenset[str]) -> _OfferInputs:
+    """The inputs of a region; a waived usage fee is waived while the preferred credits last."""
+    return _OfferInputs(
         region_id=row.id,
         region_name=row.name,
         account_id=row.account_id,
@@ -158,52 +158,52 @@ def _standing(row: Any, seller: _Seller, preferred: frozenset[str]) -> _Standing
     )
 
 
-def _sold(standing: _Standing, catalogue: CloudCatalogue) -> tuple[CloudOffer, ...]:
-    """What the catalogue says of the region; what has no zone or no price there is not sold."""
-    remembered = _offers.get(standing.region_id)
-    if remembered is not None and remembered[0] == standing:
-        return remembered[1]
-    place = catalogue.region(standing.cloud_region)
-    made = () if place is None else tuple(_offers_of(standing, catalogue, place))
-    _offers[standing.region_id] = (standing, made)
+def _sold(inputs: _OfferInputs, catalogue: CloudCatalogue) -> tuple[CloudOffer, ...]:
+    """The cloud offers of a region; a machine type without a zone or price has no offer."""
+    cached = _offers.get(inputs.region_id)
+    if cached is not None and cached[0] == inputs:
+        return cached[1]
+    region = catalogue.region(inputs.cloud_region)
+    made = () if region is None else tuple(_offers_of(inputs, catalogue, region))
+    _offers[inputs.region_id] = (inputs, made)
     return made
 
 
 def _offers_of(
-    standing: _Standing, catalogue: CloudCatalogue, place: CloudRegion
+    inputs: _OfferInputs, catalogue: CloudCatalogue, region: CloudRegion
 ) -> Iterable[CloudOffer]:
-    disk = catalogue.boot_disk_microcredits_per_gb_month(place.name)
-    for machine, fee in zip(catalogue.machines, standing.fees, strict=True):
-        zones = place.zones_of(machine.gpu_type)
-        price = catalogue.price(machine, place.name)
+    disk = catalogue.boot_disk_microcredits_per_gb_month(region.name)
+    for machine, fee in zip(catalogue.machines, inputs.fees, strict=True):
+        zones = region.zones_of(machine.gpu_type)
+        price = catalogue.price(machine, region.name)
         if not zones or price is None:
             continue
         kinds = {True: price.spot_microcredits_per_hour}
         if machine.on_demand:
             kinds[False] = price.on_demand_microcredits_per_hour
         for spot, hourly in kinds.items():
-            kept = _Kept(spot, hourly, disk, price.read_on)
-            yield _offer(standing, machine, fee, zones, kept)
+            sale = _Sale(spot, hourly, disk, price.read_on)
+            yield _offer(inputs, machine, fee, zones, sale)
 
 
 def _offer(
-    standing: _Standing,
+    inputs: _OfferInputs,
     machine: MachineType,
     fee: UsageRates,
     zones: tuple[str, ...],
-    kept: _Kept,
+    sale: _Sale,
 ) -> CloudOffer:
-    spot, price = kept.spot, kept.microcredits_per_hour
+    spot, price = sale.spot, sale.microcredits_per_hour
     kind = "spot" if spot else "on-demand"
     gpus = f"{machine.gpu_count}x{machine.gpu_type}" if machine.gpu_type else "cpu"
     return CloudOffer(
-        offer_id=f"{standing.region_id}/{machine.name}/{gpus}/{kind}",
-        region_id=standing.region_id,
-        region_name=standing.region_name,
-        cloud_region=standing.cloud_region,
-        account_id=standing.account_id,
-        provider_id=standing.provider_id,
-        provider_kind=standing.provider_kind,
+        offer_id=f"{inputs.region_id}/{machine.name}/{gpus}/{kind}",
+        region_id=inputs.region_id,
+        region_name=inputs.region_name,
+        cloud_region=inputs.cloud_region,
+        account_id=inputs.account_id,
+        provider_id=inputs.provider_id,
+        provider_kind=inputs.provider_kind,
         machine_type=machine.name,
         gpu_type=machine.gpu_type,
         gpu_count=machine.gpu_count,
@@ -223,7 +223,7 @@ def _offer(
             for zone in zones
         ),
         microcredits_per_hour=price,
-        disk_microcredits_per_gb_month=kept.disk_microcredits_per_gb_month,
-        price_read_on=kept.read_on,
-        fee=fee.model_copy(update={"microcredits_per_gpu_hour": 0} if standing.is_waived else {}),
+        disk_microcredits_per_gb_month=sale.disk_microcredits_per_gb_month,
+        price_read_on=sale.read_on,
+        fee=fee.model_copy(update={"microcredits_per_gpu_hour": 0} if inputs.is_waived else {}),
     )

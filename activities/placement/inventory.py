@@ -1,7 +1,7 @@
-"""What placement looks at, read from the rows: nodes with what is free, what is held.
+"""The inventory of placement, from rows: nodes with their free resources, and what is held.
 
-A handful of queries whatever the number of jobs and nodes. What inspection found on a node changes
-only with the node's own steps, so each process remembers it by the node's sequence.
+Reading takes a handful of queries, for any number of jobs and nodes. The findings of an inspection
+change only with the node's own steps, so each process caches them by the node's sequence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,17 +23,17 @@ from workflows.rules.placement.inventory import Inventory
 from workflows.rules.placement.planner import weight
 
 SHOWN = (NodeStatus.ACTIVE, NodeStatus.MAINTENANCE, NodeStatus.OFFLINE)
-"""Nodes that a job may wait for. Others have not been inspected, or will not come back."""
-_REMEMBERED_NODES = 20_000
+"""Statuses of nodes that a job may wait for; others are not inspected yet, or do not return."""
+_CACHED_NODES = 20_000
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What inspection and preparation found, as far as placement asks."""
+    """The findings of a node's inspection and preparation that placement needs."""
 
     gpus: tuple[tuple[int, str], ...]
-    """Index and uuid of those of the node's type."""
+    """Index and UUID of the GPUs of the node's GPU type."""
     free_disk_bytes: int
     runtimes: tuple[str, ...]
     trusted_only: bool
@@ -42,7 +42,7 @@ class NodeFacts:
 
 @dataclass(slots=True)
 class Held:
-    """What live allocations hold, by node and by project."""
+    """The resources that live allocations hold, by node and by project."""
 
     gpus: dict[str, set[int]]
     ports: dict[str, set[int]]
@@ -51,51 +51,51 @@ class Held:
 
 
 _Row = tuple[Any, ...]
-_HeldThere = tuple[set[int] | None, set[int] | None, int | None]
-_Standing = tuple[_Row, _Row, _HeldThere, tuple[int, int]]
-"""A node's row, its region's, what is held there (GPUs, ports, disk), its prices: plain tuples,
-since ten thousand of them are compared for one answer."""
+_HeldOnNode = tuple[set[int] | None, set[int] | None, int | None]
+_OfferInputs = tuple[_Row, _Row, _HeldOnNode, tuple[int, int]]
+"""The node's row, its region's row, what is held on the node (GPUs, ports, disk), and its prices.
+These are plain tuples, since ten thousand of them are compared for one answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
-    """All that offers are made of, beside what changes only with a step of the node."""
+class _Snapshot:
+    """All rows from which node offers are built, except what changes only with a node's steps."""
 
     nodes: list[_Row]
     regions: dict[str, _Row]
     holds: Held
     prices: dict[str | None, tuple[int, int]]
 
-    def standing(self, node: _Row) -> _Standing:
+    def inputs_of(self, node: _Row) -> _OfferInputs:
         node_id, _, _, region_id, gpu_type, _, _ = node
         holds = self.holds
-        there = holds.gpus.get(node_id), holds.ports.get(node_id), holds.disk_bytes.get(node_id)
-        return node, self.regions[region_id], there, self.prices[gpu_type]
+        used = holds.gpus.get(node_id), holds.ports.get(node_id), holds.disk_bytes.get(node_id)
+        return node, self.regions[region_id], used, self.prices[gpu_type]
 
 
 _facts: dict[tuple[str, int], NodeFacts] = {}
-_offers: dict[str, tuple[_Standing, NodeOffer | None]] = {}
-_seen: tuple[_Sight | None, Sequence[NodeOffer]] = (None, ())
+_offers: dict[str, tuple[_OfferInputs, NodeOffer | None]] = {}
+_last: tuple[_Snapshot | None, Sequence[NodeOffer]] = (None, ())
 _inventory: tuple[Sequence[NodeOffer], Inventory] = ((), Inventory(()))
 
 
 def node_offers(session: Session, at: datetime, known: Held | None = None) -> Sequence[NodeOffer]:
-    """Every node that a job may wait for, with what is free of it now; by id.
+    """The offers of all nodes that a job may wait for, with their free resources, sorted by id.
 
-    known: what is held, where the caller has read it. The same object as before, unless something
-    has changed.
+    Returns the same object as before unless something has changed.
+    known: what is held, if the caller has read it already.
     """
-    global _seen  # noqa: PLW0603 - one for each process
-    sight = _look(session, at, known or held(session))
-    before, offers = _seen
-    if sight != before:
-        offers = _offers_in(session, sight)
-        _seen = (sight, offers)
+    global _last  # noqa: PLW0603 - one for each process
+    snapshot = _read_snapshot(session, at, known or held(session))
+    before, offers = _last
+    if snapshot != before:
+        offers = _offers_in(session, snapshot)
+        _last = (snapshot, offers)
     return offers
 
 
 def inventory(session: Session, at: datetime) -> Inventory:
-    """All of `node_offers` as the rules look at it, to be read and not taken from."""
+    """All of `node_offers` as the rules use them; callers must not allocate from this one."""
     global _inventory  # noqa: PLW0603 - one for each process
     offers = node_offers(session, at)
     before, made = _inventory
@@ -105,7 +105,7 @@ def inventory(session: Session, at: datetime) -> Inventory:
     return made
 
 
-def _look(session: Session, at: datetime, holds: Held) -> _Sight:
+def _read_snapshot(session: Session, at: datetime, holds: Held) -> _Snapshot:
     columns = (Region.id, Region.name, Region.status, Region.provider_id, Region.provider_kind)
     regions = {row.id: tuple(row) for row in session.execute(select(*columns))}  # type: ignore[call-overload]
     rows = session.execute(
@@ -121,32 +121,32 @@ def _look(session: Session, at: datetime, holds: Held) -> _Sight:
         .where(
             col(Node.status).in_(SHOWN),
             col(Node.host).is_not(None),
-            Node.type != NodeType.EPHEMERAL,  # its job has all of it
+            Node.type != NodeType.EPHEMERAL,  # Its job holds all its resources.
         )
         .order_by(col(Node.id))
     )
     nodes = [tuple(row) for row in rows]
     prices = {gpu_type: _price(gpu_type, at) for gpu_type in {node[4] for node in nodes}}
-    return _Sight(nodes, regions, holds, prices)
+    return _Snapshot(nodes, regions, holds, prices)
 
 
-def _offers_in(session: Session, sight: _Sight) -> list[NodeOffer]:
-    """Read more only of those nodes that do not stand as they stood the last time."""
-    standings = {node[0]: sight.standing(node) for node in sight.nodes}
+def _offers_in(session: Session, snapshot: _Snapshot) -> list[NodeOffer]:
+    """Build the node offers; read more rows only of nodes that have changed since the last time."""
+    all_inputs = {node[0]: snapshot.inputs_of(node) for node in snapshot.nodes}
     found = {
-        node_id: remembered[1]
-        for node_id, standing in standings.items()
-        if (remembered := _offers.get(node_id)) is not None and remembered[0] == standing
+        node_id: cached[1]
+        for node_id, inputs in all_inputs.items()
+        if (cached := _offers.get(node_id)) is not None and cached[0] == inputs
     }
-    rows = _rows_of(session, [node_id for node_id in standings if node_id not in found])
+    rows = _rows_of(session, [node_id for node_id in all_inputs if node_id not in found])
     facts = facts_of(session, [(row.id, row.sequence) for row in rows])
-    if len(_offers) > _REMEMBERED_NODES:
+    if len(_offers) > _CACHED_NODES:
         _offers.clear()
     for row in rows:
-        standing = standings[row.id]
-        found[row.id] = _offer(row, facts[row.id], standing)
-        _offers[row.id] = (standing, found[row.id])
-    offers = (found[node_id] for node_id in standings)
+        inputs = all_inputs[row.id]
+        found[row.id] = _offer(row, facts[row.id], inputs)
+        _offers[row.id] = (inputs, found[row.id])
+    offers = (found[node_id] for node_id in all_inputs)
     return [offer for offer in offers if offer is not None]
 
 
@@ -168,7 +168,7 @@ def _rows_of(session: Session, node_ids: list[str]) -> list[Any]:
 
 
 def held(session: Session) -> Held:
-    """What live allocations hold now."""
+    """The resources that live allocations hold now."""
     found = Held(gpus={}, ports={}, disk_bytes={}, weights={})
     for node_id, index in session.execute(
         select(GpuAllocation.node_id, GpuAllocation.gpu_index).where(
@@ -198,8 +198,8 @@ def held(session: Session) -> Held:
 
 
 def facts_of(session: Session, nodes: Iterable[tuple[str, int]]) -> dict[str, NodeFacts]:
-    """What was found on these nodes (id, sequence); read once for each of their steps."""
-    if len(_facts) > _REMEMBERED_NODES:
+    """The facts of these nodes (id, sequence), read once for each step of a node."""
+    if len(_facts) > _CACHED_NODES:
         _facts.clear()
     found = {node_id: _facts.get((node_id, sequence)) for node_id, sequence in nodes}
     unread = [node_id for node_id, facts in found.items() if facts is None]
@@ -228,22 +228,22 @@ def _read(row: Any) -> NodeFacts:
 
 
 def _price(gpu_type: str | None, at: datetime) -> tuple[int, int]:
-    """Microcredits for a GPU-hour and for a CPU-core-hour on such an own node."""
+    """Microcredits for a GPU-hour and for a CPU-core-hour on an owned node of this GPU type."""
     gpus = int(gpu_type is not None)
     rates = usage_rates(gpu_type, gpus, 1, at, settings().cpu_core_hour_microcredits)
     return rates.microcredits_per_gpu_hour, rates.microcredits_per_cpu_core_hour
 
 
-def _offer(row: Any, facts: NodeFacts, standing: _Standing) -> NodeOffer | None:
-    """A node as its owner sees it; None where it takes no jobs.
+def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None:
+    """The offer of a node to its owner; None when the node runs no jobs.
 
-    To others a public region's capacity is sold at the market price. There is none yet, and what
-    has no market price is not sold, so nobody else sees the node.
+    Other accounts would pay the market price for capacity of a public region. There is no market
+    price yet, so other accounts get no offer.
     """
     if "compute" not in row.services:
         return None
-    stands, region, (used, ports, disk_bytes), price = standing
-    _, _, status, region_id, gpu_type, reserved_cpu_count, reserved_memory_bytes = stands
+    node, region, (used, ports, disk_bytes), price = inputs
+    _, _, status, region_id, gpu_type, reserved_cpu_count, reserved_memory_bytes = node
     _, region_name, region_status, provider_id, provider_kind = region
     return NodeOffer(
         node_id=row.id,

@@ -1,8 +1,8 @@
-"""Placing jobs and telling them; the rules are in `workflows/rules/placement/planner.py`.
+"""Planning rounds, and notifying placed jobs; the rules are in `workflows/rules/placement/`.
 
-A round reads, plans without any lock, then reserves in one transaction that fails as a whole where
-the rows have moved on meanwhile. Two rounds at once are safe and one of them is repeated, the last
-time with nobody beside it.
+A planning round reads rows, plans without a lock, and then reserves in one transaction, which fails
+as a whole when the rows have changed meanwhile. Two rounds at once are safe: one of them is
+repeated, and its last try excludes all other rounds.
 """
 
 import asyncio
@@ -51,15 +51,15 @@ from workflows.rules.placement.planner import PlanningContext, plan
 
 TRIES = 5
 LOOK_AHEAD = 4
-"""Jobs that are looked at for each one that may be placed, so that the head of a queue that does
-not fit does not hide what does."""
+"""Jobs that a round reads for each job that it may place, so that jobs at the head of the queue
+that do not fit do not hide jobs that do."""
 SIGNALS_AT_ONCE = 32
-_TURN = "placement"
+_LOCK = "placement"
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a round plans with."""
+class _RoundInputs:
+    """All that a planning round has read."""
 
     now: datetime
     offers: dict[str, NodeOffer]
@@ -70,43 +70,46 @@ class _Seen:
 
 @activity.defn
 def plan_placements(command: PlanPlacements) -> PlanningRound:
-    """Place waiting jobs: a job has all of its workers reserved, or none of them.
+    """Place waiting jobs; each job gets resources for all its workers, or for none.
 
-    Raises: ApplicationError, to be tried again, when every try met reservations of others.
+    Raises: ApplicationError, to be retried, when the rows changed during every try.
     """
     with beating_aside():
         for number in range(1, TRIES + 1):
             try:
                 return _one_round(command.limit, alone=number == TRIES)
             except (ContendedError, IntegrityError, OperationalError) as cause:
-                met = cause
-    raise ApplicationError(f"placement: {TRIES} rounds in a row met others' changes: {met}")
+                conflict = cause
+    raise ApplicationError(f"placement: rows changed during {TRIES} planning rounds: {conflict}")
 
 
 def _one_round(limit: int, *, alone: bool) -> PlanningRound:
-    """alone: keep every other planner out from the first look on, and with SQLite every writer."""
+    """One planning round.
+
+    alone: exclude all other rounds from the first read on; on SQLite, this excludes all writers.
+    """
     if alone:
-        with database().write(serialised=_TURN) as session:
-            seen = _look(session, limit)
-            made = _plan(seen, limit)
-            placed, requests = _write(session, made, seen)
+        with database().write(serialised=_LOCK) as session:
+            inputs = _read_inputs(session, limit)
+            made = _plan(inputs, limit)
+            placed, requests = _write(session, made, inputs)
     else:
         with database().read() as session:
-            seen = _look(session, limit)
-        made = _plan(seen, limit)
+            inputs = _read_inputs(session, limit)
+        made = _plan(inputs, limit)
         if made == Plan():
             return PlanningRound()
-        with database().write(serialised=_TURN) as session:
-            placed, requests = _write(session, made, seen)
+        with database().write(serialised=_LOCK) as session:
+            placed, requests = _write(session, made, inputs)
     relay_soon(requests)
     taken = len(made.assignments) + len(made.bursts)
-    looked_at_all = len(seen.jobs) < limit * LOOK_AHEAD and taken < limit
+    read_all = len(inputs.jobs) < limit * LOOK_AHEAD and taken < limit
     return PlanningRound(
-        placed=placed, waiting=len(seen.jobs) - placed, more=placed > 0 and not looked_at_all
+        placed=placed, waiting=len(inputs.jobs) - placed, more=placed > 0 and not read_all
     )
 
 
-def _look(session: Session, limit: int) -> _Seen:
+def _read_inputs(session: Session, limit: int) -> _RoundInputs:
     now = datetime.now(UTC)
     holds = held(session)
     sold = market(session, now)
@@ -118,37 +121,41 @@ def _look(session: Session, limit: int) -> _Seen:
     }
     gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
     jobs = waiting_jobs(session, gpu_types, limit * LOOK_AHEAD)
-    return _Seen(now, offers, {job.pending.job_id: job for job in jobs}, holds.weights, sold)
+    return _RoundInputs(now, offers, {job.pending.job_id: job for job in jobs}, holds.weights, sold)
 
 
-def _plan(seen: _Seen, limit: int) -> Plan:
-    situation = PlanningContext(now=seen.now, held=seen.weights, market=seen.market, limit=limit)
-    return plan([job.pending for job in seen.jobs.values()], seen.offers.values(), situation)
+def _plan(inputs: _RoundInputs, limit: int) -> Plan:
+    context = PlanningContext(
+        now=inputs.now, held=inputs.weights, market=inputs.market, limit=limit
+    )
+    return plan([job.pending for job in inputs.jobs.values()], inputs.offers.values(), context)
 
 
-def _write(session: Session, made: Plan, seen: _Seen) -> tuple[int, list[str]]:
-    """The plan, as far as its jobs still wait: how many jobs it has placed, and the requests that
-    are to be relayed after the commit."""
-    jobs = seen.jobs
-    chosen = [placed_of(assignment, jobs, seen.offers) for assignment in made.assignments]
+def _write(session: Session, made: Plan, inputs: _RoundInputs) -> tuple[int, list[str]]:
+    """Write the part of the plan whose jobs still wait.
+
+    Returns how many jobs it has placed, and the ids of the outbox rows to relay after the commit.
+    """
+    jobs = inputs.jobs
+    chosen = [placed_of(assignment, jobs, inputs.offers) for assignment in made.assignments]
     bursts = [(burst, jobs[burst.job_id].pending) for burst in made.bursts]
-    told = (*made.refused, *made.failed)
-    refusals = changed_refusals((jobs[each.job_id], each.refusals) for each in told)
+    unplaced = (*made.refused, *made.failed)
+    refusals = changed_refusals((jobs[each.job_id], each.refusals) for each in unplaced)
     concerned = [placed.job for placed in chosen] + [job for _, job in bursts]
     concerned += [jobs[job_id].pending for job_id in {*refusals, *(f.job_id for f in made.failed)}]
     waiting = still_waiting(session, concerned)
     chosen = [placed for placed in chosen if placed.job.job_id in waiting]
     bursts = [(burst, job) for burst, job in bursts if job.job_id in waiting]
-    reserve(session, chosen, seen.now)
+    reserve(session, chosen, inputs.now)
     write_refusals(session, {job: why for job, why in refusals.items() if job in waiting})
     failed = [each for each in made.failed if each.job_id in waiting]
-    requests = _fail(session, failed, seen.now)
-    requests += make_nodes(session, bursts, seen.market, seen.now)
+    requests = _fail(session, failed, inputs.now)
+    requests += make_nodes(session, bursts, inputs.market, inputs.now)
     return len(chosen) + len(bursts), requests
 
 
 def _fail(session: Session, failed: list[JobRefusals], now: datetime) -> list[str]:
-    """Ask these jobs to end for the reasons for which they are not placed; once."""
+    """Cancel these jobs, once each, with the reasons of their refusals."""
     reasons = {each.job_id: each.refusals[0].detail for each in failed}
     if not reasons:
         return []
@@ -165,7 +172,7 @@ def _fail(session: Session, failed: list[JobRefusals], now: datetime) -> list[st
 
 @activity.defn
 def find_placement(command: FindPlacement) -> PlacementFound:
-    """What is reserved for this attempt of a job; nothing, while it waits."""
+    """The placement of this attempt of a job; none while the job waits."""
     with database().read() as session:
         found = placements_of(session, [command.job_id])
     placement = next((p for p in found if p.attempt == command.attempt), None)
@@ -174,38 +181,38 @@ def find_placement(command: FindPlacement) -> PlacementFound:
 
 @activity.defn
 async def notify_placed_jobs(command: NotifyPlacedJobs) -> PlacedJobsNotified:
-    """Tell every job that has a place and does not know. Twice told is once heard.
+    """Signal `placed` to all placed jobs that are not notified; a repeated signal does no harm.
 
-    A job whose workflow has ended gives its place back. One that could not be told is named, and
-    left for the next round: the others do not wait for it, and it looks by itself.
+    The allocations of a job whose workflow has ended are released. A job that could not be
+    notified is named in the answer and tried in the next planning round; the others do not wait.
     """
-    placements = await asyncio.to_thread(_unannounced, command.limit)
-    turns = asyncio.Semaphore(SIGNALS_AT_ONCE)
-    heard = await asyncio.gather(*(_announce(placement, turns) for placement in placements))
-    answers = list(zip(placements, heard, strict=True))
-    told = [placement for placement, answer in answers if answer is True]
+    placements = await asyncio.to_thread(_not_notified, command.limit)
+    slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
+    sent = await asyncio.gather(*(_notify(placement, slots) for placement in placements))
+    answers = list(zip(placements, sent, strict=True))
+    notified = [placement for placement, answer in answers if answer is True]
     closed = [placement.job_id for placement, answer in answers if answer is False]
-    untold = tuple(placement.job_id for placement, answer in answers if answer is None)
-    relay_soon(await asyncio.to_thread(_mark_announced, told, closed))
+    failed = tuple(placement.job_id for placement, answer in answers if answer is None)
+    relay_soon(await asyncio.to_thread(_set_notified, notified, closed))
     if closed:
         wake_placement()
-    heard_of = len(told) + len(closed)
-    more = len(placements) >= command.limit and heard_of > 0
-    return PlacedJobsNotified(announced=len(told), more=more, untold=untold)
+    answered = len(notified) + len(closed)
+    more = len(placements) >= command.limit and answered > 0
+    return PlacedJobsNotified(announced=len(notified), more=more, untold=failed)
 
 
-async def _announce(placement: Placement, turns: asyncio.Semaphore) -> bool | None:
-    """Whether the job was there to hear it; None when nobody can say."""
-    async with turns:
+async def _notify(placement: Placement, slots: asyncio.Semaphore) -> bool | None:
+    """Whether the job's workflow has taken the signal; None when this is unknown."""
+    async with slots:
         try:
             return await tell(workflow_id_of(placement.job_id), "placed", placement)
         except (RPCError, ApplicationError) as cause:
-            activity.logger.warning("job %s was not told: %s", placement.job_id, cause)
+            activity.logger.warning("job %s was not notified: %s", placement.job_id, cause)
             return None
 
 
-def _unannounced(limit: int) -> list[Placement]:
-    """Those who wait longest first; not those of whose machines one is still being made."""
+def _not_notified(limit: int) -> list[Placement]:
+    """Placements to notify, oldest first; not those with a machine that is being created."""
     oldest = func.min(col(Allocation.created_at))
     is_there = and_(col(Node.status).in_(SHOWN), col(Node.host).is_not(None))
     with database().read() as session:
@@ -221,15 +228,15 @@ def _unannounced(limit: int) -> list[Placement]:
         return placements_of(session, list(job_ids))
 
 
-def _mark_announced(told: list[Placement], closed: list[str]) -> list[str]:
-    """A job that has ended gives back what was reserved for it, and is not placed again.
+def _set_notified(notified: list[Placement], closed: list[str]) -> list[str]:
+    """Record the notifications, and release the allocations of closed jobs.
 
-    Answers the requests that are to be relayed.
+    A closed job is not placed again. Returns the ids of the outbox rows to relay.
     """
-    if not told and not closed:
+    if not notified and not closed:
         return []
     now = datetime.now(UTC)
-    job_ids = [placement.job_id for placement in told]
+    job_ids = [placement.job_id for placement in notified]
     of_them = (
         col(Allocation.job_id).in_([*job_ids, *closed]),
         col(Allocation.released_at).is_(None),
@@ -241,18 +248,21 @@ def _mark_announced(told: list[Placement], closed: list[str]) -> list[str]:
             .values(notified_at=now)
         )
         placed = set(session.exec(select(Allocation.job_id).where(*of_them)))
-        session.execute(  # a machine that was made for it is not being made any more
+        session.execute(  # The machines of these jobs are not being created any more.
             update(Job).where(col(Job.id).in_(placed)).values(placement_refusals=[])
         )
-        requests = _take_back(session, [one for one in told if one.job_id not in placed], now)
+        withdrawn = [one for one in notified if one.job_id not in placed]
+        requests = _report_lost_machines(session, withdrawn, now)
         for job_id in sorted(closed):
             requests += release_allocations(session, job_id, now)
     return requests
 
 
-def _take_back(session: Session, told: list[Placement], now: datetime) -> list[str]:
-    """Tell jobs that were told of machines which were lost in that moment, with all there."""
-    reason = "was lost as the job was told of it"
+def _report_lost_machines(
+    session: Session, placements: list[Placement], now: datetime
+) -> list[str]:
+    """Signal `machine_gone` to jobs whose machine was lost while they were being notified."""
+    reason = "was lost while the job was being notified of it"
     return [
         enqueue(
             session,
@@ -261,6 +271,6 @@ def _take_back(session: Session, told: list[Placement], now: datetime) -> list[s
             MachineGone(node_id=made.node.node_id, reason=reason),
             now,
         )
-        for placement in told
+        for placement in placements
         if (made := next((one for one in placement.assignments if one.ephemeral), None))
     ]

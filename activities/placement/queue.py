@@ -1,6 +1,6 @@
-"""The queue as placement looks at it: jobs that wait for a place, each project's first ones first.
+"""The queue of placement: waiting jobs, the first jobs of each project first.
 
-Two queries whatever the number of jobs.
+Reading takes two queries, for any number of jobs.
 """
 
 from collections.abc import Iterable
@@ -24,25 +24,27 @@ log = structlog.get_logger("waiting")
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that waits, with what is only needed when its row is written."""
+    """A pending job, with the refusals that its row holds."""
 
     pending: PendingJob
     refusals: list[dict[str, Any]]
 
 
 def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list[WaitingJob]:
-    """Jobs that wait for a place, each project's first ones first, at most `limit`.
+    """At most `limit` jobs that wait for resources, the first jobs of each project first.
 
-    gpu_types: those of the platform's nodes. A job whose attempt has ever been given a place is
-    not among them: its workflow has been told, or will be.
+    A job whose attempt already has an allocation is left out, because its workflow has been
+    notified or will be.
+
+    gpu_types: the GPU types of the platform's nodes.
     """
-    turn = func.row_number().over(
+    rank = func.row_number().over(
         partition_by=col(Job.project_id),
         order_by=(col(Job.priority), _waiting_since(), col(Job.id)),
     )
     placed = and_(col(Allocation.job_id) == Job.id, col(Allocation.attempt) == Job.attempt)
     queue = (
-        select(col(Job.id).label("id"), turn.label("turn"))
+        select(col(Job.id).label("id"), rank.label("rank_in_project"))
         .where(
             Job.status == JobStatus.WAITING_FOR_RESOURCES,
             ~select(Allocation.id).where(placed).exists(),
@@ -64,7 +66,7 @@ def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list
         )
         .join(queue, queue.c.id == Job.id)
         .join(Project, col(Project.id) == Job.project_id)
-        .order_by(col(Job.priority), queue.c.turn, col(Job.id))
+        .order_by(col(Job.priority), queue.c.rank_in_project, col(Job.id))
         .limit(limit)
     ).all()
     known = set(gpu_types)
@@ -74,12 +76,12 @@ def waiting_jobs(session: Session, gpu_types: Iterable[str], limit: int) -> list
 
 
 def _waiting_since() -> ColumnElement[datetime]:
-    """A service that was started again waits since then: its last step has said so."""
+    """The start of the wait: for a later attempt, the last step of the job."""
     return case((col(Job.attempt) > 1, col(Job.updated_at)), else_=col(Job.created_at))
 
 
 def _waiting_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> WaitingJob | None:
-    """None: it cannot be read. It waits for a person, the others do not wait for it."""
+    """The waiting job of a row; None when the row cannot be read and waits for a person."""
     try:
         return _waiting(row, known_gpu_types, has_credits=has_credits)
     except (ValueError, LookupError, TypeError) as cause:

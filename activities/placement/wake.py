@@ -1,4 +1,4 @@
-"""Waking the placement loop. A wake carries nothing, so that many of them are one."""
+"""Waking the placement loop; a wake has no content, so several wakes can be sent as one."""
 
 import asyncio
 import threading
@@ -19,9 +19,9 @@ log = structlog.get_logger("wake")
 
 
 class Waker:
-    """At most one signal under way in this process, and a pause after each.
+    """The sender of wakes in one process: one signal at a time, with a pause after each.
 
-    What cannot be sent is not tried again: the loop looks by itself after half a minute.
+    A wake that fails is not retried, because the placement loop plans after half a minute anyway.
     """
 
     def __init__(self) -> None:
@@ -32,12 +32,12 @@ class Waker:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is asked for that has not been sent."""
+        """Whether all requested wakes have been sent."""
         with self._lock:
             return not self._sending
 
     def wake(self) -> None:
-        """From any thread, at once and without waiting for anything."""
+        """Request a wake, from any thread and without waiting."""
         loop = client_loop()
         if loop is None:
             return
@@ -47,11 +47,11 @@ class Waker:
                 return
             self._sending = True
         try:
-            loop.call_soon_threadsafe(self._begin)
-        except RuntimeError:  # the loop has ended meanwhile, the process with it
+            loop.call_soon_threadsafe(self._start)
+        except RuntimeError:  # The loop has ended meanwhile, and the process with it.
             self._sending = False
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._task = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
@@ -73,7 +73,7 @@ _waker = Waker()
 
 
 def wake_placement() -> None:
-    """Something waits for a place, or a place has become free. From any thread."""
+    """Wake the placement loop, as a job waits or capacity is free; called from any thread."""
     _waker.wake()
 
 

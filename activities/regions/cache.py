@@ -1,4 +1,4 @@
-"""The caches of regions in clouds: which machines are to use one, and where it is."""
+"""Region caches: the addresses at which leased machines reach them."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,10 @@ from workflows.contracts.statuses import NodeStatus
 
 
 def caches_of(session: Session, node_ids: Collection[str]) -> dict[str, RegionCache]:
-    """For each of the nodes whose machine is leased: its region's cache, where there is one now."""
+    """Node id to the region cache, for those of the nodes whose region has one now.
+
+    Only nodes with leased machines use a region cache.
+    """
     query = select(Node).where(col(Node.id).in_(node_ids))
     leased = [node for node in session.exec(query).all() if node.machine is not None]
     caches = {region_id: _cache_of(session, region_id) for region_id in _regions_of(leased)}
@@ -25,7 +28,7 @@ def _regions_of(nodes: list[Node]) -> set[str]:
 
 
 def _cache_of(session: Session, region_id: str) -> RegionCache | None:
-    """The newest's, where a storage node is just being replaced."""
+    """The region cache on the newest storage node, which may just be replacing an older one."""
     query = (
         select(Node)
         .where(col(Node.region_id) == region_id, col(Node.status) == NodeStatus.ACTIVE)

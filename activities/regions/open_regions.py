@@ -1,4 +1,4 @@
-"""Which regions there are, for the processes that serve their queues."""
+"""The regions whose task queues worker processes serve."""
 
 from sqlmodel import col, select
 
@@ -8,7 +8,7 @@ from workflows.contracts.statuses import RegionStatus
 
 
 def open_region_ids() -> frozenset[str]:
-    """The regions whose queues are to be served."""
+    """The ids of all regions that are not archived, whose task queues are served."""
     query = select(Region.id).where(col(Region.status) != RegionStatus.ARCHIVED)
     with database().read() as session:
         return frozenset(session.exec(query).all())

@@ -24,7 +24,7 @@ def start_region(_: Session, row: Region) -> WorkflowStart[RegionRequest]:
 
 
 def resume_region(_: Session, row: Region, request: RegionRequest) -> RegionRequest:
-    """A region goes on as it was before its removal was asked for."""
+    """The request of a region whose workflow is restarted, with the status before its removal."""
     status = RegionStatus(row.status)
     resumed = RegionStatus.HEALTHY if status is RegionStatus.REMOVING else status
     return request.model_copy(update={"resumed_status": resumed})

@@ -1,4 +1,4 @@
-"""Storage nodes of regions in clouds: found, claimed, added, and asked to be removed."""
+"""Storage nodes of cloud regions: finding, claiming and adding them, requesting their removal."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ from workflows.rules.catalogue.permanent_machines import lasting_spec, storage_o
 
 
 def storage_nodes_of(session: Session, region_id: str) -> list[Node]:
-    """Storage nodes whose machines are leased, oldest first."""
+    """The storage nodes of a region whose machines are leased, oldest first."""
     query = (
         select(Node)
         .where(col(Node.region_id) == region_id, col(Node.status) != NodeStatus.ARCHIVED)
@@ -43,7 +43,7 @@ def storage_nodes_of(session: Session, region_id: str) -> list[Node]:
 
 @activity.defn
 def find_storage(command: FindStorage) -> StorageFound:
-    """The storage nodes that a region in a cloud has made for itself."""
+    """The storage nodes that a cloud region has created for itself."""
     with database().read() as session:
         found = storage_nodes_of(session, command.region_id)
         return StorageFound(nodes=tuple(_storage(row) for row in found))
@@ -51,9 +51,10 @@ def find_storage(command: FindStorage) -> StorageFound:
 
 @activity.defn
 def find_storage_claim(command: FindStorageClaim) -> MachineClaim:
-    """The machine of the region's storage class in each of its zones, at the prices known now.
+    """The claim of a storage node's machine: the region's storage class, in each of its zones.
 
-    Raises: Refused, when the catalogue has no such class, or no price of it there.
+    The prices are those known now.
+    Raises: Refused, when the catalogue has no such storage class, or no price of it in the region.
     """
     with database().read() as session:
         region = session.get_one(Region, command.region_id)
@@ -86,25 +87,25 @@ def find_storage_claim(command: FindStorageClaim) -> MachineClaim:
 
 @activity.defn
 def add_storage_node(command: AddStorageNode) -> StorageNode:
-    """The one that is there beside those that are to be replaced, else a new one.
+    """The region's storage node that is not to be replaced, else a new one.
 
     Raises: Refused, when the region is being removed.
     """
     with database().write() as session:
         region = session.get_one(Region, command.region_id, with_for_update=True)
-        there = [row for row in storage_nodes_of(session, region.id) if _stays(row, command)]
-        if there:
-            return _storage(there[-1])
+        existing = [row for row in storage_nodes_of(session, region.id) if _stays(row, command)]
+        if existing:
+            return _storage(existing[-1])
         if region.status in (RegionStatus.REMOVING, RegionStatus.ARCHIVED):
-            raise ApplicationError(f"region {region.name}: is removed", type=REFUSED)
-        asked = LeasedNode(
+            raise ApplicationError(f"region {region.name}: is being removed", type=REFUSED)
+        wanted = LeasedNode(
             node_id=command.node_id,
             name=f"{region.name}-storage",
             type=NodeType.PERMANENT,
             services=("storage",),
             machine=command.machine,
         )
-        node, request_id = add_leased_node(session, region, asked, command.at)
+        node, request_id = add_leased_node(session, region, wanted, command.at)
         added = _storage(node)
     relay_soon([request_id])
     return added
@@ -121,13 +122,13 @@ def _storage(row: Node) -> StorageNode:
 
 @activity.defn
 async def request_node_removal(command: RequestNodeRemoval) -> Done:
-    """Ask a node to be removed; its workflow hears the first who asks."""
-    requests = await asyncio.to_thread(_ask_to_leave, command)
+    """Request the removal of a node; a repeated request changes nothing."""
+    requests = await asyncio.to_thread(_enqueue_removal, command)
     relay_soon(requests)
     return Done()
 
 
-def _ask_to_leave(command: RequestNodeRemoval) -> list[str]:
+def _enqueue_removal(command: RequestNodeRemoval) -> list[str]:
     with database().write() as session:
         node = session.get(Node, command.node_id, with_for_update=True)
         if node is None or node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):

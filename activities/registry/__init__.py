@@ -1,9 +1,9 @@
-"""Which activities there are: a file for each queue that serves them.
+"""The activities that worker processes serve, with one file for each task queue.
 
-`main` and `planning` read and write rows and never touch a node; `notifications` listens to
-providers, for as long as they are there; `site` touches nodes and never opens the database. To add
-an activity: its stub in `workflows/effects/`, its function, and its name in the file of its queue;
-all that the modules of `site` define is served by itself.
+Activities of `main` and `planning` read and write rows and never reach a node. Activities of
+`notifications` listen to providers. Activities of `site` reach nodes and never open the database.
+To add an activity, write its effect in `workflows/effects/` and its function, and name it in the
+file of its task queue; `site` serves all activities that its modules define.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Activity = Callable[..., Any]
 
 
 def activities_in(*modules: ModuleType) -> tuple[Activity, ...]:
-    """Every activity that these modules define themselves, in the order of the text."""
+    """All activities that these modules define themselves, in the order of the source."""
     return tuple(
         value
         for module in modules

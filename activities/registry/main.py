@@ -1,4 +1,4 @@
-"""What the main queue serves: activities that read and write rows and never touch a node."""
+"""Activities of the task queue `main`, which read and write rows and never reach a node."""
 
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs

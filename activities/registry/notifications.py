@@ -1,4 +1,4 @@
-"""What the queue of notifications serves: one activity for each provider, which listens."""
+"""Activities of the task queue `notifications`: one, which listens to a provider."""
 
 from activities.providers.notifications import receive_notifications
 from activities.registry import Activity

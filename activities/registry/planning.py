@@ -1,4 +1,4 @@
-"""What the planning queue serves: apart from the others, since its process loads nothing else."""
+"""Activities of the task queue `planning`, whose process loads nothing else."""
 
 from activities.placement.planning import plan_placements
 from activities.registry import Activity

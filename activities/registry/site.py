@@ -1,4 +1,4 @@
-"""What a site queue serves: activities that touch nodes and never open the database."""
+"""Activities of the task queue of a site, which reach nodes and never open the database."""
 
 from activities.registry import Activity, activities_in
 from activities.site import collection, nodes, runs, staging, state_snapshots, watch

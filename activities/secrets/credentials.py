@@ -1,8 +1,9 @@
-"""Keys of providers: sealed in the store, in the environment or in a file; elsewhere references.
+"""Credentials of providers: sealed in the database, in the environment or in a file.
 
-`store://providers/<kind>/<name>` is sealed in the database, unless the environment has it, which
-then beats the store. `env://NAME` and `file:///path` are the server's own: for administrators.
-A job's secrets lie under `store://projects/`, which is no place for these.
+Everything else knows a credential by its reference only. `store://providers/<kind>/<name>` is
+sealed in the database; a variable of the environment overrides it. `env://NAME` and
+`file:///path` are on the server, and only administrators may use them. Secrets of jobs are under
+`store://projects/`, where no credential may be.
 """
 
 import re
@@ -26,7 +27,7 @@ _NAME = re.compile(r"env://[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
 class CredentialsError(ValueError):
-    """A reference that leads to nothing; the message names it, never a value."""
+    """The error for a reference without a usable credential; the message never holds a value."""
 
 
 def is_reference(given: str) -> bool:
@@ -34,7 +35,7 @@ def is_reference(given: str) -> bool:
 
 
 def reference_mistake(reference: str) -> str | None:
-    """The rule that a reference breaks, None when it is one."""
+    """The rule that a reference breaks; None when the reference is valid."""
     if reference.startswith(STORE):
         return None if _STORED.fullmatch(reference) else "is store://providers/<kind>/<name>"
     if reference.startswith(ENVIRONMENT):
@@ -44,14 +45,14 @@ def reference_mistake(reference: str) -> str | None:
 
 
 def own_place(kind: str, provider_id: str) -> str:
-    """Where the key of a provider lies that was given as a literal."""
+    """The name in the store of a credential that was given as a literal."""
     return f"providers/{kind}/{provider_id}"
 
 
 def seal_credentials(
     session: Session, account_id: str, name: str, content: str, now: datetime
 ) -> str:
-    """Keep a key, in place of an earlier one; its reference."""
+    """Store a credential, replacing an earlier one of this name; return its reference."""
     row = StoredSecret(
         name=name,
         account_id=account_id,
@@ -63,7 +64,7 @@ def seal_credentials(
 
 
 def forget_credentials(provider_id: str) -> None:
-    """Remove the key that was given for this provider; silent when there is none."""
+    """Remove the stored credential of this provider; silent when there is none."""
     with database().write() as session:
         provider = session.get(Provider, provider_id)
         if provider is None:
@@ -74,20 +75,24 @@ def forget_credentials(provider_id: str) -> None:
 
 
 def environment_name(reference: str) -> str:
-    """The variable that beats a place of the store."""
+    """The name of the variable that overrides a credential in the store."""
     name = reference.removeprefix(STORE)
     return "BASELOAD_STORE_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
 
 def is_read_only(reference: str) -> bool:
-    """Whether the environment has it: then nobody changes it here."""
+    """Whether the environment overrides the credential, so that it cannot be changed here."""
     return (
         reference.startswith(STORE) and environment_value(environment_name(reference)) is not None
     )
 
 
 def open_credentials(session: Session, account_id: str, reference: str) -> str:
-    """The key behind a reference, for this account. Raises: CredentialsError."""
+    """The credential of a reference, for this account.
+
+    Raises: CredentialsError, when the reference is not valid, or there is no such credential, or
+    it cannot be opened.
+    """
     if rule := reference_mistake(reference):
         raise CredentialsError(f"{reference}: {rule}")
     if reference.startswith(ENVIRONMENT):
@@ -107,7 +112,10 @@ def open_credentials(session: Session, account_id: str, reference: str) -> str:
 
 
 def credentials_of(provider_id: str) -> str:
-    """The key of a provider. Raises: CredentialsError, when it is not where its row says."""
+    """The credential of a provider.
+
+    Raises: CredentialsError, when the credential is not where the provider's row says.
+    """
     with database().read() as session:
         provider = session.get(Provider, provider_id)
         if provider is None or provider.credentials is None:

@@ -1,4 +1,4 @@
-"""The platform's own SSH key: what nodes let in. Only its public half leaves the file."""
+"""The platform key, the SSH key that prepared nodes let in; its private half stays in its file."""
 
 import base64
 import hashlib
@@ -15,13 +15,13 @@ from activities.settings import settings
 
 
 class PlatformKeyError(Exception):
-    """There is no usable key; the message names the file and what to do."""
+    """The error for an unusable platform key; the message names the file and what to do."""
 
 
 def platform_public_key(path: Path | None = None) -> str:
-    """The public half, as one line of an authorized_keys file.
+    """The public half of the platform key, as one line of an authorized_keys file.
 
-    Raises: PlatformKeyError.
+    Raises: PlatformKeyError, when the file cannot be read, or holds no usable private key.
     """
     path = path or settings().platform_key_path
     advice = "start the API once, or set BASELOAD_SSH_KEY to the platform's private key"
@@ -38,16 +38,17 @@ def platform_public_key(path: Path | None = None) -> str:
 
 
 def platform_key_fingerprint(path: Path | None = None) -> str:
-    """`SHA256:…` of the platform's key, as ssh-keygen prints it.
+    """The fingerprint of the platform key, `SHA256:…`, as ssh-keygen prints it.
 
-    Raises: PlatformKeyError.
+    Raises: PlatformKeyError, when there is no usable platform key.
     """
     return fingerprint_of(platform_public_key(path))
 
 
 def fingerprint_of(public_key: str) -> str:
-    """`SHA256:…` of a key as a line of an authorized_keys file has it; a host's is its minion id.
+    """The fingerprint `SHA256:…` of a public key; that of an SSH host key is the minion id.
 
+    public_key: a line of an authorized_keys file.
     Raises: ValueError, when it is no such line.
     """
     try:

@@ -1,6 +1,6 @@
-"""Sealing: AES-GCM under keys that come from one master key, which never leaves its file.
+"""Sealing: AES-GCM under keys that are derived from one master key, which never leaves its file.
 
-What is sealed names what it is about, so that a value moved to another place does not open.
+A sealed value is bound to a name, so that a value copied to another name cannot be opened.
 """
 
 import os
@@ -21,26 +21,29 @@ _FORMAT = b"\x01"
 
 
 class SealBrokenError(ValueError):
-    """Sealed under another key, about something else, or altered."""
+    """The error for a value that was sealed under another key or name, or was altered."""
 
 
 class MasterKeyError(RuntimeError):
-    """There is no usable master key; the message says where it was looked for."""
+    """The error for an unusable master key; the message names its expected source."""
 
 
 class SecretBox:
-    """Seals and opens bytes under one key."""
+    """A box that seals and opens bytes under one key."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
 
     def seal(self, content: bytes, about: bytes) -> bytes:
-        """The content, unreadable; twice the same content does not look the same."""
+        """The content, encrypted and bound to the name `about`; each call gives other bytes."""
         nonce = os.urandom(_NONCE_BYTES)
         return _FORMAT + nonce + self._cipher.encrypt(nonce, content, about)
 
     def open(self, sealed: bytes, about: bytes) -> bytes:
-        """What was sealed about the same thing. Raises: SealBrokenError."""
+        """The content that was sealed under the name `about`.
+
+        Raises: SealBrokenError, when it was sealed under another key or name, or was altered.
+        """
         start = len(_FORMAT) + _NONCE_BYTES
         if not sealed.startswith(_FORMAT) or len(sealed) <= start:
             raise SealBrokenError(
@@ -50,24 +53,31 @@ class SecretBox:
             return self._cipher.decrypt(sealed[len(_FORMAT) : start], sealed[start:], about)
         except InvalidTag as cause:
             raise SealBrokenError(
-                f"{about.decode()}: sealed under another key, about something else, or altered"
+                f"{about.decode()}: sealed under another key, or for another name, or altered"
             ) from cause
 
 
 def secret_box() -> SecretBox:
-    """For values in rows: variables of jobs, stored secrets. Raises: MasterKeyError."""
+    """The box for values in rows: variables of jobs, secrets, credentials.
+
+    Raises: MasterKeyError, when there is no usable master key.
+    """
     return SecretBox(_derived(master_key(), "rows"))
 
 
 def site_box(region_id: str) -> SecretBox:
-    """For what a region's site may read. Raises: MasterKeyError."""
+    """The box for values that a region's site may read.
+
+    Raises: MasterKeyError, when there is no usable key.
+    """
     return SecretBox(site_key(region_id))
 
 
 def site_key(region_id: str) -> bytes:
     """The key of one region's site: derived, or from `home/keys/site-{region}.key`.
 
-    A worker inside a customer's network has that file and no master key. Raises: MasterKeyError.
+    A worker process in a customer's network has this file and no master key.
+    Raises: MasterKeyError, when there is no usable key.
     """
     given = settings().home / "keys" / f"site-{region_id}.key"
     if given.exists():
@@ -76,7 +86,10 @@ def site_key(region_id: str) -> bytes:
 
 
 def master_key() -> bytes:
-    """From the environment, or its file. Raises: MasterKeyError."""
+    """The master key, from the environment or its file.
+
+    Raises: MasterKeyError, when there is none, or when it is not 64 hex digits.
+    """
     chosen = settings()
     if chosen.secrets_key is not None:
         return _parse(chosen.secrets_key, "BASELOAD_SECRETS_KEY")
@@ -90,12 +103,12 @@ def master_key() -> bytes:
 
 
 def make_master_key(path: Path) -> None:
-    """A new key in a file for its owner alone; one that is there stays."""
+    """Write a new master key to a private file; an existing file stays."""
     write_private(path, secrets.token_hex(_KEY_BYTES) + "\n")
 
 
 def write_private(path: Path, content: str) -> None:
-    """A new file with mode 0600, whole or not at all; one that is there stays."""
+    """Write a new file with mode 0600, completely or not at all; an existing file stays."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
-"""Whole objects by name, in a local folder or any object store that fsspec has a URL for.
+"""The object store: whole objects by name, in a local folder or any store that fsspec supports.
 
-An object appears whole or not at all, and is never changed. Calls are synchronous and may take
-as long as the network does: an event loop calls them through `asyncio.to_thread`.
+An object appears completely or not at all, and is never changed. Calls are synchronous and may wait
+for the network, so an event loop calls them through `asyncio.to_thread`.
 """
 
 import contextlib
@@ -20,21 +20,21 @@ CHUNK_BYTES = 1024 * 1024
 
 
 class BlobMissingError(FileNotFoundError):
-    """There is no object of this name."""
+    """The error for a name without an object."""
 
 
 class BlobStore:
-    """Objects under one URL, such as `file:///srv/baseload` or `s3://bucket/baseload`."""
+    """An object store under one URL, such as `file:///srv/baseload` or `s3://bucket/baseload`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._files, root = fsspec.core.url_to_fs(url, **_options(url))
         self._root = str(root).rstrip("/")
         self.folder = Path(self._root) if isinstance(self._files, LocalFileSystem) else None
-        """The local folder, or None where the store is elsewhere."""
+        """The local folder of the store; None when the store is not local."""
 
     def put(self, name: str, content: bytes) -> None:
-        """Store bytes under a name, replacing what was there."""
+        """Store bytes under a name, replacing an earlier object."""
         with self.writer(name) as file:
             file.write(content)
 
@@ -45,7 +45,7 @@ class BlobStore:
 
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[IO[bytes]]:
-        """A file to write to; the object appears when the block ends, and not when it raises."""
+        """A file for the content of an object, which appears if the block ends without an error."""
         path = self._path(name)
         folder = Path(path).parent if self.folder else None
         if folder:
@@ -61,18 +61,18 @@ class BlobStore:
             Path(part).unlink(missing_ok=True)
 
     def get(self, name: str) -> bytes:
-        """The whole object.
+        """The content of an object.
 
-        Raises: BlobMissingError.
+        Raises: BlobMissingError, when there is no object of this name.
         """
         with self.open(name) as file:
             return file.read()
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """The object as a file to read.
+        """An object as a file to read.
 
-        Raises: BlobMissingError.
+        Raises: BlobMissingError, when there is no object of this name.
         """
         try:
             file = cast("IO[bytes]", self._files.open(self._path(name), "rb"))
@@ -82,16 +82,16 @@ class BlobStore:
             yield file
 
     def stream(self, name: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """The object in chunks, oldest bytes first.
+        """The content of an object in chunks, from its first byte on.
 
-        Raises: BlobMissingError, with the first chunk.
+        Raises: BlobMissingError at the first chunk, when there is no object of this name.
         """
         with self.open(name) as file:
             while chunk := file.read(chunk_bytes):
                 yield chunk
 
     def size(self, name: str) -> int | None:
-        """Bytes of the object; None when there is none."""
+        """The size of an object in bytes; None when there is none."""
         try:
             return int(self._files.info(self._path(name))["size"])
         except FileNotFoundError:
@@ -101,7 +101,7 @@ class BlobStore:
         return self.size(name) is not None
 
     def names(self, folder: str) -> list[str]:
-        """The names of all objects below a folder, sorted; none where there is no folder."""
+        """The sorted names of all objects below a folder; empty when there is no such folder."""
         found = self._files.find(self._path(folder))
         inside = [str(path)[len(self._root) :].lstrip("/") for path in found]
         return sorted(name for name in inside if not PurePosixPath(name).name.startswith(".part-"))
@@ -121,7 +121,7 @@ class BlobStore:
             self._files.put_file(str(part), path)
             return
         part.replace(path)
-        # The rename itself has to outlive a power cut too.
+        # The rename must also survive a power cut.
         folder = os.open(Path(path).parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -137,7 +137,7 @@ class BlobStore:
 
 @lru_cache(maxsize=8)
 def blob_store(url: str) -> BlobStore:
-    """The store at this URL, made once per process."""
+    """The object store at this URL, created once for each process."""
     return BlobStore(url)
 
 

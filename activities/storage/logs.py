@@ -1,7 +1,8 @@
-"""Logs of runs: bytes that only grow, written at their offset so that writing twice writes once.
+"""Logs of runs, which only grow; each write names its offset, so a repeated write adds nothing.
 
-A local store keeps one file per run. Any other keeps chunks, each an object named by the bytes
-that it covers: objects cannot be appended to, and two writers never overwrite each other so.
+A local store keeps one file for each run. Any other store keeps chunks, because nothing can be
+appended to an object. Each chunk is named by the bytes that it covers, so two writers never
+overwrite each other.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ READ_BYTES = 256 * 1024
 
 
 class LogGapError(ValueError):
-    """Bytes were offered that do not follow what is stored; `length` is where to go on."""
+    """The error for bytes that do not follow the stored log, which ends at `length`."""
 
     def __init__(self, run_id: str, offset: int, length: int) -> None:
         super().__init__(f"log of {run_id}: asked to append at byte {offset}, stored {length}")
@@ -25,7 +26,7 @@ class LogGapError(ValueError):
 
 
 class LogStore:
-    """The logs of all runs under one URL."""
+    """A store with the logs of all runs under one URL."""
 
     def __init__(self, url: str) -> None:
         self._blobs = blob_store(url)
@@ -34,24 +35,24 @@ class LogStore:
         self._kept = _FileLogs(folder) if folder else _ChunkLogs(self._blobs)
 
     def append(self, run_id: str, offset: int, content: bytes | bytearray) -> int:
-        """Store bytes of a run's log, `content` beginning at `offset`; the length stored then.
+        """Store bytes of a run's log, which start at `offset`; return the stored length.
 
-        What is stored already is dropped, so that doing it twice, or from two writers, is safe.
+        Bytes that are stored already are dropped, so repeated and concurrent calls are safe.
 
-        Raises: LogGapError, when `offset` is beyond what is stored.
+        Raises: LogGapError, when `offset` is beyond the stored length.
         """
         return self._kept.append(run_id, offset, content)
 
     def length(self, run_id: str) -> int:
-        """Bytes stored of a run's log; 0 when there are none."""
+        """The stored length of a run's log in bytes; 0 when there is no log."""
         return self._kept.length(run_id)
 
     def read(self, run_id: str, offset: int, limit: int = READ_BYTES) -> bytes:
-        """At most `limit` bytes from `offset`; empty at the end."""
+        """At most `limit` bytes of a log from `offset`; empty at the end."""
         return self._kept.read(run_id, offset, limit)
 
     def stream(self, run_id: str, offset: int = 0) -> Iterator[bytes]:
-        """Everything that is stored now from `offset` on, in chunks."""
+        """The stored bytes of a log from `offset` on, in chunks."""
         while chunk := self.read(run_id, offset):
             yield chunk
             offset += len(chunk)
@@ -70,7 +71,7 @@ class _FileLogs:
         path.parent.mkdir(parents=True, exist_ok=True)
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
         try:
-            # Another process may write the same bytes: one after the other, then.
+            # Another process may write the same bytes, so writers follow each other.
             fcntl.flock(number, fcntl.LOCK_EX)
             length = os.fstat(number).st_size
             if offset > length:
@@ -130,7 +131,7 @@ class _ChunkLogs:
         return bytes(found)
 
     def _chunks(self, run_id: str) -> list[tuple[str, int, int]]:
-        """Name, start and end of the chunks that cover the log without a hole, in order."""
+        """Name, start and end of the chunks that cover the log without a gap, in order."""
         spans = []
         for name in self._blobs.names(log_name(run_id)):
             start, _, end = name.rpartition("/")[2].partition("-")
@@ -145,5 +146,5 @@ class _ChunkLogs:
 
 @lru_cache(maxsize=8)
 def log_store(url: str) -> LogStore:
-    """The logs at this URL, made once per process."""
+    """The log store at this URL, created once for each process."""
     return LogStore(url)

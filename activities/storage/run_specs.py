@@ -1,7 +1,7 @@
-"""Work orders: what one node needs to run one worker, sealed for the site of its region.
+"""Run specs: what a node needs for one run, sealed for the site of its region.
 
-Written by an activity that reads rows, opened by one that talks to nodes; between them the order
-lies in the object store, and workflows know only its place.
+An activity that reads rows stores a run spec in the object store, and an activity of the site opens
+it. Workflows know only its name.
 """
 
 from pydantic import Field
@@ -15,16 +15,16 @@ from workflows.contracts.nodes import NodeAddress
 
 
 class RegionCache(Contract):
-    """The cache of a region in a cloud, on its storage node."""
+    """The region cache on the storage node of a cloud region."""
 
     node: NodeAddress
-    """By which the platform brings code to it."""
+    """The address by which the platform brings code to the region cache."""
     address: str
-    """host:port, by which machines of the region fetch from it."""
+    """host:port, by which machines of the region read from the region cache."""
 
 
 class RunSpec(Contract):
-    """Everything that a node must know of one worker and a workflow must not."""
+    """Everything that a node must know of one run and a workflow must not."""
 
     run_id: str
     command: str
@@ -39,25 +39,26 @@ class RunSpec(Contract):
     disk_size_gb: int = 10
     grace_s: int = 10
     idle_timeout_s: int | None = None
-    """How long it may do nothing on a machine that is rented; None: as long as it likes."""
+    """The longest idle time of the run on a leased machine; None: no limit."""
     port: int | None = None
     cache: RegionCache | None = None
-    """Of the region that the node was leased in; None: everything is brought to the node itself."""
+    """The region cache for a leased node; None: the platform brings all files to the node."""
 
 
-def seal_run_spec(job_id: str, attempt: int, worker: int, region_id: str, order: RunSpec) -> str:
-    """Store an order; its place. Doing it again replaces it. Blocking."""
+def seal_run_spec(job_id: str, attempt: int, worker: int, region_id: str, spec: RunSpec) -> str:
+    """Store a sealed run spec; return its name. A second call replaces it. Blocks."""
     reference = run_spec_name(job_id, attempt, worker)
-    content = order.model_dump_json().encode()
+    content = spec.model_dump_json().encode()
     sealed = site_box(region_id).seal(content, reference.encode())
     blob_store(settings().storage).put(reference, sealed)
     return reference
 
 
 def open_run_spec(reference: str, region_id: str) -> RunSpec:
-    """The order at a place. Blocking.
+    """The run spec of this name. Blocks.
 
-    Raises: BlobMissingError; SealBrokenError where it was sealed for another site.
+    Raises: BlobMissingError, when there is none; SealBrokenError, when it was sealed for another
+    site.
     """
     sealed = blob_store(settings().storage).get(reference)
     return RunSpec.model_validate_json(site_box(region_id).open(sealed, reference.encode()))

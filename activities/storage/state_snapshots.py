@@ -1,7 +1,7 @@
-"""Copies of the resume states of jobs: one object each, whose name says all that is known of it.
+"""State snapshots of jobs: one object each, whose name holds all facts about the snapshot.
 
-A copy appears whole or not at all, under a name of its own; only then are older ones removed. So
-whatever is cut off, and whoever else writes meanwhile, the newest whole copy is there.
+A snapshot appears completely or not at all, under a new name, and only then are older ones removed.
+So the newest complete snapshot always exists, also after an interruption or a concurrent write.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ _ENDING = ".tar.gz"
 
 @dataclass(frozen=True, order=True)
 class StateSnapshot:
-    """One copy of one worker's state; a larger one is newer."""
+    """One state snapshot of one worker; a greater one is newer."""
 
     attempt: int
     saved_at: datetime
     mark: str
-    """What the node's agent has made of names, sizes and times of the files in it."""
+    """The agent's fingerprint of the names, sizes and times of the files in the resume state."""
 
     def name(self, job_id: str, worker: int) -> str:
         instant = self.saved_at.astimezone(UTC).strftime(_INSTANT)
@@ -29,23 +29,23 @@ class StateSnapshot:
 
 
 def copies_of(store: BlobStore, job_id: str, worker: int) -> list[StateSnapshot]:
-    """The copies that there are, oldest first."""
+    """The stored state snapshots of a worker, oldest first."""
     names = store.names(_folder(job_id, worker))
-    return sorted(_copy(name.rpartition("/")[2]) for name in names)
+    return sorted(_parsed(name.rpartition("/")[2]) for name in names)
 
 
 def remove_older(store: BlobStore, job_id: str, worker: int, newest: StateSnapshot) -> None:
-    """Remove what `newest` has taken the place of; a copy that is newer still stays."""
-    for copy in copies_of(store, job_id, worker):
-        if copy < newest:
-            store.delete(copy.name(job_id, worker))
+    """Remove the state snapshots that are older than `newest`; newer ones stay."""
+    for snapshot in copies_of(store, job_id, worker):
+        if snapshot < newest:
+            store.delete(snapshot.name(job_id, worker))
 
 
 def _folder(job_id: str, worker: int) -> str:
     return f"{states_of(job_id)}/{worker}"
 
 
-def _copy(name: str) -> StateSnapshot:
-    attempt, instant, mark = name.removesuffix(_ENDING).split("_")
+def _parsed(name: str) -> StateSnapshot:
+    attempt, instant, fingerprint = name.removesuffix(_ENDING).split("_")
     saved_at = datetime.strptime(instant, _INSTANT).replace(tzinfo=UTC)
-    return StateSnapshot(int(attempt), saved_at, mark)
+    return StateSnapshot(int(attempt), saved_at, fingerprint)

@@ -1,4 +1,4 @@
-"""The Temporal client of this process, for activities and routes that tell workflows something."""
+"""The Temporal client of this process, and signals that activities and routes send with it."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -22,7 +22,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def set_client(connected: Client) -> None:
-    """Make this the client of the process; done on its event loop, before anything asks for it."""
+    """Set the client of the process; call this on the event loop, before the first use."""
     global _client, _loop  # noqa: PLW0603 - one client for each process
     _client = connected
     try:
@@ -37,19 +37,20 @@ def client() -> Client:
     Raises: RuntimeError, when `set_client` was not called.
     """
     if _client is None:
-        raise RuntimeError("no Temporal client in this process: set_client comes first")
+        raise RuntimeError("no Temporal client in this process: call set_client first")
     return _client
 
 
 def client_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that the client belongs to; None before it, and after it has ended."""
+    """The event loop of the client; None before `set_client`, and after the loop has ended."""
     return None if _loop is None or _loop.is_closed() else _loop
 
 
 async def limited(call: Coroutine[Any, Any, Any], what: str) -> Any:
-    """The answer of a call to Temporal, or a failure that is retried.
+    """The answer of a call to Temporal, with a timeout of `CALL_LIMIT_S`.
 
-    The server's own `rpc_timeout` does not bound a call that has no connection.
+    The client's own `rpc_timeout` does not bound a call that has no connection.
+    Raises: ApplicationError, to be retried, when Temporal does not answer in time.
     """
     try:
         return await asyncio.wait_for(call, CALL_LIMIT_S)
@@ -60,10 +61,10 @@ async def limited(call: Coroutine[Any, Any, Any], what: str) -> Any:
 async def tell(
     workflow_id: str, signal: str, argument: Contract | None = None, *, request_id: str = ""
 ) -> bool:
-    """Send a signal. False: there is no such workflow, or it has ended.
+    """Send a signal to a workflow; False when there is no such workflow, or it has ended.
 
-    request_id: see `signal_once`; without one it is heard as often as it is sent.
-    Raises: RPCError, ApplicationError; both are for another try.
+    request_id: see `signal_once`; without one, the workflow receives every repetition.
+    Raises: RPCError, ApplicationError, both to be retried, when Temporal did not take the signal.
     """
     arguments = [] if argument is None else [argument]
     if request_id:
@@ -83,10 +84,11 @@ async def tell(
 async def signal_once(
     temporal: Client, workflow_id: str, signal: str, arguments: Sequence[Any], *, request_id: str
 ) -> None:
-    """Send a signal. The server drops what it has taken before under the same `request_id`.
+    """Send a signal; the server drops a repetition with the same `request_id`.
 
-    Nobody who sends knows what has arrived when an answer is lost: so it may always be sent again.
-    Raises: RPCError.
+    A sender whose answer is lost does not know whether the signal has arrived, and can therefore
+    always send it again.
+    Raises: RPCError, when the server refuses the signal or does not answer.
     """
     request = SignalWorkflowExecutionRequest(
         namespace=temporal.namespace,
@@ -103,8 +105,8 @@ async def signal_once(
 
 
 def id_of_this_activity() -> str:
-    """The same in every attempt of an activity: for what it tells each workflow once."""
+    """The id that all attempts of this activity share, for signals that are to arrive once."""
     if not activity.in_activity():
         return str(uuid4())
-    asked = activity.info()
-    return f"{asked.workflow_run_id}/{asked.activity_id}"
+    info = activity.info()
+    return f"{info.workflow_run_id}/{info.activity_id}"

@@ -1,4 +1,4 @@
-"""Heartbeats of an activity, for as long as it is at work, however silent the other side is."""
+"""Heartbeats of an activity while it runs, also while it waits for a silent service."""
 
 import asyncio
 import contextlib
@@ -10,38 +10,38 @@ from temporalio import activity
 
 BEAT_S = 3.0
 
-_said: ContextVar[list[str]] = ContextVar("said")
-"""What was said last of its progress, shown beside the activity in Temporal."""
+_details: ContextVar[list[str]] = ContextVar("details")
+"""The last heartbeat details, which Temporal shows beside the activity."""
 
 
 def set_details(words: str) -> None:
-    """A heartbeat with words for whoever looks on."""
-    _said.get([])[:] = [words]
+    """Send a heartbeat with these words as its details; later heartbeats repeat them."""
+    _details.get([])[:] = [words]
     activity.heartbeat(words)
 
 
 @contextlib.asynccontextmanager
 async def heartbeating() -> AsyncGenerator[None]:
-    """Heartbeats every few seconds for as long as the block runs."""
-    said: list[str] = []
-    token = _said.set(said)
-    task = asyncio.create_task(_beat(said))
+    """Send a heartbeat every few seconds while the block runs."""
+    details: list[str] = []
+    token = _details.set(details)
+    task = asyncio.create_task(_beat(details))
     try:
         yield
     finally:
         task.cancel()
-        _said.reset(token)
+        _details.reset(token)
 
 
-async def _beat(said: list[str]) -> None:
+async def _beat(details: list[str]) -> None:
     while True:
-        activity.heartbeat(*said)
+        activity.heartbeat(*details)
         await asyncio.sleep(BEAT_S)
 
 
 @contextlib.contextmanager
 def beating_aside() -> Generator[None]:
-    """As `heartbeating`, for an activity that keeps its thread busy."""
+    """Send heartbeats from a second thread while the block runs and keeps its own thread busy."""
     is_over = threading.Event()
     beat = threading.Thread(target=copy_context().run, args=(_beat_aside, is_over), daemon=True)
     beat.start()

@@ -1,6 +1,6 @@
-"""Every table, a module a noun. Rows of lifecycles are projections: only `record` writes them.
+"""All tables, one module for each noun. Only `record` writes the steps of lifecycle rows.
 
-Money is integer microcredits, instants are aware UTC, ids are prefixed and time-ordered.
+Money is in integer microcredits, instants are aware and in UTC, ids are prefixed and time-ordered.
 """
 
 from activities.db.tables.accounts import (

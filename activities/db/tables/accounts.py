@@ -31,7 +31,7 @@ class User(SQLModel, table=True):
 
 
 class ApiKey(SQLModel, table=True):
-    """A bearer key; only its SHA-256 is kept."""
+    """An API key; the row holds only its SHA-256."""
 
     __tablename__ = "api_keys"
     id: str = Field(primary_key=True)
@@ -59,7 +59,10 @@ class Project(SQLModel, table=True):
 
 
 class ProjectMember(SQLModel, table=True):
-    """A user of another account in a project; permissions: noun to `read` or `all`."""
+    """The membership of a user of another account in a project.
+
+    permissions: noun to `read` or `all`.
+    """
 
     __tablename__ = "project_members"
     project_id: str = Field(primary_key=True, foreign_key="projects.id")
@@ -69,7 +72,7 @@ class ProjectMember(SQLModel, table=True):
 
 
 class StoredSecret(SQLModel, table=True):
-    """A sealed value (AES-GCM), named by its place under `store://`."""
+    """A sealed value (AES-GCM), named by its path under `store://`."""
 
     __tablename__ = "stored_secrets"
     name: str = Field(primary_key=True)

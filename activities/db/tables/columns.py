@@ -1,4 +1,4 @@
-"""What tables are made of: names of constraints, kinds of columns, the rows of a lifecycle."""
+"""The parts of tables: names of constraints, kinds of columns, the rows of a lifecycle."""
 
 from datetime import datetime
 from typing import Any
@@ -23,18 +23,18 @@ SQLModel.metadata.naming_convention = {
 
 
 def json_column(*, nullable: bool = False) -> Any:
-    """A column of JSON."""
+    """A column that holds JSON."""
     return Field(sa_column=Column(JSON, nullable=nullable))
 
 
 def index_where(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
-    """An index of those rows alone for which the condition holds."""
+    """A partial index of the rows for which the condition holds."""
     where = text(condition)
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
 class LifecycleRow(SQLModel):
-    """What every lifecycle noun has. `sequence` is the last step of its workflow written here."""
+    """The columns of every lifecycle row; `sequence` is the number of the last recorded step."""
 
     id: str = Field(primary_key=True)
     account_id: str = Field(foreign_key="accounts.id", index=True)

@@ -1,4 +1,4 @@
-"""Tables that only grow: events of resources, and the audit of changes."""
+"""Append-only tables: events of resources, and the audit entries of changes."""
 
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from activities.db.tables.columns import json_column
 
 
 class EventRow(SQLModel, table=True):
-    """Append-only. `position` orders all events; unique on (resource, sequence, index)."""
+    """An event; `position` orders all events, and (resource, sequence, index) is unique."""
 
     __tablename__ = "events"
     position: int | None = Field(
@@ -44,7 +44,7 @@ class EventRow(SQLModel, table=True):
 
 
 class AuditRow(SQLModel, table=True):
-    """Who did what, when."""
+    """An audit entry: which API key did what, to which resource, at which instant."""
 
     __tablename__ = "audit"
     id: str = Field(primary_key=True)

@@ -1,4 +1,4 @@
-"""Tables of jobs, their uploads and what they hold on nodes."""
+"""Tables of jobs, their uploads, and their allocations on nodes."""
 
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,10 @@ class Upload(SQLModel, table=True):
 
 
 class Job(LifecycleRow, table=True):
-    """A job. `spec` is the validated submission without variables, which are in `sealed`."""
+    """A job; `spec` is the validated submission without the values of its variables.
+
+    The values are in `sealed_variables`.
+    """
 
     __tablename__ = "jobs"
     project_id: str = Field(foreign_key="projects.id", index=True)
@@ -47,7 +50,7 @@ class Job(LifecycleRow, table=True):
 
 
 class Allocation(SQLModel, table=True):
-    """The place of one worker of one attempt of a job on a node; live until released."""
+    """The allocation of one worker of one attempt of a job on a node; live until released."""
 
     __tablename__ = "allocations"
     id: str = Field(primary_key=True)
@@ -81,7 +84,7 @@ class Allocation(SQLModel, table=True):
 
 
 class GpuAllocation(SQLModel, table=True):
-    """One GPU held by one allocation. Two live rows for one GPU cannot exist."""
+    """One GPU that one allocation holds; two live rows for one GPU cannot exist."""
 
     __tablename__ = "gpu_allocations"
     allocation_id: str = Field(primary_key=True, foreign_key="allocations.id")

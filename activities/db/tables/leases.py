@@ -14,7 +14,7 @@ from activities.db.tables.columns import LifecycleRow, json_column
 
 
 class Lease(LifecycleRow, table=True):
-    """A machine that costs money, committed before anything is made. `name` is the machine's."""
+    """A lease, committed before its machine is created; `name` is the name of the machine."""
 
     __tablename__ = "leases"
     region_id: str = Field(foreign_key="regions.id", index=True)

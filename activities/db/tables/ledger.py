@@ -1,4 +1,4 @@
-"""Tables of the ledger: accounts, balanced transactions, meters of usage."""
+"""Tables of the ledger: ledger accounts, balanced transactions, usage meters."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from activities.db.tables.columns import index_where, json_column
 
 
 class LedgerAccount(SQLModel, table=True):
-    """A side of the ledger, such as `account/acc-…/credits` or `platform/usage-fees`."""
+    """A ledger account, such as `account/acc-…/credits` or `platform/usage-fees`."""
 
     __tablename__ = "ledger_accounts"
     name: str = Field(primary_key=True)
@@ -23,7 +23,7 @@ class LedgerAccount(SQLModel, table=True):
 
 
 class LedgerTransaction(SQLModel, table=True):
-    """A balanced movement; never edited, its key never used twice."""
+    """A balanced ledger transaction; never edited, with a unique business key."""
 
     __tablename__ = "ledger_transactions"
     id: str = Field(primary_key=True)
@@ -38,7 +38,7 @@ class LedgerTransaction(SQLModel, table=True):
 
 
 class LedgerPosting(SQLModel, table=True):
-    """One leg: the sum of a transaction's legs is zero. Positive: the ledger account gains."""
+    """One leg of a ledger transaction, whose legs add up to zero; positive: the account gains."""
 
     __tablename__ = "ledger_postings"
     transaction_id: str = Field(primary_key=True, foreign_key="ledger_transactions.id")
@@ -49,9 +49,9 @@ class LedgerPosting(SQLModel, table=True):
 
 
 class UsageMeter(SQLModel, table=True):
-    """How far one worker of one attempt has been billed, in whole measured seconds.
+    """The usage meter of one run: up to which measured second its usage is posted.
 
-    What it costs and who pays is fixed by the first posting.
+    The first posting fixes the usage rates and the payer.
     """
 
     __tablename__ = "usage_meters"
@@ -62,7 +62,7 @@ class UsageMeter(SQLModel, table=True):
     rates: dict[str, Any] = json_column()
     microcredits_per_hour: int = Field(default=0, sa_type=BigInteger)
     running: bool = True
-    """Counts as what the payer spends by the hour."""
+    """Whether the run counts in the burn rate of the payer."""
     started_at: datetime = Field(sa_type=Instant)
     posted_s: int = Field(default=0, sa_type=BigInteger)
     posted_microcredits: int = Field(default=0, sa_type=BigInteger)

@@ -1,4 +1,4 @@
-"""Tables of nodes, and of machines that have announced themselves."""
+"""Tables of nodes, and of the announcements of machines."""
 
 from datetime import datetime
 from typing import Any
@@ -20,11 +20,11 @@ class Node(LifecycleRow, table=True):
     __tablename__ = "nodes"
     region_id: str = Field(foreign_key="regions.id", index=True)
     minion_id: str
-    """Empty until a machine that is leased for it has been made."""
+    """The SSH host key fingerprint; empty until the leased machine of the node has been created."""
     type: str = "permanent"
     services: list[str] = json_column()
     machine: dict[str, Any] | None = json_column(nullable=True)
-    """The machine that is leased for it, a `MachineClaim`; None: its owner has it."""
+    """The claim of the node's leased machine, a `MachineClaim`; None: an owner's machine."""
     upnp: bool = True
     mining: bool = False
     host: str | None = None
@@ -54,7 +54,7 @@ class Node(LifecycleRow, table=True):
 
 
 class NodeAnnouncement(SQLModel, table=True):
-    """A machine that made itself known, before or after it was added as a node."""
+    """The announcement of a machine, before or after a person adds the machine as a node."""
 
     __tablename__ = "announcements"
     minion_id: str = Field(primary_key=True)

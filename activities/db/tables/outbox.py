@@ -1,4 +1,4 @@
-"""Tables of what was promised: requests to workflows, answers under an idempotency key."""
+"""Tables of the outbox and of the answers under idempotency keys."""
 
 from datetime import datetime
 from typing import Any
@@ -10,9 +10,9 @@ from activities.db.tables.columns import index_where, json_column
 
 
 class OutboxRow(SQLModel, table=True):
-    """What the API has promised to ask of a workflow: written with the resource, sent after.
+    """A start or signal of a workflow, written with the change that asks for it and relayed after.
 
-    verb `start` starts `{noun}/{resource_id}`; any other is the name of a signal.
+    verb: `start` starts `{noun}/{resource_id}`; any other verb is the name of a signal.
     """
 
     __tablename__ = "outbox"

@@ -1,4 +1,4 @@
-"""Tables of providers and regions, and what clouds tell: prices, shortages."""
+"""Tables of providers, regions, shortages, and the prices that clouds publish."""
 
 from datetime import datetime
 from typing import Any
@@ -21,11 +21,11 @@ class Provider(LifecycleRow, table=True):
     fee_waived: bool = False
     checks: list[dict[str, Any]] = json_column()
     credentials: str | None = None
-    """Where its key is, such as `store://providers/gcp/prv-…`; never the key itself."""
+    """The reference of the credential, such as `store://providers/gcp/prv-…`; never the key."""
     cloud: dict[str, Any] | None = json_column(nullable=True)
-    """What its key says of itself that is no secret: project, service account, key id."""
+    """The facts of the key that are not secret: project, service account, key id."""
     resources: list[dict[str, Any]] | None = json_column(nullable=True)
-    """What we have made in the cloud for the provider as a whole."""
+    """The cloud resources that the platform created for the provider as a whole."""
 
 
 class Region(LifecycleRow, table=True):
@@ -34,7 +34,7 @@ class Region(LifecycleRow, table=True):
     provider_kind: str
     storage_mode: str = "local"
     cloud_region: str | None = None
-    """What the cloud calls it, such as `us-central1`; None: its machines are one's own."""
+    """The cloud's name of the region, such as `us-central1`; None: the machines have owners."""
     storage_node_class: str | None = None
     public: bool = False
     exclusive_nodes: bool = True
@@ -60,7 +60,7 @@ class Region(LifecycleRow, table=True):
 
 
 class ShortageRow(SQLModel, table=True):
-    """What a provider did not have; nobody asks again before `wait_until`."""
+    """A shortage at a provider; until the instant `until`, no job asks for the same scope again."""
 
     __tablename__ = "shortages"
     provider_id: str = Field(primary_key=True, foreign_key="providers.id")
@@ -70,10 +70,10 @@ class ShortageRow(SQLModel, table=True):
 
 
 class CloudPriceRow(SQLModel, table=True):
-    """What a cloud has told of a price at last, as far as it could be.
+    """The latest price that a cloud has published for one item, as far as it could be read.
 
-    counted: `series` (a CPU for an hour), `gpu` (an hour), `disk` (a GB for a month); source: where
-    it was read.
+    counted: the kind of the item, `series` (a CPU for an hour), `gpu` (an hour) or `disk` (a GB
+    for a month); source: where the price was read.
     """
 
     __tablename__ = "cloud_prices"

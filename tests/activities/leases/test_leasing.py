@@ -122,7 +122,7 @@ def test_a_node_whose_workflow_has_forgotten_its_lease_gets_no_second_machine(
 def test_a_node_that_is_removed_gets_no_machine(world: World, status: str) -> None:
     with world.database.write() as session:
         session.get_one(tables.Node, "nod-1").status = status
-    with pytest.raises(ApplicationError, match="is removed and gets no machine"):
+    with pytest.raises(ApplicationError, match="is being removed and gets no machine"):
         world.lease()
     assert world.asked(LEASE, "start") == []
 

@@ -166,7 +166,7 @@ async def test_a_machine_that_a_lease_holds_is_not_unknown(
     held, ended = books.lease(LeaseStatus.READY), books.lease(LeaseStatus.REFUSED)
     for name in (held.name, ended.name, "baseload-nobody"):
         driver.machines[Owned(name, "zone-a")] = RUNNING
-    with pytest.raises(ApplicationError, match=f"{held.id} holds it"):
+    with pytest.raises(ApplicationError, match=f"lease {held.id} holds it"):
         await end(books, held.name)
     assert len(driver.machines) == 3
     found = {

@@ -9,7 +9,7 @@ from activities.lifecycles.reconciliation import _dismiss_idle
 from activities.lifecycles.record import record
 from activities.nodes.ephemeral import dismiss_ephemeral
 from activities.placement.allocations import release_allocations
-from activities.placement.planning import _mark_announced, _unannounced, find_placement
+from activities.placement.planning import _not_notified, _set_notified, find_placement
 from activities.placement.withdrawals import withdraw_allocations
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree
@@ -78,11 +78,11 @@ def test_a_job_is_told_only_when_every_one_of_its_nodes_is_there(
         job, (_, late) = made_for_a_job(session, "one", "two")
         late.sqlmodel_update(changed)
     asked = FindPlacement(job_id=job.id, attempt=1)
-    assert _unannounced(10) == []
+    assert _not_notified(10) == []
     assert find_placement(asked).placement is None
     with migrated.write() as session:
         session.get_one(tables.Node, late.id).sqlmodel_update({"status": "active", "host": "h"})
-    (placement,) = _unannounced(10)
+    (placement,) = _not_notified(10)
     assert placement == find_placement(asked).placement
     assert [place.node.node_id for place in placement.assignments][1] == late.id
 
@@ -119,9 +119,9 @@ def test_a_job_that_is_told_of_a_machine_while_it_is_lost_hears_that_too(
 ) -> None:
     with migrated.write() as session:
         job, (node,) = made_for_a_job(session, "one")
-    told = _unannounced(10)
+    told = _not_notified(10)
     withdraw_allocations(WithdrawAllocations(node_id=node.id, reason="preempted", at=NOW))
-    assert len(_mark_announced(told, [])) == 1
+    assert len(_set_notified(told, [])) == 1
     with migrated.read() as session:
         asked = session.exec(select(tables.OutboxRow)).all()
     assert [(one.resource_id, one.verb) for one in asked] == [(job.id, "machine_gone")]
@@ -132,8 +132,8 @@ def test_a_job_that_is_told_of_a_machine_while_it_is_lost_hears_that_too(
 def test_a_job_that_keeps_its_machine_hears_of_no_loss(migrated: Database) -> None:
     with migrated.write() as session:
         made_for_a_job(session, "one")
-    assert _mark_announced(_unannounced(10), []) == []
-    assert _unannounced(10) == []
+    assert _set_notified(_not_notified(10), []) == []
+    assert _not_notified(10) == []
 
 
 def test_a_machine_that_stays_is_dismissed_neither_with_its_job_nor_by_the_sweep(

@@ -98,7 +98,7 @@ def test_a_region_has_one_storage_node_and_another_while_it_is_replaced(place: P
 
 def test_a_region_that_is_removed_gets_no_storage(place: Place) -> None:
     place.set(tables.Region, place.region.id, status="removing")
-    with pytest.raises(ApplicationError, match="is removed"):
+    with pytest.raises(ApplicationError, match="is being removed"):
         place.add("nod-1")
     assert place.there() == {}
 
