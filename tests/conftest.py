@@ -12,6 +12,7 @@ from activities.temporal import client
 from tests.database import (
     database_url,
     dialect,
+    emptied_postgresql,
     home,
     migrated,
     postgresql_server,
@@ -24,6 +25,7 @@ from workers.process import leave_pytest
 __all__ = [
     "database_url",
     "dialect",
+    "emptied_postgresql",
     "home",
     "migrated",
     "postgresql_server",

@@ -23,6 +23,15 @@ _START_LIMIT_S = 120.0
 _PAUSE_S = 0.1
 _RETENTION_S = 24 * 3600
 
+FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
+"""Several servers share two cores: each has one thread, and collects its garbage more rarely."""
+FEW_POLLERS = (
+    "matching.numTaskqueueReadPartitions=1",
+    "matching.numTaskqueueWritePartitions=1",
+    "worker.perNamespaceWorkerCount=0",
+)
+"""An idle server polls for its own system workflows in each namespace, which no test needs."""
+
 
 class TemporalServer:
     """One dev server on a port of its own; what it knows outlives a stop and a start.
@@ -54,6 +63,7 @@ class TemporalServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env={**os.environ, **FRUGAL},
             )
 
     def stop(self) -> None:
@@ -112,6 +122,8 @@ class TemporalServer:
             *("--log-level", "error"),
             *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"),
         ]
+        for setting in FEW_POLLERS:
+            flags += ["--dynamic-config-value", setting]
         if self._durable:
             flags += ["--db-filename", str(self.folder / "temporal.db")]
             flags += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL"]
@@ -143,7 +155,7 @@ def temporal_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tempo
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(cause))
-    server = TemporalServer(tmp_path_factory.mktemp("temporal"))
+    server = TemporalServer(tmp_path_factory.mktemp("temporal"), durable=False)
     server.start()
     yield server
     server.stop()

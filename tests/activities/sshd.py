@@ -32,6 +32,7 @@ UseDNS no
 MaxStartups 100:30:200
 MaxSessions {max_sessions}
 Subsystem sftp internal-sftp
+SetEnv SHLVL=1
 {more}
 """
 

@@ -1,10 +1,17 @@
 """The packed agent on this machine, called as a node calls it, without SSH between."""
 
+import atexit
+import compileall
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +29,20 @@ class Refused(Exception):  # noqa: N818 - as the transport names it
         self.code = error["code"]
 
 
+@cache
+def compiled_agent() -> Path:
+    """The agent compiled once for this process, as the first watch of a node compiles it."""
+    folder = Path(tempfile.mkdtemp(prefix="baseload-agent-", dir="/var/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    with zipfile.ZipFile(io.BytesIO(agent_archive().content)) as packed:
+        packed.extractall(folder)
+    compileall.compile_dir(folder, quiet=2)
+    return folder
+
+
 class LocalAgent:
-    """One agent root of its own."""
+    """One agent root of its own, with the agent and what is compiled of it."""
 
     def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
         self.root = root
@@ -33,6 +52,10 @@ class LocalAgent:
         self.archive = root / "agent" / agent_archive().name
         self.archive.parent.mkdir(parents=True)
         self.archive.write_bytes(agent_archive().content)
+        self.compiled = self.archive.with_name(
+            f"{self.archive.name}.{sys.implementation.cache_tag}"
+        )
+        self.compiled.symlink_to(compiled_agent())
 
     def become_ordinary(self) -> None:
         """From now on the agent is no longer root, if it was."""
@@ -40,7 +63,7 @@ class LocalAgent:
             self.user = NOBODY
             self.python = "/usr/bin/python3"
             for path in (self.root, *self.root.rglob("*")):
-                os.chown(path, NOBODY, -1)
+                os.chown(path, NOBODY, -1, follow_symlinks=False)
 
     def command(self, verb: str) -> list[str]:
         """What runs a verb."""

@@ -13,6 +13,7 @@ RUN = "job-q-0-1"
 
 def compile_beside(agent: LocalAgent) -> None:
     """A watch makes what is compiled, and ends when nobody speaks to it any more."""
+    agent.compiled.unlink()
     agent.begin("watch").communicate(timeout=60)
     wait_for(agent.archive.with_name(_folder(agent)).is_dir, "the compiled agent")
 
@@ -31,6 +32,7 @@ def test_verbs_run_from_what_the_first_watch_has_compiled(agent: LocalAgent) -> 
 
 
 def test_watches_at_once_compile_one_agent_also_after_one_was_cut_off(agent: LocalAgent) -> None:
+    agent.compiled.unlink()
     part = agent.archive.with_name(f"{_folder(agent)}.part")
     part.mkdir()
     (part / "__main__.py").write_text("half of")

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest_asyncio
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
@@ -40,34 +41,40 @@ class ClockedWorld(World):
         return RunReport(run_id=asked.run_id, state=RunState.RUNNING, elapsed_s=elapsed_s)
 
 
-@asynccontextmanager
-async def billing() -> AsyncIterator[tuple[WorkflowEnvironment, ClockedWorld, BillingRequest]]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def clock() -> AsyncIterator[WorkflowEnvironment]:
+    """A server whose clock skips ahead while workflows wait."""
     environment = await WorkflowEnvironment.start_time_skipping(
         test_server_existing_path=str(TEST_SERVER),
         data_converter=pydantic_data_converter,
         test_server_startup_timeout=timedelta(seconds=60),
     )
     async with environment:
-        world = ClockedWorld()
-        world.environment = environment
-        world.started_at = await environment.get_current_time()
-        world.machines["nod-1"].runs[RUN_ID] = Run(RunState.RUNNING, 1)
-        request = BillingRequest(
-            job_id="job-a",
-            account_id="acc-1",
-            attempt=1,
-            started_at=world.started_at,
-            workers=(
-                BilledWorker(
-                    worker=0, run_id=RUN_ID, node=node_address(), started_at=world.started_at
-                ),
-            ),
-        )
-        async with (
-            _worker(environment.client, queues.MAIN, world),
-            _worker(environment.client, queues.site(REGION), world),
-        ):
-            yield environment, world, request
+        yield environment
+
+
+@asynccontextmanager
+async def billing(
+    environment: WorkflowEnvironment,
+) -> AsyncIterator[tuple[WorkflowEnvironment, ClockedWorld, BillingRequest]]:
+    world = ClockedWorld()
+    world.environment = environment
+    world.started_at = await environment.get_current_time()
+    world.machines["nod-1"].runs[RUN_ID] = Run(RunState.RUNNING, 1)
+    request = BillingRequest(
+        job_id="job-a",
+        account_id="acc-1",
+        attempt=1,
+        started_at=world.started_at,
+        workers=(
+            BilledWorker(worker=0, run_id=RUN_ID, node=node_address(), started_at=world.started_at),
+        ),
+    )
+    async with (
+        _worker(environment.client, queues.MAIN, world),
+        _worker(environment.client, queues.site(REGION), world),
+    ):
+        yield environment, world, request
 
 
 def _worker(client: Client, queue: str, world: World) -> Worker:
@@ -80,8 +87,8 @@ def _worker(client: Client, queue: str, world: World) -> Worker:
     )
 
 
-async def test_every_hour_of_ten_days_is_posted() -> None:
-    async with billing() as (environment, world, request):
+async def test_every_hour_of_ten_days_is_posted(clock: WorkflowEnvironment) -> None:
+    async with billing(clock) as (environment, world, request):
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
@@ -96,8 +103,10 @@ async def test_every_hour_of_ten_days_is_posted() -> None:
     assert report.posted_microcredits == posted_s
 
 
-async def test_hours_in_which_the_node_was_lost_are_posted_when_it_is_back() -> None:
-    async with billing() as (environment, world, request):
+async def test_hours_in_which_the_node_was_lost_are_posted_when_it_is_back(
+    clock: WorkflowEnvironment,
+) -> None:
+    async with billing(clock) as (environment, world, request):
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
@@ -114,8 +123,8 @@ async def test_hours_in_which_the_node_was_lost_are_posted_when_it_is_back() -> 
         await handle.result()
 
 
-async def test_a_node_that_has_moved_is_metered_where_it_is() -> None:
-    async with billing() as (environment, world, request):
+async def test_a_node_that_has_moved_is_metered_where_it_is(clock: WorkflowEnvironment) -> None:
+    async with billing(clock) as (environment, world, request):
         handle = await environment.client.start_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
         )
@@ -131,10 +140,12 @@ async def test_a_node_that_has_moved_is_metered_where_it_is() -> None:
         await handle.result()
 
 
-async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then() -> None:
+async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then(
+    clock: WorkflowEnvironment,
+) -> None:
     told: list[Contract] = []
 
-    async with billing() as (environment, world, request):
+    async with billing(clock) as (environment, world, request):
 
         async def tell(command: Contract) -> None:
             told.append(command)
@@ -155,10 +166,12 @@ async def test_a_balance_that_runs_out_within_the_hour_ends_the_job_then() -> No
         await handle.result()
 
 
-async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the_time() -> None:
+async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the_time(
+    clock: WorkflowEnvironment,
+) -> None:
     told: list[Contract] = []
 
-    async with billing() as (environment, world, request):
+    async with billing(clock) as (environment, world, request):
 
         async def tell(command: Contract) -> None:
             told.append(command)
@@ -175,10 +188,12 @@ async def test_a_job_that_takes_long_to_end_is_told_now_and_then_and_not_all_the
         await handle.result()
 
 
-async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_own_hour() -> None:
+async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_own_hour(
+    clock: WorkflowEnvironment,
+) -> None:
     told: list[Contract] = []
 
-    async with billing() as (environment, world, request):
+    async with billing(clock) as (environment, world, request):
 
         async def tell(command: Contract) -> None:
             told.append(command)
@@ -198,10 +213,12 @@ async def test_a_job_is_ended_when_others_have_used_up_the_credits_before_its_ow
         await handle.result()
 
 
-async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_end() -> None:
+async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_end(
+    clock: WorkflowEnvironment,
+) -> None:
     told: list[Contract] = []
 
-    async with billing() as (environment, world, request):
+    async with billing(clock) as (environment, world, request):
 
         async def tell(command: Contract) -> None:
             told.append(command)
@@ -221,10 +238,12 @@ async def test_a_bill_that_looks_again_moves_its_next_look_to_when_the_credits_e
         await handle.result()
 
 
-async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_credits() -> None:
+async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_credits(
+    clock: WorkflowEnvironment,
+) -> None:
     told: list[Contract] = []
 
-    async with billing() as (environment, world, request):
+    async with billing(clock) as (environment, world, request):
 
         async def tell(command: Contract) -> None:
             told.append(command)
@@ -243,8 +262,10 @@ async def test_a_job_that_costs_nothing_runs_on_when_others_have_used_up_the_cre
         assert told == []
 
 
-async def test_a_bill_that_was_begun_after_its_job_had_ended_ends_by_itself() -> None:
-    async with billing() as (environment, world, request):
+async def test_a_bill_that_was_begun_after_its_job_had_ended_ends_by_itself(
+    clock: WorkflowEnvironment,
+) -> None:
+    async with billing(clock) as (environment, world, request):
         world.ended_jobs.add("job-a")
         report = await environment.client.execute_workflow(
             JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
