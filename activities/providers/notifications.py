@@ -101,7 +101,7 @@ class _Listening:
         return NotificationsReceived(told=self.delivered, ignored=self.ignored, is_over=is_over)
 
     async def to(self, feed: NotificationFeed) -> None:
-        """Pass notifications on until the time is over or this worker stops, then cancel at once."""
+        """Pass notifications on until the time is over or this worker stops; then cancel."""
         listening = asyncio.create_task(self._hand_on(feed))
         stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
         try:

@@ -1,4 +1,4 @@
-"""The provider kind of machines that owners bring; the platform reaches them by SSH with its key."""
+"""The provider kind of machines that owners bring; the platform's key opens them over SSH."""
 
 from activities.providers.base import Kind
 from activities.secrets.platform_key import PlatformKeyError, platform_key_fingerprint
