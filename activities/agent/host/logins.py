@@ -53,7 +53,7 @@ def close_others(authorized_key: str) -> None:
 
 
 def open_again() -> list[str]:
-    """Undo `close_others`, so that the owner's configuration counts again; return the changed files.
+    """Undo `close_others`: the owner's configuration counts again; return the changed files.
 
     A repeat changes nothing, and completes an interrupted attempt, because the platform's key stays
     valid until the server has reloaded.
