@@ -1,4 +1,4 @@
-"""The Python for jobs. Asking an interpreter for its version takes as long as a small job's start."""
+"""The Python for jobs. Asking an interpreter for its version takes as long as a small job."""
 
 from __future__ import annotations
 
