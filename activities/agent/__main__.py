@@ -1,6 +1,7 @@
 """The agent that runs on a node: one verb per call, a JSON request in, a JSON answer out.
 
-Verbs are imported only when asked for, because starting the interpreter is most of a call's time.
+A verb's module is imported only for that verb, because the start of the interpreter takes most of a
+call's time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ANSWERS = {
     "orphans": "runs.clean:orphans",
     "prune": "runs.clean:prune",
 }
-# These speak bytes instead of one document; their request is the first line of stdin.
+# These verbs read or write bytes instead of one document; their request is the first line of stdin.
 STREAMS = {
     "watch": "watch:watch",
     "read_log": "files.transfer:read_log",
@@ -43,13 +44,13 @@ STREAMS = {
 REFUSED = 3
 
 
-def _load(place: str) -> Any:
-    module, name = place.split(":")
+def _load(path: str) -> Any:
+    module, name = path.split(":")
     return getattr(importlib.import_module("." + module, __package__), name)
 
 
 def _first_line() -> dict[str, Any]:
-    """The request of a stream, read byte by byte so that nothing after it is swallowed."""
+    """The request of a stream, read byte by byte so that the bytes after its line stay in stdin."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -76,7 +77,7 @@ def _refusal(refusal: RefusedError) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Do the verb in argv[1]; 0 when there is an answer, 3 when a stream was refused."""
+    """Run the verb in argv[1]; return 0 with an answer, 3 when a stream was refused."""
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "supervise":
         _load("runs.supervisor:supervise")(sys.argv[2], sys.argv[3])

@@ -1,7 +1,7 @@
-"""The agent's modules unpacked and compiled beside its archive: each verb starts twice as fast.
+"""The agent's modules, unpacked and compiled beside its archive: each verb starts twice as fast.
 
-Python keeps no compiled form of what it imports out of a zip. The archive's own first lines look
-for this folder, see `activities/transport/agent_archive.py`.
+Python keeps no compiled form of modules in a zip archive. The first lines of the archive use this
+folder if it exists, see `activities/transport/agent_archive.py`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from .folders import sync_folder, take_lock
 
 
 def keep_compiled() -> None:
-    """Make the folder for this interpreter, whole or not at all; silent where that cannot be."""
+    """Make the folder for this interpreter, whole or not at all; silent when this fails."""
     archive = os.path.abspath(sys.argv[0])
-    place = "%s.%s" % (archive, sys.implementation.cache_tag)
-    if os.path.isdir(place) or not zipfile.is_zipfile(archive):
+    target = "%s.%s" % (archive, sys.implementation.cache_tag)
+    if os.path.isdir(target) or not zipfile.is_zipfile(archive):
         return
-    part = place + ".part"
+    part = target + ".part"
     lock = None
     try:
-        lock = take_lock(place + ".lock", wait=False)
-        if lock is None or os.path.isdir(place):  # Another watch makes it, or has made it.
+        lock = take_lock(target + ".lock", wait=False)
+        if lock is None or os.path.isdir(target):  # Another watch makes it, or has made it.
             return
-        shutil.rmtree(part, ignore_errors=True)  # Of one that was cut off.
+        shutil.rmtree(part, ignore_errors=True)  # The rest of an interrupted attempt.
         with zipfile.ZipFile(archive) as packed:
             packed.extractall(part)
         compileall.compile_dir(part, quiet=2)
         _sync(part)
-        os.rename(part, place)
-    except OSError:  # A full disk: the archive does as well.
+        os.rename(part, target)
+    except OSError:  # A full disk: the agent also runs from the archive.
         shutil.rmtree(part, ignore_errors=True)
     finally:
         if lock is not None:
@@ -41,7 +41,7 @@ def keep_compiled() -> None:
 
 
 def _sync(path: str) -> None:
-    """All of it survives a power cut: half a module would break every verb from then on."""
+    """Make all files survive a power cut, because half a module would break every later verb."""
     for folder, _, names in os.walk(path):
         for name in names:
             descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)

@@ -1,10 +1,10 @@
-"""What the agent answers when it will not or cannot do what it was asked."""
+"""The refusals of the agent."""
 
 from __future__ import annotations
 
 
 class RefusedError(Exception):
-    """An answer `{"ok": false}`: `code` is stable and for programs, `message` is for people."""
+    """A refusal, the answer `{"ok": false}`: a stable `code` for programs, a message for people."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -1,11 +1,11 @@
-"""The agent's folders on a node, and how files in them are written so that a crash leaves no half.
+"""The agent's folders on a node, and how a file is written so that a crash never leaves half of it.
 
 <root>/code/<sha256>/      unpacked uploads
 <root>/packages/<key>/     one virtual environment per package set
 <root>/runs/<run_id>/      owner.json spec.json lock process.json beat.json idle.json exit.json log
                            work/ input/ output/ state/
 <root>/runs/.removed-*/    runs that are being removed
-<root>/removed/<run_id>    a mark: that run was removed, and is not made again
+<root>/removed/<run_id>    a tombstone: that run was removed, and is not made again
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VARIABLES = "variables"
 
 
 def default_root() -> str:
-    """Where the agent lives when a request names no place."""
+    """The agent's root folder when a request names none."""
     if os.geteuid() == 0:
         return "/var/lib/baseload"
     return os.path.join(os.path.expanduser("~"), ".baseload-node")
@@ -44,7 +44,7 @@ class Folders:
         self.removed = os.path.join(self.root, "removed")
 
     def make(self) -> list[str]:
-        """Make what is missing; the job user may pass through, not list. Returns the new ones."""
+        """Make the missing folders, and return them; job accounts may enter them, but not list."""
         made = []
         for path in (
             self.root,
@@ -61,7 +61,10 @@ class Folders:
         return made
 
     def run(self, run_id: str) -> Run:
-        """The folder of one run, which need not exist."""
+        """The folder of one run, which need not exist.
+
+        Raises: RefusedError `bad-run-id`, when the id has other characters than a run id.
+        """
         if not isinstance(run_id, str) or not RUN_ID.match(run_id):
             raise RefusedError("bad-run-id", "run id %r: want a-z, 0-9 and -" % (run_id,))
         return Run(self, run_id)
@@ -74,14 +77,17 @@ class Folders:
             return []
 
     def code_of(self, sha256: str) -> str:
-        """Where the upload with this hash lies once it is unpacked."""
+        """The folder of the unpacked upload with this hash, which need not exist.
+
+        Raises: RefusedError `bad-hash`, when the hash is not 64 hexadecimal digits.
+        """
         if not isinstance(sha256, str) or not SHA256.match(sha256):
             raise RefusedError("bad-hash", "sha256 %r: want 64 hexadecimal digits" % (sha256,))
         return os.path.join(self.code, sha256)
 
 
 class Run:
-    """The folder of one run and the small documents in it."""
+    """The folder of one run, with the small JSON documents in it."""
 
     def __init__(self, folders: Folders, run_id: str) -> None:
         self.folders = folders
@@ -94,13 +100,14 @@ class Run:
         return os.path.join(self.path, name)
 
     def has(self, name: str) -> bool:
-        """Whether that file or folder is there."""
+        """Whether that file or folder exists."""
         return os.path.lexists(self.at(name))
 
     def make(self, owner: str | None = None) -> None:
-        """Make the run's folder; others may pass through it, not list it.
+        """Make the run's folder; other accounts may enter the folder, but not list it.
 
-        owner: the control plane that asks for it, by which a run is known that is never staged.
+        owner: the control plane that makes the run, kept so that even a run that is never staged
+        has an owner.
         """
         self.folders.make()
         os.makedirs(self.path, exist_ok=True)
@@ -109,21 +116,21 @@ class Run:
             self.write("owner.json", {"owner": owner}, durable=False)
 
     def owner(self) -> str | None:
-        """Whose run it is, None when nobody has said."""
+        """The control plane that owns the run; None when the run names no owner."""
         document = self.read("spec.json") or self.read("owner.json") or {}
         owner: str | None = document.get("owner")
         return owner
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The JSON document of that name, or None when there is none."""
+        """The JSON document of that name; None when it does not exist."""
         return read_json(self.at(name))
 
     def write(self, name: str, document: dict[str, Any], durable: bool = True) -> None:
-        """Replace the JSON document of that name at once; durable survives a power cut."""
+        """Replace the JSON document of that name at once; a durable one survives a power cut."""
         write_json(self.at(name), document, durable)
 
     def forget_variables(self) -> None:
-        """Remove the command's variables from disk: they may be secret, and it is over."""
+        """Remove the command's variables from disk, because they may be secret."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.at(VARIABLES))
         spec = self.read("spec.json")
@@ -131,7 +138,7 @@ class Run:
             self.write("spec.json", spec)
 
     def log_bytes(self) -> int:
-        """How long the log is, 0 when there is none."""
+        """The length of the log in bytes; 0 without a log."""
         try:
             return os.stat(self.log).st_size
         except FileNotFoundError:
@@ -139,7 +146,7 @@ class Run:
 
 
 def read_json(path: str) -> dict[str, Any] | None:
-    """The document at `path`; None when it is not there or was never a whole one."""
+    """The JSON document at `path`; None when the file does not exist or is not a whole document."""
     try:
         with open(path, "rb") as file:
             document = json.loads(file.read())
@@ -149,7 +156,10 @@ def read_json(path: str) -> dict[str, Any] | None:
 
 
 def write_json(path: str, document: dict[str, Any], durable: bool = True) -> None:
-    """Write beside and rename, mode 0600: readers see the old document or the new one."""
+    """Replace a JSON document, mode 0600: readers see either the old or the new document.
+
+    Raises: OSError, when the disk is full or the folder is gone; the old document then stays.
+    """
     folder = os.path.dirname(path)
     descriptor, part = tempfile.mkstemp(prefix=".part-", dir=folder)
     try:
@@ -159,7 +169,7 @@ def write_json(path: str, document: dict[str, Any], durable: bool = True) -> Non
             if durable:
                 os.fsync(file.fileno())
         os.rename(part, path)
-    except BaseException:  # Also when it is interrupted: no half of it stays.
+    except BaseException:  # Also when interrupted: remove the incomplete file.
         os.unlink(part)
         raise
     if durable:
@@ -176,9 +186,10 @@ def sync_folder(path: str) -> None:
 
 
 def take_lock(path: str, wait: bool) -> int | None:
-    """An exclusive lock as an open descriptor; None when `wait` is false and another holds it.
+    """Take an exclusive lock, and return its open descriptor.
 
-    The kernel frees it when its holder ends, however that happens.
+    None when `wait` is false and another process holds the lock. The kernel releases the lock when
+    its process ends, in whatever way.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Making a machine ready: folders, the job user, who may log in, and restarting it."""
+"""The preparation of a node: folders, the job user, the log-ins; and its reboot."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PEER_LIMIT_S = 3.0
 
 
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
-    """Prepare this machine; doing it again changes nothing.
+    """Prepare this machine; a repeat changes nothing.
 
-    exclusive: it serves the platform alone, so every other log-in is closed (root only).
-    cache: it serves its region's cache, see `cache_service.serve_here`.
+    exclusive: the machine serves the platform alone, so every other log-in is closed (root only).
+    cache: the machine serves its region's cache, see `cache/service.py: serve_here`.
     Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
     """
     folders = Folders(request.get("root", ""))
@@ -42,7 +42,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Serve no cache, and let others log in as before; doing it again changes nothing.
+    """Stop serving the cache, and restore the log-ins; a repeat changes nothing.
 
     Raises: RefusedError `sshd-config`.
     """
@@ -51,28 +51,31 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def unreachable(peers: list[list[Any]]) -> list[str]:
-    """The `host:port` of those peers that take no TCP connection within 3 s."""
+    """The `host:port` of each peer that accepts no TCP connection within 3 s."""
     failed: dict[int, str] = {}
 
-    def try_one(place: int, host: str, port: int) -> None:
+    def try_one(index: int, host: str, port: int) -> None:
         try:
             socket.create_connection((host, port), PEER_LIMIT_S).close()
         except OSError:
-            failed[place] = "%s:%d" % (host, port)
+            failed[index] = "%s:%d" % (host, port)
 
     threads = [
-        threading.Thread(target=try_one, args=(place, str(peer[0]), int(peer[1])))
-        for place, peer in enumerate(peers)
+        threading.Thread(target=try_one, args=(index, str(peer[0]), int(peer[1])))
+        for index, peer in enumerate(peers)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return [failed[place] for place in sorted(failed)]
+    return [failed[index] for index in sorted(failed)]
 
 
 def reboot(request: dict[str, Any]) -> dict[str, Any]:
-    """Restart the machine one second from now, so that this answer still arrives."""
+    """Restart the machine one second from now, so that this answer still arrives.
+
+    Raises: RefusedError `needs-root`.
+    """
     del request
     if os.geteuid() != 0:
         raise RefusedError("needs-root", "reboot: the node's account is not root")

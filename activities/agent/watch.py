@@ -1,8 +1,8 @@
 """One watcher per node: the new bytes of all logs, and the exits, as frames on stdout.
 
-A frame is one JSON line, followed for kind `log` by `length` bytes. Runs take turns, each with a
-small share per turn, and the share shrinks on a slow line: who floods waits for the others, never
-the other way round. Nothing is kept here: each log is resumed at the offset that the caller says.
+A frame is one JSON line, followed for kind `log` by `length` bytes. In each round every run may
+send a small share, and the share shrinks on a slow line, so a run with a large log never delays the
+others. The watcher keeps no state: each log resumes at the offset that the caller names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import select
 import time
 from typing import Any
 
-from .cache.location import wanted_of
+from .cache.location import configuration_of
 from .compiled import keep_compiled
 from .folders import Folders, Run
 from .runs import status
@@ -26,14 +26,14 @@ QUIET_AFTER_S = 2.0
 IDLE_POLL_S = 0.25
 LOST_CHECK_S = 5.0
 BEAT_S = 2.0
-MOST_PER_TURN_BYTES = 256 << 10
-LEAST_PER_TURN_BYTES = 16 << 10
-TURN_S = 0.1
+MOST_PER_ROUND_BYTES = 256 << 10
+LEAST_PER_ROUND_BYTES = 16 << 10
+ROUND_S = 0.1
 SETTLED_S = 2.0
 
 
 class Followed:
-    """One run that is being watched, and how far its log has been sent."""
+    """A watched run, and how far its log has been sent."""
 
     def __init__(self, run: Run, offset: int) -> None:
         self.run = run
@@ -41,13 +41,13 @@ class Followed:
         self.log = -1
         self.log_bytes: int | None = None
         self.exit: dict[str, Any] | None = None
-        self.told_lost = False
+        self.sent_lost = False
         self.claimed = False
-        self.began = False
+        self.started = False
         self.idleness: Idleness | None = None
 
     def is_of_another(self, owner: str | None) -> bool:
-        """Whether another control plane has staged it; its spec is there before its log."""
+        """Whether another control plane has staged the run; a spec exists before its log."""
         if self.claimed or owner is None or not self.run.has("spec.json"):
             return False
         self.claimed = True
@@ -64,8 +64,8 @@ class Followed:
             limit = min(limit, self.log_bytes - self.offset)
         return os.pread(self.log, limit, self.offset) if limit > 0 else b""
 
-    def look_for_exit(self) -> None:
-        """Learn once how the run ended, and how long its log is."""
+    def check_exit(self) -> None:
+        """Read the exit of the run, once, and the final length of its log."""
         if self.exit is None and self.run.has("exit.json"):
             self.exit = self.run.read("exit.json")
             if self.exit is not None:
@@ -76,23 +76,23 @@ class Followed:
         return self.log_bytes is not None and self.offset >= self.log_bytes
 
     def may_idle_too_long(self) -> bool:
-        """Whether it runs, and is to end when it does nothing for long; its spec says so."""
-        if not self.began and self.run.has("process.json"):
-            self.began = True
+        """Whether the run is running and its spec has an idle limit."""
+        if not self.started and self.run.has("process.json"):
+            self.started = True
             spec = self.run.read("spec.json") or {}
             if spec.get("idle_timeout_s"):
                 self.idleness = Idleness(self.run, spec)
-        return self.idleness is not None and self.exit is None and not self.told_lost
+        return self.idleness is not None and self.exit is None and not self.sent_lost
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         if self.log >= 0:
             os.close(self.log)
             self.log = -1
 
 
 class Watcher:
-    """All runs of a node, in turns, until stdin is closed."""
+    """The watcher of all runs of a node, which runs until stdin is closed."""
 
     def __init__(self, folders: Folders, known: dict[str, int], owner: str | None = None) -> None:
         self.folders = folders
@@ -100,57 +100,57 @@ class Watcher:
         self.live: dict[str, Followed] = {}
         self.ignored: set[str] = set()
         self.typed = b""
-        self.share = MOST_PER_TURN_BYTES
+        self.share = MOST_PER_ROUND_BYTES
         self.runs_changed_at = -1.0
-        self.spoken_at = 0.0
+        self.sent_at = 0.0
         self.gpus: Any = None
         self.due = {"beat": 0.0, "lost": 0.0}
         for run_id, offset in known.items():
             self.follow(run_id, offset)
 
     def follow(self, run_id: str, offset: int) -> None:
-        """Watch a run from that byte of its log on."""
+        """Watch a run, and send its log from that byte on."""
         self.forget(run_id)
         self.ignored.discard(run_id)
         self.live[run_id] = Followed(self.folders.run(run_id), int(offset))
 
     def forget(self, run_id: str) -> None:
-        """Watch a run no longer."""
+        """Stop watching a run."""
         followed = self.live.pop(run_id, None)
         if followed is not None:
             followed.close()
         self.ignored.add(run_id)
 
     def serve(self) -> None:
-        """Turn after turn, until stdin is closed."""
-        while self._listen(self._turn()):
+        """Send frames, round after round, until stdin is closed."""
+        while self._read_commands(self._round()):
             self._find_new_runs()
-            self._look_for_idle()
+            self._report_idle()
             self._keep_beat()
 
-    def _turn(self) -> float:
-        """Give each run its share; how long to wait for more."""
-        began = time.monotonic()
+    def _round(self) -> float:
+        """Send each run's share; return how long to wait before the next round."""
+        started_at = time.monotonic()
         sent = 0
         for run_id in list(self.live):
             sent += self._advance(run_id)
-        took = time.monotonic() - began
-        if took > TURN_S:
-            self.share = max(LEAST_PER_TURN_BYTES, self.share // 2)
-        elif self.share < MOST_PER_TURN_BYTES:
+        took = time.monotonic() - started_at
+        if took > ROUND_S:
+            self.share = max(LEAST_PER_ROUND_BYTES, self.share // 2)
+        elif self.share < MOST_PER_ROUND_BYTES:
             self.share = self.share * 2
         if sent:
             return 0.0
         if not self.live:
             return IDLE_POLL_S
-        return BUSY_POLL_S if began < self.spoken_at + QUIET_AFTER_S else QUIET_POLL_S
+        return BUSY_POLL_S if started_at < self.sent_at + QUIET_AFTER_S else QUIET_POLL_S
 
     def _advance(self, run_id: str) -> int:
         followed = self.live[run_id]
         if followed.is_of_another(self.owner):
             self.forget(run_id)
             return 0
-        followed.look_for_exit()
+        followed.check_exit()
         payload = followed.read(self.share)
         if payload:
             _send(
@@ -163,7 +163,7 @@ class Watcher:
                 payload,
             )
             followed.offset += len(payload)
-            self.spoken_at = time.monotonic()
+            self.sent_at = time.monotonic()
         if followed.is_done():
             _send(
                 {
@@ -174,11 +174,11 @@ class Watcher:
                 }
             )
             self.forget(run_id)
-        # A short read means that there is no more for now, so nothing to hurry for.
+        # A short read means that the log has no more bytes for now.
         return len(payload) if len(payload) == self.share else 0
 
-    def _listen(self, wait_s: float) -> bool:
-        """Read what the caller says; whether it is still there."""
+    def _read_commands(self, wait_s: float) -> bool:
+        """Read and obey the caller's lines; return whether stdin is still open."""
         ready, _, _ = select.select([0], [], [], wait_s)
         if not ready:
             return True
@@ -210,14 +210,14 @@ class Watcher:
         for run_id in present - self.ignored:
             if run_id not in self.live:
                 self.follow(run_id, 0)
-        # A removed run is forgotten for good, so that these sets do not grow for ever.
+        # A removed run leaves both sets, so that the sets do not grow for ever.
         self.ignored &= present
         for run_id in set(self.live) - present:
             self.forget(run_id)
             self.ignored.discard(run_id)
 
-    def _look_for_idle(self) -> None:
-        """Say of each run that has done nothing for its limit since when; once, until it does."""
+    def _report_idle(self) -> None:
+        """Report each run that has reached its idle limit, once until the run is active again."""
         limited = [run for run in self.live.values() if run.may_idle_too_long()]
         due = [(run.run.run_id, run.idleness) for run in limited if run.idleness]
         due = [(run_id, idleness) for run_id, idleness in due if idleness.is_due]
@@ -225,13 +225,13 @@ class Watcher:
         percent = self._gpu_percent() if asked else {}
         for run_id, idleness in due:
             if percent is None and run_id in asked:
-                continue  # Their driver has not answered yet.
-            idle_s = idleness.look(percent or {})
+                continue  # The driver of its GPUs has not answered yet.
+            idle_s = idleness.check(percent or {})
             if idle_s is not None:
                 _send({"run_id": run_id, "kind": "idle", "idle_s": idle_s})
 
     def _gpu_percent(self) -> dict[str, int] | None:
-        """As `GpuWork.percent`, which is imported only where a run asks: most nodes have none."""
+        """`GpuWork.percent`, imported only for a run that needs it, which most nodes have not."""
         if self.gpus is None:
             self.gpus = importlib.import_module(".host.gpu_work", __package__).GpuWork()
         percent: dict[str, int] | None = self.gpus.percent()
@@ -244,16 +244,16 @@ class Watcher:
             _send({"kind": "beat"})
         if now >= self.due["lost"]:
             self.due["lost"] = now + LOST_CHECK_S
-            self._tell_lost()
+            self._report_lost()
 
-    def _tell_lost(self) -> None:
-        """Say once of each run whose supervisor is gone that it is lost: no exit will come."""
+    def _report_lost(self) -> None:
+        """Report each run whose supervisor is gone as lost, once; no exit will follow."""
         for run_id, followed in self.live.items():
-            if followed.told_lost or not followed.run.has("process.json"):
+            if followed.sent_lost or not followed.run.has("process.json"):
                 continue
             state = status.state_of(followed.run)
             if state["state"] == "lost":
-                followed.told_lost = True
+                followed.sent_lost = True
                 _send(
                     {
                         "run_id": run_id,
@@ -265,14 +265,15 @@ class Watcher:
 
 
 def watch(request: dict[str, Any]) -> None:
-    """See above; `known` maps run ids to the offsets from which their logs are wanted.
+    """Watch the runs of this node, and write frames to stdout until stdin is closed.
 
-    owner: whose runs are watched; those that another control plane has staged here are not.
+    known: maps run ids to the offsets from which the caller wants their logs.
+    owner: the control plane whose runs are watched; runs of other control planes are ignored.
     """
     keep_compiled()
     folders = Folders(request.get("root", ""))
-    if wanted_of(folders) is not None:
-        from .cache.service import keep_serving  # noqa: PLC0415 - most nodes serve none
+    if configuration_of(folders) is not None:
+        from .cache.service import keep_serving  # noqa: PLC0415 - most nodes serve no cache
 
         keep_serving(folders)
     Watcher(folders, request.get("known") or {}, request.get("owner")).serve()

@@ -1,16 +1,16 @@
-"""What the platform asks of every kind of provider, and of what drives its machines.
+"""The interface of a provider kind, and of the driver of its machines.
 
-The life of a machine, by whoever drives it:
+A machine in the calls of its driver:
 
-    offers ─► find by name ─► create ─► find: making ─► running ─► release ─► find: nothing
-                 └── there already ──────────┘                        └── asked for until then ──┘
+    offers ─► find by name ─► create ─► find: making ─► running ─► terminate ─► find: None
+                 └── exists already ─────────┘                        └─ repeated until then ─┘
 
-Whatever is asked, there are four answers beside success, one exception each:
+Besides success, every call has four outcomes, one exception each:
 
-    Unavailable          nobody knows what happened: the same is asked again, after a look
-    CapacityExhausted    not here and not now: another offer, and the scope is remembered
-    RequestRefused       the provider has understood and says no: a person is told its words
-    NotYet               it is on its way: the same is asked again later
+    Unavailable          the outcome is unknown: retry, and look for the resource first
+    CapacityExhausted    no capacity here and now: try another offer, and remember the scope
+    RequestRefused       the provider refuses the request: a person reads its message
+    NotYet               the operation still runs: retry later
 """
 
 from collections.abc import Callable, Sequence
@@ -30,38 +30,38 @@ Capability = TypeVar("Capability")
 
 
 class ProviderError(Exception):
-    """A provider's answer that is not what was asked for, in words for people."""
+    """An answer of a provider other than success, with a message for people."""
 
     kind: ClassVar[str]
-    """As the workflows know it, see `workflows/contracts/errors.py`."""
+    """The error type that workflows know, see `workflows/contracts/errors.py`."""
 
 
 class Unavailable(ProviderError):  # noqa: N818 - an answer, not a mistake
-    """It could not be asked, or its answer was lost: what was asked may have happened."""
+    """The provider did not answer, or its answer was lost: the request may have succeeded."""
 
     kind = errors.UNAVAILABLE
 
 
 class CapacityExhausted(ProviderError):  # noqa: N818
-    """It has none left there, or lets us have no more: nothing was made."""
+    """The provider has no capacity there, or our quota is used up: nothing was created."""
 
     kind = errors.CAPACITY_EXHAUSTED
 
 
 class RequestRefused(ProviderError):  # noqa: N818
-    """It will not do this however often it is asked; nothing was made."""
+    """The provider refuses the request, and will refuse a retry: nothing was created."""
 
     kind = errors.REQUEST_REFUSED
 
 
 class NotYet(ProviderError):  # noqa: N818
-    """It is not over; nothing is wrong."""
+    """The operation still runs; nothing is wrong."""
 
     kind = errors.NOT_YET
 
 
 class KeyMistakeError(ValueError):
-    """What is wrong with a key: the field and the rule, never the value."""
+    """A mistake in a key: the field and the rule that it breaks, never the value."""
 
     def __init__(self, field_name: str, rule: str) -> None:
         super().__init__(f"{field_name}: {rule}")
@@ -70,31 +70,34 @@ class KeyMistakeError(ValueError):
 
 
 class Credentials(Protocol):
-    """A key that has the shape of one; whether it works, only its provider can say."""
+    """A well-formed key of a provider; only the provider can say whether the key works."""
 
     @property
     def project_id(self) -> str:
-        """What the key opens: an account enables it once."""
+        """The project to which the key gives access; an account enables a project once."""
         ...
 
     @property
     def shown(self) -> dict[str, str]:
-        """What is no secret of it: `project_id`, `service_account` and `key`, the end of its id."""
+        """The parts that are not secret: `project_id`, `service_account`, `key` (its id's end)."""
         ...
 
 
 @dataclass(frozen=True)
 class CredentialsReader:
-    """How a key of one kind is read."""
+    """The parser of the keys of one provider kind."""
 
     read: Callable[[str], Credentials]
-    """Out of a file's content. Raises: KeyMistakeError, with the first thing wrong."""
+    """Parse the content of a key file. Raises: KeyMistakeError, with the first mistake."""
     what: str
-    """What a person gives, such as `the JSON of a service-account key`."""
+    """What a person has to give, such as `the JSON of a service-account key`."""
 
 
 class CloudProject(Protocol):
-    """A provider's project, account or tenancy in a cloud. Blocking, and safe to be done again."""
+    """A provider's project, account or tenancy in a cloud. Its methods block and may be repeated.
+
+    Raises: every method Unavailable, RequestRefused.
+    """
 
     def make(self, resource: str) -> CloudResource: ...
 
@@ -102,7 +105,10 @@ class CloudProject(Protocol):
 
 
 class CloudRegionDriver(Protocol):
-    """One region of a cloud, by the key of a provider; as `CloudProject`."""
+    """One region of a cloud, used with a provider's key. Its methods block and may be repeated.
+
+    Raises: every method Unavailable, RequestRefused.
+    """
 
     def make(self, resource: str) -> CloudResource: ...
 
@@ -120,38 +126,42 @@ class OwnedMachine(Protocol):
 
     @property
     def seen(self) -> MachineObservation:
-        """As the list tells of it: without its host key."""
+        """The machine's observation from the list, without its host key."""
         ...
 
 
 class Driver(Protocol):
-    """The machines of one provider. Every method blocks, is limited in time and may be repeated.
+    """The driver of one provider's machines. Every method blocks, has a timeout, may be repeated.
 
-    Raises: any of the four answers.
+    Raises: every method any of the four exceptions of this module.
     """
 
     def find(self, name: str, zone: str) -> MachineObservation | None:
-        """The machine of that name, by a read that sees what was just made; None: there is none."""
+        """The machine with this name, None without one.
+
+        The read is consistent: it finds a machine that was just created.
+        """
         ...
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
-        """Ask for a machine, after `find` found none. It may still be `making` when this answers.
+        """Create a machine, after `find` found none. The machine may still be `making` on return.
 
-        It carries the offer's label. A name that exists already is found, not made again.
+        The machine carries the offer's label. A machine that has the name already is returned.
         """
         ...
 
     def terminate(self, name: str, zone: str) -> None:
-        """Ask for its end, and of all that was made with it. Silent when there is none.
+        """Request the termination of a machine and all that was created with it.
 
-        However late the provider does what it was asked, no machine ends that has come since.
+        Silent when the machine does not exist. However late the provider acts on the request, a
+        newer machine with the same name is not terminated.
         """
         ...
 
     def billed_period(self, name: str, zone: str, machine_id: str | None) -> MachineObservation:
-        """Of a machine that is gone: since when and until when it cost, as far as it is known.
+        """The start and the end of billing of a machine that is gone, as far as they are known.
 
-        machine_id: the provider's own; without it, the last one there that had the name.
+        machine_id: the provider's own; without it, the last machine there that had the name.
         """
         ...
 
@@ -162,10 +172,11 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class Notification:
-    """One message of a provider about one of its machines; it may come twice, late, and for ever.
+    """One message of a provider about one of its machines.
 
-    receipt: what settles it; id: the same whenever it is delivered; machine_name, news: None where
-    it says nothing of what a machine's workflow needs to know, or cannot be read.
+    A message may arrive twice, late, and again until it is settled.
+    receipt: settles the message; id: the same at each delivery; machine_name, news: None when the
+    message is unreadable, or irrelevant for the machine's lease.
     """
 
     receipt: str
@@ -175,17 +186,18 @@ class Notification:
 
 
 class NotificationFeed(Protocol):
-    """What a provider tells of its machines by itself. Raises: Unavailable, RequestRefused.
+    """The feed of notifications that a provider sends about its machines.
 
-    Made, used and closed on one event loop; whatever waits can be cancelled at once.
+    The feed is made, used and closed on one event loop. Every wait can be cancelled at once.
+    Raises: every method Unavailable, RequestRefused.
     """
 
     async def next(self) -> Sequence[Notification]:
-        """What has come; nothing, when nothing does for about a minute."""
+        """The notifications that have arrived; empty when none arrives for about a minute."""
         ...
 
     async def settle(self, receipts: Sequence[str]) -> None:
-        """Those messages are done with: they do not come again."""
+        """Acknowledge messages, so that the provider does not deliver them again."""
         ...
 
     async def close(self) -> None: ...
@@ -193,35 +205,37 @@ class NotificationFeed(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of provider: all that it can do. A capability that it does not have is None.
+    """A provider kind with its capabilities; None for each capability that the kind lacks.
 
-    Its traits, which rules and workflows need, are in `workflows/rules/catalogue/providers.py`.
+    The kind's traits, for rules and workflows, are in `workflows/rules/catalogue/providers.py`.
     """
 
     kind: ProviderKind
     checks: Callable[[str], tuple[Check, ...]]
-    """Looks at everything that a provider needs, by its id; each check says what was found and what
-    to do. Blocking; changes nothing."""
+    """Runs the checks of a provider, by its id; each check says what was found and how to fix it.
+    Blocking; changes nothing."""
     credentials: CredentialsReader | None = None
     project: Callable[[str], CloudProject] | None = None
-    """By a provider's id."""
+    """The project of a provider, by the provider's id."""
     region: Callable[[str, str], CloudRegionDriver] | None = None
-    """By a provider's id and what the cloud calls the region."""
+    """The driver of a region, by the provider's id and the cloud's name of the region."""
     driver: Callable[[str], Driver] | None = None
-    """By a provider's id."""
+    """The driver of a provider's machines, by the provider's id."""
     notifications: Callable[[str], Callable[[], NotificationFeed]] | None = None
-    """Prepares the feed of a provider, which is made on the loop that uses it. Blocking."""
+    """Prepares the feed of a provider; the function that it returns makes the feed, on the event
+    loop that uses the feed. Blocking."""
     quotas: Callable[[str, str], tuple[Quota, ...]] | None = None
-    """By a provider's id and a cloud region. Blocking. Raises: Unavailable, RequestRefused."""
+    """The quotas, by a provider's id and a cloud region. Blocking.
+    Raises: Unavailable, RequestRefused."""
     catalogue: Callable[[], CloudCatalogue] | None = None
-    """Out of its files."""
+    """The catalogue, read from the kind's files."""
     storage_classes: Callable[[], StorageClasses] | None = None
     prices: Callable[[str], PriceList] | None = None
-    """As the cloud tells them with the key of a provider; without it those of the files count.
-    Blocking. Raises: Unavailable, RequestRefused."""
+    """The cloud's current prices, read with a provider's key; without this capability the prices of
+    the files count. Blocking. Raises: Unavailable, RequestRefused."""
 
     def required(self, name: str, capability: Capability | None) -> Capability:
-        """Raises: RequestRefused, where the kind does not have it."""
+        """The capability. Raises: RequestRefused, when the kind lacks the capability."""
         if capability is None:
             raise RequestRefused(f"provider kind {self.kind}: asked {name}, has none")
         return capability

@@ -1,5 +1,5 @@
-"""A provider is checked; what it and its regions have in its cloud is made and removed; its key is
-forgotten."""
+"""The activities that check a provider, create and remove its and its regions' cloud resources,
+and delete its key."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from workflows.rules.catalogue.providers import TRAITS
 
 @activity.defn
 def check_provider(command: CheckProvider) -> ProviderChecked:
-    """Look at everything that a provider needs to be used."""
+    """Run every check of a provider."""
     if command.kind not in TRAITS:
         detail = unavailable(command.kind)
         return ProviderChecked(checks=(Check(name="kind", status="failed", detail=detail),))
@@ -41,28 +41,31 @@ def check_provider(command: CheckProvider) -> ProviderChecked:
 
 @activity.defn
 def ensure_provider_resource(command: ProviderResource) -> CloudResourceReport:
-    """Find one of a provider's own things in its cloud, else make it."""
+    """Find one of a provider's cloud resources, or else create it."""
     with translated_errors():
         return CloudResourceReport(resource=_project(command).make(command.resource))
 
 
 @activity.defn
 def remove_provider_resource(command: ProviderResource) -> CloudResourceReport:
-    """Remove one of a provider's own things from its cloud; silent when it is not there."""
+    """Remove one of a provider's cloud resources; silent when it does not exist."""
     with translated_errors():
         return CloudResourceReport(resource=_project(command).remove(command.resource))
 
 
 @activity.defn
 def forget_provider_key(command: ForgetProviderKey) -> Done:
-    """Remove the key that was given for a provider; one that is elsewhere stays there."""
+    """Delete the stored key of a provider; a key outside the database is not deleted."""
     forget_credentials(command.provider_id)
     return Done()
 
 
 @contextmanager
 def translated_errors() -> Generator[None, None, None]:
-    """Let a provider's answers reach the workflow by their kind: what was refused stays refused."""
+    """Translate a provider's errors to the error types that workflows know.
+
+    Raises: ApplicationError with the type REFUSED, which is final, or the kind of the error.
+    """
     try:
         yield
     except RequestRefused as refusal:
@@ -73,14 +76,14 @@ def translated_errors() -> Generator[None, None, None]:
 
 @activity.defn
 def ensure_region_resource(command: RegionResource) -> CloudResourceReport:
-    """Find one of a region's own things in its cloud, else make it."""
+    """Find one of a region's cloud resources, or else create it."""
     with translated_errors():
         return CloudResourceReport(resource=_region(command).make(command.resource))
 
 
 @activity.defn
 def remove_region_resource(command: RegionResource) -> CloudResourceReport:
-    """Remove one of a region's own things from its cloud; silent when it is not there."""
+    """Remove one of a region's cloud resources; silent when it does not exist."""
     with translated_errors():
         return CloudResourceReport(resource=_region(command).remove(command.resource))
 

@@ -1,4 +1,4 @@
-"""Machines at their providers: found or made, looked at, ended and seen to be gone."""
+"""The activities that create, describe and terminate machines at their providers."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -24,7 +24,8 @@ from workflows.effects.machines import (
 )
 
 CALLS_AT_ONCE = 64
-"""As many as this worker's activities: none waits for a thread while its limit runs."""
+"""As many threads as this worker runs activities, so no activity's timeout runs while it waits for
+a thread."""
 GONE = MachineObservation(state=MachineState.GONE)
 
 Found = TypeVar("Found")
@@ -32,46 +33,54 @@ Found = TypeVar("Found")
 
 @activity.defn
 async def create_machine(command: CreateMachine) -> MachineObservation:
-    """Find it by its name, else make it; what came of an answer that was lost is found again."""
+    """Find the machine by its name, or else create it; a retry finds what was created before."""
     return await asked_of(command, lambda driver: _find_or_create(driver, command))
 
 
 @activity.defn
 async def describe_machine(command: DescribeMachine) -> MachineObservation:
-    """What its provider says of it; gone, when there is none of that name."""
+    """The provider's observation of the machine; gone, when no machine has the name."""
     return await asked_of(command, lambda driver: _find(driver, command) or GONE)
 
 
 @activity.defn
 async def wait_for_machine(command: DescribeMachine) -> MachineObservation:
-    """As `describe_machine`, once it can be reached or never will be. Raises: NotYet."""
+    """The observation of a machine that is reachable, or will never be.
 
-    def look(driver: Driver) -> MachineObservation:
-        seen = _find(driver, command) or GONE
-        on_its_way = seen.state is MachineState.MAKING
-        if on_its_way or (seen.state is MachineState.RUNNING and not seen.is_reachable):
-            why = seen.reason or "no address or no host key yet"
-            raise NotYet(f"{command.machine_name}: {seen.state}, {why}")
-        return seen
+    Raises: NotYet, while the machine is being created or is not reachable.
+    """
 
-    return await asked_of(command, look)
+    def observe(driver: Driver) -> MachineObservation:
+        observation = _find(driver, command) or GONE
+        state = observation.state
+        if state is MachineState.MAKING or (
+            state is MachineState.RUNNING and not observation.is_reachable
+        ):
+            why = observation.reason or "no address or no host key yet"
+            raise NotYet(f"{command.machine_name}: {state}, {why}")
+        return observation
+
+    return await asked_of(command, observe)
 
 
 @activity.defn
 async def terminate_machine(command: TerminateMachine) -> MachineObservation:
-    """End it, whatever else can be known of it. Raises: NotYet, while its provider knows it."""
+    """Terminate the machine, and return its billed period.
+
+    Raises: NotYet, while the provider still lists the machine.
+    """
 
     def terminate(driver: Driver) -> MachineObservation:
         driver.terminate(command.machine_name, command.zone)
         if (left := _find(driver, command)) is not None:
-            raise NotYet(f"{command.machine_name}: it is {left.state}, and not gone")
+            raise NotYet(f"{command.machine_name}: the machine is {left.state}, and not gone")
         return _billed_period(driver, command)
 
     return await asked_of(command, terminate)
 
 
 def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservation:
-    """It is gone: since when and until when it cost, where that can be had without more ado."""
+    """The billed period of a machine that is gone; without times when they are not available."""
     if command.provider_machine_id is None and not command.was_unseen:
         return GONE
     try:
@@ -82,15 +91,17 @@ def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservat
 
 
 def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservation:
-    """Raises: NotYet, while a machine that was made for an earlier offer is in the way."""
-    seen = _find(driver, command)
-    if seen is None:
-        seen = driver.create(command.machine_name, command.offer, command.spec)
-    if seen.offer_label in ("", command.offer.label):
-        return seen
-    # Its insert was lost and came late: it is not what is asked for now, and nobody wants it.
+    """Raises: NotYet, while a machine that was created for an earlier offer has the name."""
+    found = _find(driver, command)
+    if found is None:
+        found = driver.create(command.machine_name, command.offer, command.spec)
+    if found.offer_label in ("", command.offer.label):
+        return found
+    # An earlier insert took effect late. Its machine is of another offer, and is not used.
     driver.terminate(command.machine_name, command.zone)
-    raise NotYet(f"{command.machine_name}: it was made as {seen.offer_label}, and is ended first")
+    raise NotYet(
+        f"{command.machine_name}: created as {found.offer_label}, and is being terminated first"
+    )
 
 
 def _find(driver: Driver, command: NamedMachine) -> MachineObservation | None:
@@ -100,7 +111,10 @@ def _find(driver: Driver, command: NamedMachine) -> MachineObservation | None:
 async def asked_of(
     command: NamedMachine | TerminateOrphanedMachine, question: Callable[[Driver], Found]
 ) -> Found:
-    """A provider's answer, or its refusal as the workflow knows it."""
+    """A provider's answer.
+
+    Raises: ApplicationError, with the kind of the provider's error as its type.
+    """
     async with heartbeating():
         with _translated_errors(command):
             return await _to_its_end(
@@ -109,10 +123,10 @@ async def asked_of(
 
 
 async def _to_its_end(question: Callable[[], Found]) -> Found:
-    """In a thread, which nobody can stop: given up, it is left when it is over, and not before.
+    """Run the blocking call in a thread; on cancellation, wait for the call to finish.
 
-    What is made by a call that was given up would else be made behind its release. One that has
-    not begun never does.
+    A machine that the call creates after we stopped waiting would escape its termination. A call
+    that has not started is dropped.
     """
     work = provider_threads().submit(question)
     try:
@@ -125,7 +139,9 @@ async def _to_its_end(question: Callable[[], Found]) -> Found:
 
 @lru_cache(maxsize=1)
 def provider_threads() -> ThreadPoolExecutor:
-    """Of their own: providers answer in a minute, and rows are not to wait for them, nor is a
+    """The threads for calls to providers, separate from all others.
+
+    A provider may answer after a minute; database work must not wait for these threads, nor may a
     process that stops.
     """
     return ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="providers")

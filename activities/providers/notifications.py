@@ -1,4 +1,4 @@
-"""What providers tell of their machines by themselves, handed on to the machines' workflows."""
+"""The notifications of providers about their machines, passed on to the machines' leases."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,19 +28,19 @@ from workflows.effects.providers import (
 )
 
 NEEDED_BY = (LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH, LeaseStatus.READY)
-"""What a machine's provider tells is news to these: the others have none, or end theirs."""
+"""The statuses of leases that need notifications; others have no machine, or are ending it."""
 
 
 @activity.defn
 async def start_notifications(command: StartNotifications) -> Done:
-    """Start the one workflow that listens for a provider; silent when it runs."""
+    """Start the workflow that receives a provider's notifications; silent when it runs already."""
     if (await asyncio.to_thread(kind_of, command.kind)).notifications is not None:
         await start_listening(command)
     return Done()
 
 
 async def start_listening(provider: StartNotifications) -> None:
-    """Raises: RPCError, ApplicationError."""
+    """Start the workflow of a provider's notifications. Raises: RPCError, ApplicationError."""
     workflow_id = f"provider/{provider.provider_id}/notifications"
     call = client().start_workflow(
         "ProviderNotifications",
@@ -48,17 +48,17 @@ async def start_listening(provider: StartNotifications) -> None:
         id=workflow_id,
         task_queue=queues.MAIN,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        static_summary=f"news of the machines of {provider.provider_id}",
+        static_summary=f"notifications about the machines of {provider.provider_id}",
     )
     await limited(call, f"{workflow_id}: start")
 
 
 @activity.defn
 async def receive_notifications(command: ReceiveNotifications) -> NotificationsReceived:
-    """Until its time is over, this worker stops, or the provider is removed.
+    """Pass notifications on until the time is over, this worker stops, or the provider is removed.
 
-    Raises: the kinds of `activities/providers/base.py`; RPCError while Temporal takes no signals:
-    what was not handed on is not settled, and comes again.
+    Raises: ApplicationError with a kind of `activities/providers/base.py`; RPCError while Temporal
+    takes no signals. Messages that were not passed on are not settled, and arrive again.
     """
     listening = _Listening(command)
     async with heartbeating():
@@ -70,15 +70,15 @@ async def receive_notifications(command: ReceiveNotifications) -> NotificationsR
                 await feed.close()
         except ProviderError as error:
             if await asyncio.to_thread(_is_over, command.provider_id):
-                return listening.heard(is_over=True)
+                return listening.report(is_over=True)
             raise ApplicationError(str(error), type=error.kind) from error
         is_over = await asyncio.to_thread(_is_over, command.provider_id)
-        return listening.heard(is_over=is_over)
+        return listening.report(is_over=is_over)
 
 
 @activity.defn
 async def report_feed_status(command: ReportFeedStatus) -> Done:
-    """Silent when the provider's workflow has ended."""
+    """Signal the feed's status to the provider's workflow; silent when the workflow has ended."""
     workflow_id = workflow_id_of(command.provider_id)
     await tell(workflow_id, "feed_status", command.state, request_id=id_of_this_activity())
     return Done()
@@ -91,17 +91,17 @@ def _prepared(command: ReceiveNotifications) -> Callable[[], NotificationFeed]:
 
 @dataclass
 class _Listening:
-    """One attempt: what was asked, and how much has come."""
+    """One attempt of `receive_notifications`, with its counts of passed on and ignored messages."""
 
     command: ReceiveNotifications
-    told: int = 0
+    delivered: int = 0
     ignored: int = 0
 
-    def heard(self, *, is_over: bool) -> NotificationsReceived:
-        return NotificationsReceived(told=self.told, ignored=self.ignored, is_over=is_over)
+    def report(self, *, is_over: bool) -> NotificationsReceived:
+        return NotificationsReceived(told=self.delivered, ignored=self.ignored, is_over=is_over)
 
     async def to(self, feed: NotificationFeed) -> None:
-        """Until the time is over or this worker stops; whatever waits then is given up at once."""
+        """Pass notifications on until the time is over or this worker stops; then cancel."""
         listening = asyncio.create_task(self._hand_on(feed))
         stopping = asyncio.create_task(activity.wait_for_worker_shutdown())
         try:
@@ -120,24 +120,24 @@ class _Listening:
     async def _hand_on(self, feed: NotificationFeed) -> None:
         while True:
             messages = await feed.next()
-            leases = await asyncio.to_thread(_held, self.command.provider_id, messages)
+            leases = await asyncio.to_thread(_leases, self.command.provider_id, messages)
             for message in messages:
-                await self._tell(message, leases)
+                await self._deliver(message, leases)
             await feed.settle([message.receipt for message in messages])
-            set_details(f"{self.told} told, {self.ignored} of no use")
+            set_details(f"{self.delivered} passed on, {self.ignored} ignored")
 
-    async def _tell(self, message: Notification, leases: dict[str, str]) -> None:
-        """Once, however often the message comes: Temporal drops what it has taken by its id."""
+    async def _deliver(self, message: Notification, leases: dict[str, str]) -> None:
+        """Signal the message to its lease; by the request id, Temporal drops a second delivery."""
         lease_id = leases.get(message.machine_name or "")
         if lease_id is None or message.news is None:
             self.ignored += 1
             return
         await tell(workflow_id_of(lease_id), "news", message.news, request_id=message.id)
-        self.told += 1
+        self.delivered += 1
 
 
-def _held(provider_id: str, messages: Sequence[Notification]) -> dict[str, str]:
-    """Lease ids by machine name, of the machines in the messages that somebody holds."""
+def _leases(provider_id: str, messages: Sequence[Notification]) -> dict[str, str]:
+    """The ids of open leases by machine name, for the machines in the messages."""
     names = {message.machine_name for message in messages if message.machine_name}
     if not names:
         return {}

@@ -1,4 +1,4 @@
-"""What clouds tell of their prices, asked once for each kind of cloud, and kept."""
+"""The refresh of cloud prices: read once for each kind of cloud, and stored."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -23,16 +23,16 @@ from workflows.effects.providers import PricesRefreshed, RefreshPrices
 from workflows.rules.catalogue.price_lists import PriceList
 from workflows.rules.catalogue.providers import cloud_kinds
 
-MOST_TOLD = 5
-"""Prices that could not be, of which people are told by name."""
+MOST_NAMED = 5
+"""How many rejected prices a message lists by name."""
 
 
 @activity.defn
 async def refresh_prices(_: RefreshPrices) -> PricesRefreshed:
-    """Ask with the first provider of each kind that is allowed to; a second time changes nothing.
+    """Read the prices with the first provider of each kind whose key may; a repeat changes nothing.
 
-    Those that are not are told so, and what is known stays. Raises: Unavailable, where a cloud has
-    not answered: it is asked again.
+    A provider whose key may not is notified, and the stored prices stay.
+    Raises: Unavailable, when a cloud does not answer, so that Temporal retries.
     """
     refreshed = PricesRefreshed()
     async with heartbeating():
@@ -50,14 +50,14 @@ async def _refresh(kind: str) -> PricesRefreshed:
             )
         except RequestRefused as error:
             refused.append(f"{provider_id}: {error}")
-            await _tell(provider_id, f"they cannot be read: {error}")
+            await _notify(provider_id, f"they cannot be read: {error}")
         except Unavailable as error:
             raise ApplicationError(f"{provider_id}: prices: {error}", type=error.kind) from error
         else:
             kept = await asyncio.to_thread(_keep, kind, found)
-            await _tell(provider_id, _words(found))
+            await _notify(provider_id, _trouble(found))
             return PricesRefreshed(
-                kept=kept, rejected=found.rejected[:MOST_TOLD], refused=tuple(refused)
+                kept=kept, rejected=found.rejected[:MOST_NAMED], refused=tuple(refused)
             )
     return PricesRefreshed(refused=tuple(refused))
 
@@ -68,7 +68,7 @@ def _read(kind: str, provider_id: str) -> PriceList:
 
 
 def _ready(kind: str) -> list[str]:
-    """Providers whose cloud may be asked; none of a kind that keeps the prices of its files."""
+    """The ready providers of a kind; none if the kind has only the prices of its files."""
     query = (
         select(Provider.id)
         .where(col(Provider.kind) == kind, col(Provider.status) == ProviderStatus.READY)
@@ -84,19 +84,22 @@ def _keep(kind: str, found: PriceList) -> int:
         return keep_prices(session, kind, found.lines, datetime.now(UTC))
 
 
-def _words(found: PriceList) -> str:
-    """What is wrong with it; empty: nothing."""
+def _trouble(found: PriceList) -> str:
+    """What is wrong with a price list; empty when nothing is."""
     if not found.lines:
-        return "nothing that is known here is among them"
+        return "none of them is of a part in the catalogue"
     if not found.rejected:
         return ""
-    more = len(found.rejected) - MOST_TOLD
-    told = "; ".join(found.rejected[:MOST_TOLD])
-    return f"{len(found.rejected)} cannot be: {told}" + f"; and {more} more" * (more > 0)
+    more = len(found.rejected) - MOST_NAMED
+    named = "; ".join(found.rejected[:MOST_NAMED])
+    return f"{len(found.rejected)} are not valid: {named}" + f"; and {more} more" * (more > 0)
 
 
-async def _tell(provider_id: str, trouble: str) -> None:
-    """Its people are told when it changes; a day later it is told again."""
+async def _notify(provider_id: str, trouble: str) -> None:
+    """Signal the trouble to the provider's workflow, which records a change of it.
+
+    A failed signal is repeated by the next refresh, a day later.
+    """
     try:
         await tell(workflow_id_of(provider_id), "prices_state", PricesState(trouble=trouble))
     except (RPCError, ApplicationError) as cause:

@@ -1,4 +1,4 @@
-"""What clouds sell at the prices that they have told at last: the files' lines, and those newer."""
+"""The catalogue of a cloud with its newest prices: those of the files, and those read since."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,20 +17,23 @@ from workflows.rules.catalogue.prices import DiskKind, DiskPrice, GpuPrice, Seri
 
 NANO = 1_000_000_000
 Version = tuple[int, datetime | None]
-"""How many prices a cloud has told, and when the last was."""
+"""The number of a cloud's stored prices, and when the last was read."""
 _priced: dict[str, tuple[Version, CloudCatalogue]] = {}
 
 
 def catalogue_of(kind: str) -> CloudCatalogue:
-    """What a kind of cloud sells, out of its files. Raises: RequestRefused."""
+    """The catalogue of a provider kind, read from its files.
+
+    Raises: RequestRefused, for a kind that has no catalogue.
+    """
     found = kind_of(kind)
     return found.required("catalogue", found.catalogue)()
 
 
 def priced_catalogue(kind: str, session: Session | None = None) -> CloudCatalogue:
-    """What is known of a cloud before asking it, with the prices that it has told at last.
+    """The catalogue of a provider kind, with the newest stored prices.
 
-    Each process remembers the last. Raises: RequestRefused, for kinds that have no catalogue.
+    Each process caches the last answer. Raises: RequestRefused, for kinds without a catalogue.
     """
     catalogue_of(kind)
     if session is None:
@@ -40,7 +43,10 @@ def priced_catalogue(kind: str, session: Session | None = None) -> CloudCatalogu
 
 
 def known_prices(session: Session, kind: str) -> tuple[Version, CloudCatalogue]:
-    """The catalogue of a kind of cloud, and which prices are in it."""
+    """The catalogue of a provider kind, and the version of its prices.
+
+    Raises: RequestRefused, for a kind that has no catalogue.
+    """
     known, version = _priced.get(kind), _version(session, kind)
     if known is None or known[0] != version:
         files = catalogue_of(kind)
@@ -58,7 +64,7 @@ def _version(session: Session, kind: str) -> Version:
 
 
 def _with_rows(session: Session, kind: str, files: CloudCatalogue) -> CloudCatalogue:
-    """What the catalogue does not have any more is passed over."""
+    """The catalogue with the prices of the rows, without rows that it has no part for any more."""
     series = {machine.series for machine in files.machines}
     query = select(CloudPriceRow).where(col(CloudPriceRow.provider_kind) == kind)
     rows = [
@@ -98,7 +104,7 @@ def _line(row: CloudPriceRow) -> PriceLine:
 
 
 def keep_prices(session: Session, kind: str, lines: Iterable[PriceLine], at: datetime) -> int:
-    """How many; of what is not among them the last stays."""
+    """Store prices, and return how many. A part without a price in `lines` keeps its last one."""
     kept = 0
     for line in lines:
         counted, name, on_demand, spot = _counted(line)

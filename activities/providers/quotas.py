@@ -1,4 +1,4 @@
-"""What a cloud allows an account in one of its regions now: asked of the cloud at each call."""
+"""The quotas of an account in one cloud region, read from the cloud at each call."""
 
 from activities.providers.registry import kind_of
 from workflows.contracts.quotas import Quota, RunnableJobs
@@ -8,7 +8,7 @@ from workflows.rules.catalogue.quotas import runnable_jobs
 def live_quotas(
     kind: str, provider_id: str, region: str, gpu_count: int
 ) -> tuple[tuple[Quota, ...], tuple[RunnableJobs, ...]]:
-    """Every quota of a region, and how many jobs with so many GPUs they leave room for.
+    """Every quota of a region, and how many jobs with `gpu_count` GPUs the quotas allow.
 
     Blocking. Raises: Unavailable, RequestRefused.
     """

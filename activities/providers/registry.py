@@ -1,7 +1,7 @@
-"""Which provider kinds there are: those with traits, each with a module of its own.
+"""The registry of provider kinds: each kind with traits has a module of its own.
 
-A kind's module, `activities/providers/<kind>/kind.py`, is imported when the kind is first used, and
-with it all that speaks to its provider.
+The module of a kind, `activities/providers/<kind>/kind.py`, is imported when the kind is first
+used, together with its provider's libraries.
 """
 
 from importlib import import_module
@@ -15,7 +15,7 @@ KINDS: dict[str, Kind] = {}
 
 
 def kind_of(name: str) -> Kind:
-    """Raises: RequestRefused, for a kind that is not available."""
+    """The provider kind of this name. Raises: RequestRefused, for a kind that is not available."""
     if name not in KINDS:
         if name not in TRAITS:
             raise RequestRefused(f"provider kind {unavailable(name)}")
@@ -25,6 +25,7 @@ def kind_of(name: str) -> Kind:
 
 
 def unavailable(name: str) -> str:
+    """The message for a provider kind that is not available."""
     return f"{name}: not available here; these are: {', '.join(sorted(TRAITS))}"
 
 

@@ -1,4 +1,4 @@
-"""Starts of provider lifecycles, from their rows."""
+"""The starts of provider lifecycles, made from their rows."""
 
 from sqlmodel import Session
 
@@ -20,7 +20,7 @@ def start_provider(_: Session, row: Provider) -> WorkflowStart[ProviderRequest]:
 
 
 def resume_provider(_: Session, row: Provider, request: ProviderRequest) -> ProviderRequest:
-    """A provider goes on as it was before its removal was asked for."""
+    """The request that resumes a provider; during a removal it resumes as ready."""
     status = ProviderStatus(row.status)
     resumed = ProviderStatus.READY if status is ProviderStatus.REMOVING else status
     return request.model_copy(update={"resumed_status": resumed})

@@ -1,4 +1,4 @@
-"""Bytes from a node into the store: what is missing of a log, an output."""
+"""The activities that store the logs and outputs of runs, read from their nodes."""
 
 import asyncio
 import contextlib
@@ -20,37 +20,37 @@ from workflows.contracts.nodes import NodeAddress
 from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveSnapshot, StoreOutput
 
 BATCH_BYTES = 4 << 20
-LOOK_S = 20.0
+STATUS_S = 20.0
 
 
 @activity.defn
 async def collect_log(command: CollectLog) -> LogCollected:
-    """Store every byte that the run has logged and that is not stored; none twice."""
+    """Store every byte of the run's log that is not stored yet; a repeat stores none twice."""
     async with heartbeating():
         return LogCollected(stored_bytes=await bring_log(command.node, command.run_id))
 
 
 async def bring_log(node: NodeAddress, run_id: str) -> int:
-    """See `collect_log`; the bytes that are stored in the end, all that the node has.
+    """Store the missing bytes of a run's log; return the stored bytes, which are the whole log.
 
-    Raises: ApplicationError, OUTCOME_UNKNOWN when the node hands out less than it says it has.
+    Raises: ApplicationError, OUTCOME_UNKNOWN when the node sends less than it reported.
     """
     logs = log_store(settings().storage)
-    answer = await NodeClient(node).call("status", {"run_ids": [run_id]}, limit_s=LOOK_S)
+    answer = await NodeClient(node).call("status", {"run_ids": [run_id]}, limit_s=STATUS_S)
     wanted: int = answer["runs"][run_id]["log_bytes"]
     stored = await asyncio.to_thread(logs.length, run_id)
     if stored < wanted:
         stored = await _read_log(node, run_id, logs, (stored, wanted))
     if stored < wanted:
         raise ApplicationError(
-            f"{node.node_id}: log of {run_id}: {wanted} bytes there, {stored} could be stored",
+            f"{node.node_id}: log of {run_id}: {wanted} bytes on the node, {stored} stored",
             type=errors.OUTCOME_UNKNOWN,
         )
     return stored
 
 
 async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[int, int]) -> int:
-    """Store the bytes of a span of a log, in the few writes that make it fast."""
+    """Store the bytes of a span of a log, in few large writes, which are fast."""
     offset, end = span
     request = {"run_id": run_id, "offset": offset, "length": end - offset}
     waiting = bytearray()
@@ -63,9 +63,9 @@ async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[
 
 
 async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) -> int:
-    """Store and empty `waiting`; the offset of what comes next.
+    """Store and empty `waiting`; return the offset of the next bytes.
 
-    Raises: ApplicationError, when the store has lost what it had: the next try begins there.
+    Raises: ApplicationError, when the store has lost earlier bytes: the retry starts there.
     """
     content = bytes(waiting)
     waiting.clear()
@@ -78,7 +78,7 @@ async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) 
 
 @activity.defn
 async def store_output(command: StoreOutput) -> OutputStored:
-    """Store the run's output folder as tar.gz; one that is stored already is not stored again."""
+    """Store the run's output folder as tar.gz; an output that is stored is not stored again."""
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(command.run_id)
     name = output_name(job_id, worker, attempt)
@@ -92,7 +92,7 @@ async def store_output(command: StoreOutput) -> OutputStored:
 async def bring_packed(
     command: StoreOutput | SaveSnapshot, verb: str, store: BlobStore, name: str
 ) -> int:
-    """Store what a verb packs of the run, whole or not at all; its bytes."""
+    """Store the archive that a verb packs of the run, whole or not at all; return its bytes."""
     size = 0
     request = {"run_id": command.run_id}
     async with (
@@ -107,7 +107,7 @@ async def bring_packed(
 
 @contextlib.asynccontextmanager
 async def _writing(store: BlobStore, name: str) -> AsyncGenerator[IO[bytes]]:
-    """An object to be written, whole or not at all, without blocking the event loop."""
+    """An object of the store, written whole or not at all, without blocking the event loop."""
     writer = store.writer(name)
     file = await asyncio.to_thread(writer.__enter__)
     try:

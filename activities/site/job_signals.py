@@ -1,4 +1,4 @@
-"""Telling jobs what their node's watch has seen, for as long as the watch lives."""
+"""Signals from the watch of a node to the jobs on the node, sent while the watch runs."""
 
 import asyncio
 from types import TracebackType
@@ -17,15 +17,15 @@ AT_ONCE = 8
 
 
 class JobSignals:
-    """Signals under way, each tried until it is delivered or nobody is there to take it.
+    """The undelivered signals of a watch, each retried until it is delivered or its job has ended.
 
-    What is not delivered when the block ends is told again by the next watch.
+    The next watch repeats those that are not delivered when the block ends.
     """
 
     def __init__(self, node_id: str) -> None:
         self._node_id = node_id
         self._under_way: set[asyncio.Task[None]] = set()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def __aenter__(self) -> Self:
         return self
@@ -41,22 +41,23 @@ class JobSignals:
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     def tell_exit(self, run_id: str, ended: dict[str, Any], log_bytes: int) -> None:
-        """The run's command has ended, its whole tree with it."""
+        """Signal that the run's command and its whole process tree have ended."""
         job_id, worker, attempt = parse_run_id(run_id)
-        seen = Exit.model_validate({**ended, "log_bytes": log_bytes})
-        self._begin(job_id, "worker_exited", WorkerExit(worker=worker, attempt=attempt, exit=seen))
+        report = Exit.model_validate({**ended, "log_bytes": log_bytes})
+        exited = WorkerExit(worker=worker, attempt=attempt, exit=report)
+        self._start(job_id, "worker_exited", exited)
 
     def tell_idle(self, run_id: str, idle_s: float) -> None:
-        """The run has done nothing for as long as it may; its job looks whether that holds."""
+        """Signal that the run has been idle for its limit; its job checks this again."""
         job_id, worker, attempt = parse_run_id(run_id)
         idle = WorkerIdle(worker=worker, attempt=attempt, idle_s=idle_s)
-        self._begin(job_id, "worker_idle", idle)
+        self._start(job_id, "worker_idle", idle)
 
     def ask_to_look(self, run_id: str) -> None:
-        """The run's supervisor is gone: no exit will come, its job has to look."""
-        self._begin(parse_run_id(run_id)[0], "node_reachable", NodeReachable(node_id=self._node_id))
+        """Signal the job to poll: the run's supervisor is gone, so no exit will be reported."""
+        self._start(parse_run_id(run_id)[0], "node_reachable", NodeReachable(node_id=self._node_id))
 
-    def _begin(self, job_id: str, signal: str, argument: Contract) -> None:
+    def _start(self, job_id: str, signal: str, argument: Contract) -> None:
         task = asyncio.create_task(self._deliver(job_id, signal, argument))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -68,9 +69,9 @@ class JobSignals:
             tries += 1
 
     async def _try(self, job_id: str, signal: str, argument: Contract) -> bool:
-        """Whether nothing is left to do: it was taken, or the job has ended."""
+        """Whether the signal is done: it was delivered, or the job has ended."""
         try:
-            async with self._turns:
+            async with self._slots:
                 await tell(f"job/{job_id}", signal, argument)
         except (RPCError, ApplicationError) as error:
             activity.logger.warning("job %s: signal %s: %s", job_id, signal, error)

@@ -1,7 +1,7 @@
 """The client of a node: the agent's verbs, streams and files, with failures that workflows know.
 
-None of the failures is marked as final here: which of them end an effect, and which are tried
-again, is said by the effect's own stub (`find_node_again` tries again even after a wrong key).
+No failure is final here: each effect's stub says which failures end the effect and which are
+retried (`find_node_again` is retried even after a wrong host key).
 """
 
 import contextlib
@@ -32,7 +32,7 @@ FAILURES: dict[type[TransportError], str] = {
     NodeUnreachable: errors.NODE_UNREACHABLE,
     LoginRefused: errors.LOGIN_REFUSED,
 }
-"""What each says about the node, where it says nothing about what was asked of it."""
+"""The failures that say something about the node and nothing about the request."""
 
 WORK_REFUSALS = {
     "packages": "the packages cannot be installed: check the names and versions in "
@@ -40,31 +40,31 @@ WORK_REFUSALS = {
     "apt-needs-root": "apt packages need a node whose user is root: add it so, or leave out "
     "environment.apt_packages",
     "apt": "the apt packages cannot be installed: check the names in environment.apt_packages",
-    "image": "the image cannot be had: check environment.image, and that the node can reach its "
-    "registry",
-    "disk-full": "there is no room on the node: free space on its disk, or ask for less in "
+    "image": "the image cannot be pulled: check environment.image, and that the node can reach "
+    "its registry",
+    "disk-full": "the node's disk has no room: free space on the disk, or ask for less in "
     "resources.disk_size_gb",
     "broken-archive": "the upload cannot be read: upload it again as tar.gz",
     "unsafe-archive": "the upload is not safe to unpack: pack the files again, with names and "
     "links that stay inside the archive",
     "archive-too-large": "the upload is too large: leave out what the job does not need",
-    "hash-mismatch": "the upload has arrived damaged: upload it again",
+    "hash-mismatch": "the upload arrived damaged: upload it again",
 }
-"""The agent's refusals that only the job's owner can mend: what they mean, and how."""
+"""The agent's refusals that only the job's owner can fix: what each means, and how to fix it."""
 
 PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
-"""The agent's refusals that may be over by the next time it is asked."""
+"""The agent's refusals that a retry may overcome."""
 
 _open: dict[Path, NodeConnections] = {}
 
 
 class NodeClient:
-    """One node, reached over the connections of this process, of which every client is one user.
+    """The client of one node; all clients share the connections of this process.
 
-    Raises, in all that it does: ApplicationError, naming the node. Its type is NODE_UNREACHABLE,
-    LOGIN_REFUSED or HOST_KEY_MISMATCH when nothing was done; OUTCOME_UNKNOWN when the connection or
-    the time went, or when the agent's refusal may be over soon; WORK_REFUSED when the job's owner
-    can mend what the agent refused; NODE_REFUSED when only the node's owner can.
+    Raises: every method ApplicationError, naming the node. Its type is NODE_UNREACHABLE,
+    LOGIN_REFUSED or HOST_KEY_MISMATCH when nothing was done; OUTCOME_UNKNOWN after a lost
+    connection, a timeout, or a refusal that a retry may overcome; WORK_REFUSED when the job's
+    owner can fix the cause of a refusal; NODE_REFUSED when only the node's owner can.
     """
 
     def __init__(self, node: NodeAddress) -> None:
@@ -79,9 +79,9 @@ class NodeClient:
         limit_s: float,
         broken: str = errors.OUTCOME_UNKNOWN,
     ) -> dict[str, Any]:
-        """Do one verb of the agent and return its answer; its progress is the heartbeat's details.
+        """Run a verb of the agent and return its answer; its progress goes into the heartbeat.
 
-        limit_s: below the activity's own limit, so that it is this that says what happened.
+        limit_s: below the activity's own timeout, so that this error, which names the node, wins.
         broken: the failure's type when the agent ends without an answer.
         """
         with self._translated_errors(broken=broken):
@@ -92,7 +92,7 @@ class NodeClient:
     async def feed(
         self, verb: str, request: dict[str, Any], source: Source, *, limit_s: float
     ) -> None:
-        """Do a verb that takes bytes, such as `put_input`."""
+        """Run a verb that takes bytes, such as `put_input`."""
         with self._translated_errors():
             await _connections().feed(self._endpoint, verb, request, source, limit_s=limit_s)
 
@@ -105,11 +105,11 @@ class NodeClient:
         eof: bool = True,
         loss: str = errors.OUTCOME_UNKNOWN,
     ) -> AsyncGenerator[NodeStream]:
-        """Do a verb that answers with bytes, for as long as the block runs.
+        """Run a verb that answers with bytes, for as long as the block runs.
 
         Failures of the transport are translated wherever in the block they are raised.
-        eof: nothing more will be said to the verb. `watch` takes further lines and needs False.
-        loss: the failure's type when the connection goes in the middle.
+        eof: whether to close the verb's input. `watch` takes further lines and needs False.
+        loss: the failure's type when the connection is lost during the stream.
         """
         with self._translated_errors(loss=loss):
             async with await _connections().stream(
@@ -128,7 +128,7 @@ class NodeClient:
         """Put a file on the node, whole or not at all, and return its path there.
 
         remote_path: relative ones are under the agent's root.
-        on_bytes: hears how many bytes have been sent.
+        on_bytes: called with the number of bytes sent so far.
         """
         with self._translated_errors():
             return await _connections().put_file(
@@ -139,7 +139,7 @@ class NodeClient:
     def _translated_errors(
         self, *, loss: str = errors.OUTCOME_UNKNOWN, broken: str = errors.OUTCOME_UNKNOWN
     ) -> Generator[None]:
-        """Turn a failure of the transport inside the block into the one that workflows know."""
+        """Translate a failure of the transport inside the block to the one that workflows know."""
         node_id = self._node.node_id
         try:
             yield
@@ -148,13 +148,13 @@ class NodeClient:
         except HostKeyMismatch as error:
             raise ApplicationError(
                 f"{node_id}: {error}: another machine answers at this address, or the machine"
-                " was installed anew; nothing was sent to it",
+                " was reinstalled; nothing was sent to it",
                 {"expected": error.expected, "found": error.found},
                 type=errors.HOST_KEY_MISMATCH,
             ) from error
         except AgentBroke as error:
             raise ApplicationError(
-                f"{node_id}: {error} (the machine needs python3 of at least 3.8, and room for it)",
+                f"{node_id}: {error} (the machine needs python3 of at least 3.8, and disk space)",
                 type=broken,
             ) from error
         except TransportError as error:
@@ -163,13 +163,13 @@ class NodeClient:
 
 
 async def close_connections() -> None:
-    """Close every connection; what runs on the nodes runs on. Called once, before leaving."""
+    """Close every connection, once, before the process ends; the runs on the nodes go on."""
     while _open:
         await _open.popitem()[1].close()
 
 
 def _connections() -> NodeConnections:
-    """The connections of this process, with the platform's key; for its one event loop."""
+    """The connections of this process and its one event loop, with the platform's key."""
     key = settings().platform_key_path
     if key not in _open:
         _open[key] = NodeConnections(key)
@@ -177,7 +177,7 @@ def _connections() -> NodeConnections:
 
 
 def _refuse(node_id: str, refusal: AgentRefused) -> NoReturn:
-    """Raise the failure that the agent's no means."""
+    """Raise the failure for a refusal of the agent."""
     advice = WORK_REFUSALS.get(refusal.code)
     if advice is not None:
         message = f"{advice}. {node_id} says: {refusal.message.strip()}"

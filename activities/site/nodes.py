@@ -1,4 +1,4 @@
-"""What a node's lifecycle asks of its machine."""
+"""The activities by which a node's lifecycle uses its machine."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,10 @@ CACHE_KEPT = timedelta(days=14)
 
 @activity.defn
 async def check_site(command: CheckSite) -> SiteChecked:
-    """Prove that a worker serves the region's queue and holds the platform's key."""
+    """Prove that a worker process serves the region's queue and has the platform's key.
+
+    Raises: ApplicationError, REFUSED when the worker process has no platform key.
+    """
     try:
         fingerprint = await asyncio.to_thread(platform_key_fingerprint)
     except PlatformKeyError as error:
@@ -58,9 +61,9 @@ async def check_site(command: CheckSite) -> SiteChecked:
 
 @activity.defn
 async def reach_node(command: ReachNode) -> NodeReached:
-    """Prove that the node answers with its own key; puts the agent there when it is missing.
+    """Prove that the node answers with its own host key; installs the agent if it is missing.
 
-    Raises: NODE_REFUSED when the machine cannot run the agent, beside all that a connection may.
+    Raises: NODE_REFUSED when the machine cannot run the agent; all failures of `NodeClient`.
     """
     answer = await NodeClient(command.node).call(
         "status", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
@@ -70,7 +73,7 @@ async def reach_node(command: ReachNode) -> NodeReached:
 
 @activity.defn
 async def inspect_node(command: InspectNode) -> NodeInspected:
-    """What the machine is made of, as its own kernel and drivers say."""
+    """Read the machine's hardware, as its own kernel and drivers report it."""
     async with heartbeating():
         answer = await NodeClient(command.node).call("inspect", {}, limit_s=55)
     return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
@@ -78,7 +81,10 @@ async def inspect_node(command: InspectNode) -> NodeInspected:
 
 @activity.defn
 async def prepare_node(command: PrepareNode) -> NodePrepared:
-    """Folders, the job user, who may log in, neighbours; a second time changes nothing."""
+    """Prepare the folders, the job user, the log-ins and the cache, and check the peers.
+
+    A repeat changes nothing.
+    """
     request = {
         "exclusive": command.exclusive,
         "authorized_key": await asyncio.to_thread(platform_public_key),
@@ -111,7 +117,7 @@ def _cache() -> dict[str, Any]:
 
 @activity.defn
 async def reboot_node(command: RebootNode) -> Done:
-    """Restart the machine, unless it has restarted since the boot that is named."""
+    """Restart the machine, unless it has restarted since the boot `command.boot_id`."""
     answer = await NodeClient(command.node).call("status", {"run_ids": []}, limit_s=12)
     if answer["boot_id"] == command.boot_id:
         await NodeClient(command.node).call("reboot", {}, limit_s=12)
@@ -120,18 +126,19 @@ async def reboot_node(command: RebootNode) -> Done:
 
 @activity.defn
 async def list_runs(command: ListRuns) -> RunsListed:
-    """Every run that the node knows of, whatever its state."""
+    """Every run on the node, in any state."""
     answer = await NodeClient(command.node).call("status", {"run_ids": None}, limit_s=18)
     return RunsListed(run_ids=tuple(sorted(answer["runs"])))
 
 
 @activity.defn
 async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
-    """End what was on the node when `live` was asked for and is not in it, and store its log.
+    """End the orphaned runs, those of `among` that are not in `live`, and store their logs.
 
-    A folder is removed only when it was told an hour ago, and told once more: this answer may be
-    lost on its way, and the next try then finds again what is to be billed. How long ago the run
-    ended is no measure: its node may have been away since, and its clock may be wrong.
+    A run's folder is removed only in a later answer, at least an hour after the first one that
+    reported the run: an answer may be lost, and the retry must still find what is to be billed.
+    The end of the run is no measure, because its node may have been unreachable since, and the
+    node's clock may be wrong.
     """
     async with heartbeating():
         request = {
@@ -143,23 +150,23 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
         answer = await NodeClient(command.node).call("orphans", request, limit_s=90)
         ended: dict[str, dict[str, Any]] = answer["ended"]
         await _prune(command.node)
-        seen = [_seen(run_id, state) for run_id, state in ended.items()]
-        runs = tuple(run for run in seen if run is not None)
+        found = [_run(run_id, state) for run_id, state in ended.items()]
+        runs = tuple(run for run in found if run is not None)
         for run in runs:
-            # Whose log cannot be stored within the time is ended all the same.
+            # A run has ended even if its log cannot be stored in time.
             with contextlib.suppress(ApplicationError, TimeoutError, OSError):
                 async with asyncio.timeout(ORPHAN_LOG_S):
                     await bring_log(command.node, run.run_id)
         old = [run_id for run_id, state in ended.items() if _is_old(state)]
         if old:
-            # What is left is told again the next time; what was told now is to be billed.
+            # The next call reports again the folders that stay; this call's runs must be billed.
             with contextlib.suppress(ApplicationError):
                 await NodeClient(command.node).call("clean", {"run_ids": old}, limit_s=60)
     return OrphanedRunsEnded(runs=runs)
 
 
 async def _prune(node: NodeAddress) -> None:
-    """Remove code and packages that no job has used for a while; not worth a failure."""
+    """Remove code and packages that no job has used for `CACHE_KEPT`; ignore failures."""
     request = {"keep_code": [], "max_age_s": CACHE_KEPT.total_seconds()}
     with contextlib.suppress(ApplicationError):
         await NodeClient(node).call("prune", request, limit_s=20)
@@ -169,8 +176,8 @@ def _is_old(state: dict[str, Any]) -> bool:
     return float(state["told_before_s"]) >= ORPHAN_KEPT.total_seconds()
 
 
-def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
-    """None for a run that was not named by us: it is ended like the others, and nobody's."""
+def _run(run_id: str, state: dict[str, Any]) -> RunSeen | None:
+    """The run of a job; None for a run with a foreign name, which is ended but not billed."""
     try:
         job_id, worker, attempt = parse_run_id(run_id)
     except ValueError:
@@ -187,6 +194,6 @@ def _seen(run_id: str, state: dict[str, Any]) -> RunSeen | None:
 
 @activity.defn
 async def restore_logins(command: RestoreLogins) -> Done:
-    """Let others log in as before it was prepared; a second time changes nothing."""
+    """Restore the log-ins as they were before the preparation; a repeat changes nothing."""
     await NodeClient(command.node).call("release", {}, limit_s=25)
     return Done()

@@ -1,7 +1,7 @@
-"""Code by way of the cache of a region in a cloud: brought to it once, to its machines from there.
+"""Code from the cache of a region: sent to the cache once, and from there to the machines.
 
-The cache is a shorter way and never the only one: whatever goes wrong with it is said in the log,
-and the code is then brought as it is where there is none.
+The cache is never required: a failure of it is logged, and the platform then sends the code to the
+machine, as it does in a region without a cache.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from workflows.contracts.nodes import NodeAddress
 
 FETCH_S = 900.0
 KEEP_S = 900.0
-"""To bring an archive to the cache, which is not to take longer than a job can wait for it."""
+"""The limit for sending an archive to the cache, because a job waits for it."""
 
 Chunks = Callable[[str], AsyncIterable[bytes]]
 """An upload's bytes, by its hash."""
@@ -31,7 +31,7 @@ _filling: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictiona
 async def bring_out_of_cache(
     node: NodeAddress, cache: RegionCache | None, sha256: str, chunks: Chunks
 ) -> bool:
-    """Whether the code is on the node now; False: it is to be brought otherwise.
+    """Whether the node has the code from the cache now; if not, the platform sends the code.
 
     Raises: ApplicationError, WORK_REFUSED for an archive that cannot be unpacked.
     """
@@ -42,14 +42,14 @@ async def bring_out_of_cache(
     except ApplicationError as failure:
         if failure.type == errors.WORK_REFUSED:
             raise
-        activity.logger.warning("%s not out of the cache at %s: %s", sha256, cache.address, failure)
+        activity.logger.warning("%s not from the cache at %s: %s", sha256, cache.address, failure)
         return False
 
 
 async def _brought(node: NodeAddress, cache: RegionCache, sha256: str, chunks: Chunks) -> bool:
     found = await _fetch(node, cache, sha256)
     if found in ("missing", "damaged"):
-        # Also when many machines ask at once, the platform sends it to the region once.
+        # The lock lets the platform send the code once, even if many machines ask at once.
         async with _filling.setdefault((cache.node.node_id, sha256), asyncio.Lock()):
             found = await _fetch(node, cache, sha256)
             if found in ("missing", "damaged"):
@@ -80,7 +80,7 @@ async def _fetch(node: NodeAddress, cache: RegionCache, sha256: str) -> str:
 
 
 async def _fill(cache: RegionCache, sha256: str, chunks: Chunks) -> None:
-    """Bring it to the cache, in the place of what may be there."""
+    """Send the code to the cache, and replace what is there."""
     node = NodeClient(cache.node)
     path = await node.put_file(
         chunks(sha256),

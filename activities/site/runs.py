@@ -1,4 +1,4 @@
-"""What a job asks of the node of one of its workers, once its command is staged."""
+"""The activities by which a job starts, polls, ends and cleans the run of a worker."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import CleanWorker, EndWorker, GetRunStatus, StartWorker
 
 START_S = 16.0
-LOOK_S = 10.0
+STATUS_S = 10.0
 END_S = 170.0
 CLEAN_S = 110.0
 STARTED = frozenset({RunState.RUNNING, RunState.EXITED, RunState.LOST})
@@ -22,14 +22,18 @@ STARTED = frozenset({RunState.RUNNING, RunState.EXITED, RunState.LOST})
 
 @activity.defn
 async def start_worker(command: StartWorker) -> RunReport:
-    """Start the run's command, or find it started; when nobody knows which, look."""
+    """Start the run's command, or find it started.
+
+    After an unknown outcome, the run's status decides.
+    Raises: ApplicationError, as `NodeClient`, when the run has not started.
+    """
     request = {"run_id": command.run_id}
     try:
         answer = await NodeClient(command.node).call("start", request, limit_s=START_S)
     except ApplicationError as failure:
         if failure.type != errors.OUTCOME_UNKNOWN:
             raise
-        report = await _look(GetRunStatus(node=command.node, run_id=command.run_id))
+        report = await _status(GetRunStatus(node=command.node, run_id=command.run_id))
         if report.state not in STARTED:
             raise
         return report
@@ -38,13 +42,13 @@ async def start_worker(command: StartWorker) -> RunReport:
 
 @activity.defn
 async def get_run_status(command: GetRunStatus) -> RunReport:
-    """What the node says of the run."""
-    return await _look(command)
+    """The status of the run on its node."""
+    return await _status(command)
 
 
 @activity.defn
 async def end_worker(command: EndWorker) -> RunReport:
-    """End the run's whole tree and see that it is gone; a second time tells the same exit."""
+    """End the run's whole process tree and verify its end; a repeat returns the same exit."""
     request = {"run_id": command.run_id, "grace_s": command.grace_s}
     async with heartbeating():
         return _report(
@@ -54,9 +58,9 @@ async def end_worker(command: EndWorker) -> RunReport:
 
 @activity.defn
 async def clean_worker(command: CleanWorker) -> Done:
-    """Remove the run's folder; silent when there is none.
+    """Remove the run's folder; silent when it does not exist.
 
-    Raises: NODE_REFUSED when the run is still there.
+    Raises: NODE_REFUSED when the command still runs.
     """
     request = {"run_ids": [command.run_id]}
     async with heartbeating():
@@ -69,9 +73,9 @@ async def clean_worker(command: CleanWorker) -> Done:
     return Done()
 
 
-async def _look(command: GetRunStatus) -> RunReport:
+async def _status(command: GetRunStatus) -> RunReport:
     answer = await NodeClient(command.node).call(
-        "status", {"run_ids": [command.run_id]}, limit_s=LOOK_S
+        "status", {"run_ids": [command.run_id]}, limit_s=STATUS_S
     )
     return _report(command.run_id, answer["runs"][command.run_id])
 

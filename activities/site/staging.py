@@ -1,4 +1,4 @@
-"""Bringing everything that a worker needs to its node, before its command starts."""
+"""The staging of a worker: sends all that its run needs to its node, before the command starts."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterator
@@ -32,54 +32,54 @@ _bringing: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDiction
 
 @activity.defn
 async def stage_worker(command: StageWorker) -> WorkerStaged:
-    """Bring code, packages, input, environment and resume state to the node; what is there is not
-    brought again.
+    """Bring code, packages, input, environment and resume state to the node, if they are missing.
 
-    Raises: WORK_REFUSED with what its owner can do, and the losses.
+    Raises: WORK_REFUSED with what the job's owner can do; REFUSED or NOT_FOUND when the run spec
+    or an upload cannot be read; all failures of `NodeClient`.
     """
     node, run_id = command.node, command.run_id
     async with heartbeating():
-        order = await _open(command)
-        runtime = _runtime(command.assignment, order)
-        if order.code_sha256 is not None:
-            await _bring_code(node, order.code_sha256, order.cache)
-        brings = order.input_sha256 is not None or command.restores_state
+        run_spec = await _open(command)
+        runtime = _runtime(command.assignment, run_spec)
+        if run_spec.code_sha256 is not None:
+            await _bring_code(node, run_spec.code_sha256, run_spec.cache)
+        brings = run_spec.input_sha256 is not None or command.restores_state
         is_staged = brings and await _is_staged(node, run_id)
-        if order.input_sha256 is not None and not is_staged:
-            await _bring_input(node, run_id, order.input_sha256)
+        if run_spec.input_sha256 is not None and not is_staged:
+            await _bring_input(node, run_id, run_spec.input_sha256)
         restored = WorkerStaged()
         if command.restores_state:
             restored = await bring_state(node, run_id, is_staged=is_staged)
-        await NodeClient(node).call("stage", _request(command, order, runtime), limit_s=STAGE_S)
+        await NodeClient(node).call("stage", _request(command, run_spec, runtime), limit_s=STAGE_S)
     return restored
 
 
 async def _open(command: StageWorker) -> RunSpec:
     region_id = command.node.region_id
     try:
-        order = await asyncio.to_thread(open_run_spec, command.run_spec, region_id)
+        run_spec = await asyncio.to_thread(open_run_spec, command.run_spec, region_id)
     except BlobMissingError as error:
         raise ApplicationError(
-            f"run {command.run_id}: its work order {command.run_spec} is not in the store",
+            f"run {command.run_id}: its run spec {command.run_spec} is not in the store",
             type=errors.NOT_FOUND,
         ) from error
     except (SealBrokenError, MasterKeyError) as error:
         raise ApplicationError(
-            f"run {command.run_id}: the worker of region {region_id} cannot open its work order: "
+            f"run {command.run_id}: the worker of region {region_id} cannot open its run spec: "
             f"{error}",
             type=errors.REFUSED,
         ) from error
-    if order.run_id != command.run_id:
+    if run_spec.run_id != command.run_id:
         raise ApplicationError(
-            f"run {command.run_id}: the work order {command.run_spec} is of {order.run_id}",
+            f"run {command.run_id}: the run spec {command.run_spec} is of {run_spec.run_id}",
             type=errors.REFUSED,
         )
-    return order
+    return run_spec
 
 
-def _runtime(assignment: WorkerAssignment, order: RunSpec) -> str:
+def _runtime(assignment: WorkerAssignment, run_spec: RunSpec) -> str:
     try:
-        return choose_runtime(assignment.runtimes, order.image)
+        return choose_runtime(assignment.runtimes, run_spec.image)
     except NoRuntimeError as error:
         raise ApplicationError(
             f"{assignment.node.node_id}: {error}", {"code": "image"}, type=errors.WORK_REFUSED
@@ -87,13 +87,13 @@ def _runtime(assignment: WorkerAssignment, order: RunSpec) -> str:
 
 
 async def _is_staged(node: NodeAddress, run_id: str) -> bool:
-    """Its command may be reading its input already: nobody touches that again."""
+    """Whether the run is staged; its command may then already read the input, which must stay."""
     answer = await NodeClient(node).call("status", {"run_ids": [run_id]}, limit_s=CALL_S)
     return bool(answer["runs"][run_id]["state"] != "unknown")
 
 
 async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None) -> None:
-    """Once for each node and content, also when two workers ask at the same time."""
+    """Bring the code once for each node and content, even if two workers ask at the same time."""
     lock = _bringing.setdefault((node.node_id, sha256), asyncio.Lock())
     async with lock:
         answer = await NodeClient(node).call("has_code", {"sha256": sha256}, limit_s=CALL_S)
@@ -124,7 +124,7 @@ async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
 
 
 async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
-    """An uploaded archive out of the store, read beside the event loop.
+    """An uploaded archive from the store, read without blocking the event loop.
 
     Raises: ApplicationError, NOT_FOUND.
     """
@@ -134,61 +134,61 @@ async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
             yield chunk
     except BlobMissingError as error:
         raise ApplicationError(
-            f"upload {sha256}: it is not in the store any more; upload it again",
+            f"upload {sha256}: is not in the store any more; upload it again",
             type=errors.NOT_FOUND,
         ) from error
 
 
-def _request(command: StageWorker, order: RunSpec, runtime: str) -> dict[str, Any]:
+def _request(command: StageWorker, run_spec: RunSpec, runtime: str) -> dict[str, Any]:
     assignment = command.assignment
     spec = {
         "owner": platform_key_fingerprint(),
-        "command": order.command,
-        "environment": order.environment,
+        "command": run_spec.command,
+        "environment": run_spec.environment,
         "runtime": runtime,
-        "image": order.image,
+        "image": run_spec.image,
         "gpu_uuids": list(assignment.gpu_uuids),
         "user": assignment.job_user,
         "cpu_count": assignment.cpu_count or None,
         "memory_bytes": assignment.memory_bytes or None,
-        "grace_s": order.grace_s,
-        "idle_timeout_s": _idle_timeout_s(assignment, order),
-        "disk_size_gb": order.disk_size_gb,
-        "port": order.port,
+        "grace_s": run_spec.grace_s,
+        "idle_timeout_s": _idle_timeout_s(assignment, run_spec),
+        "disk_size_gb": run_spec.disk_size_gb,
+        "port": run_spec.port,
     }
     return {
         "run_id": command.run_id,
-        "code_sha256": order.code_sha256,
-        "python_packages": list(order.python_packages),
-        "apt_packages": list(order.apt_packages),
-        "image": order.image,
-        "disk_size_gb": order.disk_size_gb,
-        "cache": order.cache.address if order.cache else None,
+        "code_sha256": run_spec.code_sha256,
+        "python_packages": list(run_spec.python_packages),
+        "apt_packages": list(run_spec.apt_packages),
+        "image": run_spec.image,
+        "disk_size_gb": run_spec.disk_size_gb,
+        "cache": run_spec.cache.address if run_spec.cache else None,
         "spec": spec,
     }
 
 
-def _idle_timeout_s(assignment: WorkerAssignment, order: RunSpec) -> int | None:
-    """None: it may do nothing for as long as it likes, as on any machine that nobody rents.
+def _idle_timeout_s(assignment: WorkerAssignment, run_spec: RunSpec) -> int | None:
+    """The run's idle limit; None on machines that are not leased, where a run may stay idle.
 
-    So may one of whose GPUs some have no name: nobody could tell whether they work.
+    None as well when a GPU has no UUID, because its activity is then unknown.
     """
     are_named = len(assignment.gpu_uuids) == len(assignment.gpu_indices)
-    return order.idle_timeout_s if assignment.can_be_lost and are_named else None
+    return run_spec.idle_timeout_s if assignment.can_be_lost and are_named else None
 
 
 PROCESS, SYSTEMD, PODMAN = "process", "systemd", "podman"
 
 
 class NoRuntimeError(Exception):
-    """The node has none that could run the worker."""
+    """The node has no runtime that can run the worker."""
 
 
 def choose_runtime(available: Collection[str], image: str | None) -> str:
-    """`podman` for an image; else systemd, which keeps limits and whole trees; else a process.
+    """Choose `podman` for an image, else systemd, which enforces limits, else a plain process.
 
-    available: as inspection found them; systemd only where the log-in user is root.
-    Raises: NoRuntimeError.
+    available: the runtimes of the inspection; systemd only where the log-in user is root.
+    Raises: NoRuntimeError, when the worker has an image and the node has no podman.
     """
     if image is not None and PODMAN not in available:
         found = ", ".join(sorted(available)) or "none"

@@ -1,4 +1,4 @@
-"""Resume states: from a run's folder into the store, and out of it to where its job goes on."""
+"""State snapshots: saved from a run's folder to the store, and restored to a later attempt."""
 
 import asyncio
 import logging
@@ -19,51 +19,53 @@ from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.jobs import SaveSnapshot, SnapshotOutcome, SnapshotSaved, WorkerStaged
 
-LOOK_S = 60.0
+FINGERPRINT_S = 60.0
 TRANSFER_S = 3000.0
 TRIES = 3
-"""For a copy of what the command is writing in that very moment."""
+"""How often to try a snapshot of files that the command changes at the same time."""
 MOST_FILES = 200_000
-"""As many as an archive may hold that a node unpacks."""
+"""The limit of files in an archive that a node unpacks."""
 GROWTH = 2
-"""What is restored may be so much larger than what was allowed: it has grown while it was read."""
+"""The factor by which a restored state may exceed the limit, because a state may grow while it is
+read."""
 
 logger = logging.getLogger(__name__)
 
 
 @activity.defn
 async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
-    """Copy the run's state into the store, unless its last copy is of the same.
+    """Save a snapshot of the run's state, unless the last snapshot has the same fingerprint.
 
-    The last good copy is there until the next one is, whole.
+    The last snapshot stays until the next one is complete.
     """
     async with heartbeating():
         request = {"run_id": command.run_id}
-        seen = await NodeClient(command.node).call("fingerprint_state", request, limit_s=LOOK_S)
+        node = NodeClient(command.node)
+        found = await node.call("fingerprint_state", request, limit_s=FINGERPRINT_S)
         most_bytes = settings().state_max_bytes
         saved = SnapshotSaved(
-            outcome=SnapshotOutcome.SAVED, state_bytes=seen["bytes"], file_count=seen["files"]
+            outcome=SnapshotOutcome.SAVED, state_bytes=found["bytes"], file_count=found["files"]
         )
-        if seen["files"] == 0:
+        if found["files"] == 0:
             return saved.model_copy(update={"outcome": SnapshotOutcome.NOTHING})
-        if seen["bytes"] > most_bytes or seen["files"] > MOST_FILES:
+        if found["bytes"] > most_bytes or found["files"] > MOST_FILES:
             limit = f"{most_bytes / 1e9:.1f} GB in {MOST_FILES} files"
             return saved.model_copy(update={"outcome": SnapshotOutcome.TOO_LARGE, "limit": limit})
-        if not await _copy(command, seen["mark"]):
+        if not await _copy(command, found["mark"]):
             return saved.model_copy(update={"outcome": SnapshotOutcome.UNCHANGED})
     return saved
 
 
-async def _copy(command: SaveSnapshot, mark: str) -> bool:
-    """Whether a copy was needed, and is there now. What a later attempt has saved stays."""
+async def _copy(command: SaveSnapshot, fingerprint: str) -> bool:
+    """Save a snapshot if it is needed, and return whether. A later attempt's snapshot stays."""
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(command.run_id)
     copies = await asyncio.to_thread(copies_of, store, job_id, worker)
     if any(copy.attempt > attempt for copy in copies):
         return False
-    if copies and (copies[-1].attempt, copies[-1].mark) == (attempt, mark):
+    if copies and (copies[-1].attempt, copies[-1].mark) == (attempt, fingerprint):
         return False
-    new = StateSnapshot(attempt, command.at, mark)
+    new = StateSnapshot(attempt, command.at, fingerprint)
     await _pack(command, store, new.name(job_id, worker))
     await asyncio.to_thread(remove_older, store, job_id, worker, new)
     return True
@@ -81,9 +83,10 @@ async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> None:
 
 
 async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> WorkerStaged:
-    """Put the newest copy of an earlier attempt into the state folder of a run that is new there.
+    """Put the newest snapshot of an earlier attempt into the state folder of a new run.
 
-    A copy that cannot be unpacked is no reason not to begin: then its command finds no state.
+    If the snapshot cannot be unpacked, the run still starts, with an empty state folder.
+    Raises: ApplicationError, as `NodeClient`; OUTCOME_UNKNOWN when the snapshot was just replaced.
     """
     store = blob_store(settings().storage)
     job_id, worker, attempt = parse_run_id(run_id)
@@ -114,16 +117,16 @@ async def _put(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> N
 
 
 async def _chunks(store: BlobStore, name: str) -> AsyncGenerator[bytes]:
-    """Raises: ApplicationError, when a newer one has just taken its place: the next try sees it."""
+    """Raises: ApplicationError, when a newer snapshot just replaced it, which a retry finds."""
     chunks: Iterator[bytes] = store.stream(name)
     try:
         while chunk := await asyncio.to_thread(next, chunks, b""):
             yield chunk
     except BlobMissingError as error:
-        raise ApplicationError(f"{name}: gone meanwhile", type=errors.OUTCOME_UNKNOWN) from error
+        raise ApplicationError(f"{name}: was replaced", type=errors.OUTCOME_UNKNOWN) from error
 
 
 def _refusal(failure: ApplicationError) -> str:
-    """The agent's code, where it has said no."""
-    said = failure.details[0] if failure.details else {}
-    return str(said.get("code", "")) if isinstance(said, dict) else ""
+    """The code of the agent's refusal; empty for any other failure."""
+    details = failure.details[0] if failure.details else {}
+    return str(details.get("code", "")) if isinstance(details, dict) else ""

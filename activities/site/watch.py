@@ -1,10 +1,10 @@
-"""The one long activity of each node: log bytes are stored as they appear, exits become signals.
+"""The watch, one long activity for each node: stores logs as they grow, and signals exits to jobs.
 
-    frames of the node's watcher → what waits to be stored → the store → signals to jobs
+    frames of the node's watcher → pieces that wait → the store → signals to jobs
 
-Reading stops while too much waits: then the channel fills up, the watcher on the node waits, and
-a job that floods is slowed, not our memory filled. Nothing depends on a watch being unbroken:
-each begins where the store ends, and a run that has exited is told again by the next one.
+Reading stops while too many bytes wait: the channel then fills up, and the watcher on the node
+waits, so a job with a large log is slowed and our memory does not fill. A watch may break at any
+time: the next one starts where the store ends, and repeats the exits.
 """
 
 import asyncio
@@ -30,18 +30,19 @@ from workflows.effects.nodes import WatchNode
 
 RENEW_S = 23 * 3600.0
 SILENCE_S = 12.0
-"""The watcher beats every 2 s: for how long nothing may come while we listen."""
+"""How long we wait for a frame; the watcher sends a beat every 2 s."""
 WAITING_BYTES = 4 << 20
-LOOK_S = 20.0
+STATUS_S = 20.0
 STORE_PAUSE_S = 2.0
 
 
 @activity.defn
 async def watch_node(command: WatchNode) -> WatchEnded:
-    """Until it is to be renewed, or the node is lost.
+    """Watch the node until the watch is due to be renewed, or fails.
 
-    Raises: NODE_UNREACHABLE when the connection goes, HOST_KEY_MISMATCH, LOGIN_REFUSED;
-    OUTCOME_UNKNOWN when the machine has restarted; WORKER_STOPS, for the next worker to go on.
+    Raises: NODE_UNREACHABLE when the connection is lost, HOST_KEY_MISMATCH, LOGIN_REFUSED;
+    OUTCOME_UNKNOWN when the machine has restarted; WORKER_STOPS when this worker process stops, so
+    that the next one continues.
     """
     watch = Watch(command, log_store(settings().storage))
     async with heartbeating():
@@ -53,7 +54,7 @@ async def watch_node(command: WatchNode) -> WatchEnded:
                 raise
             return WatchEnded(reason="renewed")
     raise ApplicationError(
-        f"{command.node.node_id}: the worker that watches it stops",
+        f"{command.node.node_id}: the worker process that watches the node stops",
         type=errors.WORKER_STOPS,
         category=ApplicationErrorCategory.BENIGN,
     )
@@ -61,7 +62,7 @@ async def watch_node(command: WatchNode) -> WatchEnded:
 
 @dataclass
 class Piece:
-    """Bytes of one log that follow one another."""
+    """Consecutive bytes of one log."""
 
     run_id: str
     offset: int
@@ -70,16 +71,16 @@ class Piece:
 
 @dataclass
 class Waiting:
-    """What has come and is not stored yet."""
+    """The log pieces and the exits that have arrived and are not stored yet."""
 
     pieces: list[Piece] = field(default_factory=list)
     last: dict[str, Piece] = field(default_factory=dict)
-    """The last piece of each run, which its next bytes join."""
+    """The last piece of each run, to which its next bytes are added."""
     exits: list[ExitFrame] = field(default_factory=list)
     size: int = 0
 
     def add(self, frame: LogFrame) -> None:
-        """Take new bytes of a log."""
+        """Add new bytes of a log."""
         piece = self.last.get(frame.run_id)
         if piece is None or piece.offset + len(piece.content) != frame.offset:
             piece = self.last[frame.run_id] = Piece(frame.run_id, frame.offset, bytearray())
@@ -93,16 +94,19 @@ class Watch:
 
     def __init__(self, command: WatchNode, logs: LogStore) -> None:
         self._node = command.node
-        self._boot_mark = command.boot_id
+        self._boot_id = command.boot_id
         self._logs = logs
         self._waiting = Waiting()
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
         self._rewound: dict[str, int] = {}
-        """Runs whose log was asked for again from an earlier byte, and from which."""
+        """The runs whose log was requested again, with the earlier byte from which."""
 
     async def serve(self) -> None:
-        """Watch until this worker stops."""
+        """Watch until this worker process stops.
+
+        Raises: ApplicationError, as `watch_node`.
+        """
         request = {
             "known": await self._stored_lengths(),
             "owner": await asyncio.to_thread(platform_key_fingerprint),
@@ -119,9 +123,9 @@ class Watch:
             )
 
     async def _stored_lengths(self) -> dict[str, int]:
-        """How much is stored of each run that is on the node."""
-        answer = await NodeClient(self._node).call("status", {"run_ids": None}, limit_s=LOOK_S)
-        if self._boot_mark not in ("", answer["boot_id"]):
+        """The stored bytes of the log of each run on the node."""
+        answer = await NodeClient(self._node).call("status", {"run_ids": None}, limit_s=STATUS_S)
+        if self._boot_id not in ("", answer["boot_id"]):
             raise ApplicationError(
                 f"{self._node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN
             )
@@ -130,7 +134,7 @@ class Watch:
         return dict(zip(runs, lengths, strict=True))
 
     async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
-        async for frame in self._audible(frames(stream)):
+        async for frame in self._within_limit(frames(stream)):
             match frame:
                 case LogFrame(run_id=run_id) | ExitFrame(run_id=run_id) if not is_ours(run_id):
                     await stream.send({"forget": [run_id]})
@@ -148,8 +152,8 @@ class Watch:
                 self._taken.clear()
                 await self._taken.wait()
 
-    async def _audible(self, source: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
-        """The frames, each within its time."""
+    async def _within_limit(self, source: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
+        """The frames, each within `SILENCE_S`."""
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -166,7 +170,7 @@ class Watch:
             yield frame
 
     def _follows(self, frame: LogFrame) -> bool:
-        """False for what was under way when a log was asked for again from an earlier byte."""
+        """Whether to store the frame: not if it was sent before a log was requested again."""
         wanted = self._rewound.get(frame.run_id)
         if wanted is not None and frame.offset > wanted:
             return False
@@ -174,7 +178,7 @@ class Watch:
         return True
 
     async def _store(self, stream: NodeStream, signals: JobSignals) -> None:
-        """Store what waits, all of it in one go; what comes meanwhile is the next go's."""
+        """Store all that waits at once, again and again, and signal the exits."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -182,7 +186,7 @@ class Watch:
             self._taken.set()
             behind = await asyncio.to_thread(self._append, waiting.pieces)
             for ended in waiting.exits:
-                # Also of those that are behind: their jobs collect what is missing.
+                # Also for logs that are behind: their jobs collect the missing bytes.
                 signals.tell_exit(ended.run_id, ended.exit, ended.log_bytes)
             if behind:
                 self._rewound.update(behind)
@@ -190,7 +194,7 @@ class Watch:
                 await stream.send({"watch": behind})
 
     def _append(self, pieces: list[Piece]) -> dict[str, int]:
-        """Store pieces; where the logs of those that could not be stored end. In a thread."""
+        """Store pieces, in a thread; return where each log ends that could not be stored."""
         behind: dict[str, int] = {}
         for piece in pieces:
             if piece.run_id in behind:
@@ -206,7 +210,7 @@ class Watch:
 
 
 async def first_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Until one of them ends, with its failure; the others are cancelled."""
+    """Run the coroutines until one ends, cancel the others, and raise the failure of the first."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""The node agent as one file, the same bytes for the same sources, named by their hash."""
+"""The agent packed as one file, with the same bytes for the same sources, named by its hash."""
 
 import hashlib
 import io
@@ -16,13 +16,13 @@ if os.path.isdir(compiled):
 from {INSIDE}.__main__ import main
 sys.exit(main())
 """
-"""What is compiled already is taken, see `activities/agent/compiled.py`."""
+"""The start of the agent; prefers the compiled modules of `activities/agent/compiled.py`."""
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class AgentArchive:
-    """A zip that `python3 FILE VERB` runs."""
+    """The agent as a zip archive, which `python3 FILE VERB` runs."""
 
     sha256: str
     name: str
@@ -32,7 +32,7 @@ class AgentArchive:
 
 @cache
 def agent_archive() -> AgentArchive:
-    """Pack the agent; stored, not compressed, so that no version of zlib changes the hash."""
+    """Pack the agent, without compression, so that the hash does not depend on zlib's version."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.py", MAIN.encode())

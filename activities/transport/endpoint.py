@@ -1,4 +1,4 @@
-"""Where a node is, and what proves that it is that node."""
+"""The endpoint of a node: its address, and the fingerprint that proves its identity."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -6,12 +6,12 @@ from typing import Self
 from workflows.contracts.nodes import NodeAddress
 
 PYTHONS = ("/usr/bin/python3", "python3")
-"""The system's own first: what PATH has may be a version manager's script, ten times as slow."""
+"""The system's Python first; that of PATH may be a version manager's script, ten times slower."""
 
 
 @dataclass(frozen=True)
 class NodeEndpoint:
-    """One machine as the transport knows it."""
+    """The endpoint of one node, for the transport."""
 
     host: str
     port: int
@@ -21,7 +21,7 @@ class NodeEndpoint:
     root: str = ""
     """The agent's folder; empty: /var/lib/baseload for root, else ~/.baseload-node."""
     pythons: tuple[str, ...] = PYTHONS
-    """The first of them that the agent can run with is taken, the last one where none is."""
+    """The Pythons to try; the first that can run the agent is used, or the last if none can."""
 
     @classmethod
     def of(cls, address: NodeAddress) -> Self:

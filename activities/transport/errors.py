@@ -1,15 +1,15 @@
-"""How talking to a node fails. Each says which node; the names are Temporal's failure types."""
+"""The failures of the transport to a node. Each message names the node."""
 
-# The names stand in workflows/contracts/errors.py as well, so they carry no suffix.
+# The names are failure types in workflows/contracts/errors.py as well, so they have no suffix.
 # ruff: noqa: N818
 
 
 class TransportError(Exception):
-    """Anything that went wrong between us and a node."""
+    """A failure between us and a node; the base of all others."""
 
 
 class NodeUnreachable(TransportError):
-    """No connection came to be, so nothing was done. Says nothing about the node's work."""
+    """No connection could be opened, so nothing was done. The node's runs may well go on."""
 
     def __init__(self, host: str, port: int, cause: str) -> None:
         super().__init__(f"node {host}:{port}: unreachable: {cause}")
@@ -19,7 +19,7 @@ class NodeUnreachable(TransportError):
 
 
 class HostKeyMismatch(TransportError):
-    """Another machine answers than the one that was added; nothing was said to it."""
+    """The answering machine is not the node that was added; nothing was sent to it."""
 
     def __init__(self, address: str, expected: str, found: str) -> None:
         super().__init__(f"node {address}: expected the host key {expected}, found {found}")
@@ -28,15 +28,15 @@ class HostKeyMismatch(TransportError):
 
 
 class LoginRefused(TransportError):
-    """The machine is the right one and does not let the platform's key in."""
+    """The machine is the right one, but does not accept the platform's key."""
 
 
 class OutcomeUnknown(TransportError):
-    """The connection went while a command ran, or its time was up: it may have been done."""
+    """The connection was lost or the timeout passed while a command ran: it may have succeeded."""
 
 
 class AgentRefused(TransportError):
-    """The agent's own no: `code` is stable, `message` for people."""
+    """The agent refused the request. `code` is stable; `message` is for people."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -45,4 +45,4 @@ class AgentRefused(TransportError):
 
 
 class AgentBroke(TransportError):
-    """The agent gave no answer: no python3, no room for it, or a mistake in it."""
+    """The agent gave no answer: the node lacks python3 or disk space, or the agent has a bug."""

@@ -1,4 +1,4 @@
-"""What the watcher on a node says, taken out of its stream of bytes."""
+"""The frames that the watcher on a node sends, parsed from its stream of bytes."""
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class LogFrame:
-    """New bytes of a run's log, from `offset` on."""
+    """New bytes of a run's log, starting at `offset`."""
 
     run_id: str
     offset: int
@@ -17,7 +17,7 @@ class LogFrame:
 
 @dataclass(frozen=True)
 class ExitFrame:
-    """A run has ended and all `log_bytes` of its log have been sent."""
+    """The exit of a run, sent after all `log_bytes` of its log."""
 
     run_id: str
     exit: dict[str, Any]
@@ -26,7 +26,7 @@ class ExitFrame:
 
 @dataclass(frozen=True)
 class LostFrame:
-    """A run's supervisor is gone, and no exit will come unless the run is ended."""
+    """The loss of a run's supervisor: no exit will follow unless the run is ended."""
 
     run_id: str
     elapsed_s: float
@@ -35,7 +35,7 @@ class LostFrame:
 
 @dataclass(frozen=True)
 class IdleFrame:
-    """A run that is to end when it does nothing has done nothing for as long as it may."""
+    """The report that a run with an idle limit has been idle for that long."""
 
     run_id: str
     idle_s: float
@@ -43,14 +43,14 @@ class IdleFrame:
 
 @dataclass(frozen=True)
 class BeatFrame:
-    """The watcher lives; comes every 2 s."""
+    """The sign every 2 s that the watcher still runs."""
 
 
 Frame = LogFrame | ExitFrame | LostFrame | IdleFrame | BeatFrame
 
 
 async def frames(chunks: AsyncIterable[bytes]) -> AsyncIterator[Frame]:
-    """The frames in a watcher's stream; one that the end of the stream cuts is dropped."""
+    """The frames in a watcher's stream; an incomplete last frame is dropped."""
     buffer = bytearray()
     header: dict[str, Any] | None = None
     async for chunk in chunks:
@@ -75,7 +75,7 @@ def _cut_header(buffer: bytearray) -> dict[str, Any] | None:
 
 
 def _cut(buffer: bytearray, length: int) -> bytes:
-    """Take bytes from the front. A slice of them would be one more copy of every log."""
+    """Cut bytes from the front, through a view, which saves one copy of every log."""
     with memoryview(buffer) as view:
         payload = bytes(view[:length])
     del buffer[:length]

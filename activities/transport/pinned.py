@@ -1,4 +1,4 @@
-"""Connecting to a machine whose host key is known beforehand, and to no other."""
+"""SSH connections to a machine whose host key is known beforehand, and to no other machine."""
 
 import asyncssh
 
@@ -8,14 +8,15 @@ from activities.transport.errors import HostKeyMismatch, LoginRefused, NodeUnrea
 CONNECT_S = 10
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
-NOBODY_KNOWN: tuple[list[str], list[str], list[str]] = ([], [], [])
-"""No trusted host keys, so that each one presented is put to `PinnedClient`."""
+NO_TRUSTED_KEYS: tuple[list[str], list[str], list[str]] = ([], [], [])
+"""No trusted host keys, so that asyncssh asks `PinnedClient` about each key."""
 HOST_KEY_FAMILIES = (
     ("ssh-ed25519",),
     ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
     ("rsa-sha2-256", "rsa-sha2-512"),
 )
-"""A machine has several host keys and shows the one that both sides like best."""
+"""The families of host keys. A machine has several keys and presents the one that both sides
+prefer, so each family is tried in turn."""
 CIPHERS = (
     "aes128-gcm@openssh.com",
     "aes256-gcm@openssh.com",
@@ -26,7 +27,7 @@ CIPHERS = (
 
 
 class PinnedClient(asyncssh.SSHClient):
-    """Accepts one host key, by its fingerprint, and remembers the one that it was shown."""
+    """The SSH client that accepts one host key, by its fingerprint, and keeps the presented one."""
 
     def __init__(self, minion_id: str) -> None:
         self.minion_id = minion_id
@@ -35,8 +36,8 @@ class PinnedClient(asyncssh.SSHClient):
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey
     ) -> bool:
-        """Whether this is the machine; asked for every key, as none is trusted otherwise."""
-        del host, addr, port  # Where it claims to be proves nothing.
+        """Whether the host key is the node's; asyncssh asks for every key, as none is trusted."""
+        del host, addr, port  # An address proves nothing.
         self.found = key.get_fingerprint("sha256")
         return self.found == self.minion_id
 
@@ -56,7 +57,7 @@ async def connect(
         except asyncssh.HostKeyNotVerifiable:
             shown.append(client.found)
         except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
-            # After a first key was shown: so it ends for a kind of key that the machine lacks.
+            # After a first key, this is the outcome for a key family that the machine lacks.
             if not shown:
                 raise _unreachable(endpoint, error) from error
         except asyncssh.PermissionDenied as error:
@@ -86,7 +87,7 @@ async def _connect(
         endpoint.port,
         username=endpoint.user,
         client_keys=[client_key],
-        known_hosts=NOBODY_KNOWN,
+        known_hosts=NO_TRUSTED_KEYS,
         server_host_key_algs=algorithms or (),
         encryption_algs=CIPHERS,
         compression_algs=None,

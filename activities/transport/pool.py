@@ -11,30 +11,31 @@ import asyncssh
 from activities.transport.endpoint import NodeEndpoint
 
 CHANNELS = 8
-"""Per connection; OpenSSH refuses the eleventh (MaxSessions)."""
+"""The limit of channels per connection; OpenSSH refuses the eleventh (MaxSessions)."""
 IDLE_S = 300.0
 REFUSED_S = 60.0
 
 
 @dataclass
 class Link:
-    """One connection to one node, with its agent in place."""
+    """One connection to one node, on which the agent is installed."""
 
     connection: asyncssh.SSHClientConnection
     root: str
     archive: str
     """The agent's path on the node."""
     python: str
-    """What runs it there."""
+    """The Python that runs the agent on the node."""
     channels: int = 0
     most: int = CHANNELS
     is_gone: bool = False
     most_until: float = 0.0
-    """Until then `most` is what the server was seen to allow; a refusal may also be passing."""
+    """Until when `most` is the number of channels that the server allowed when it refused one. A
+    refusal may be temporary."""
     idle: asyncio.TimerHandle | None = None
 
     def is_broken(self) -> bool:
-        """Whether nothing can be said over it any more."""
+        """Whether the connection is closed."""
         return self.is_gone or self.connection.is_closed()
 
     def has_room(self) -> bool:
@@ -44,7 +45,7 @@ class Link:
         return self.channels < self.most
 
     def note_refusal(self, *, is_gone: bool) -> None:
-        """The server took no further channel: believe it for a while."""
+        """Lower the limit of channels for a while, after the server refused one."""
         self.is_gone = is_gone
         self.most = max(1, self.channels - 1)
         self.most_until = time.monotonic() + REFUSED_S
@@ -57,7 +58,7 @@ class _Node:
 
 
 class LinkPool:
-    """Links by node; `open_link` makes a new one and raises what connecting raises."""
+    """The pool of links by node; `open_link` makes a link, or raises the errors of connecting."""
 
     def __init__(
         self,
@@ -70,23 +71,23 @@ class LinkPool:
 
     @contextlib.asynccontextmanager
     async def link(self, endpoint: NodeEndpoint) -> AsyncIterator[Link]:
-        """A link with a channel to spare, counted as used until this is left."""
+        """A link with a free channel, which counts as used until the block ends."""
         link = await self._take(endpoint)
         try:
             yield link
         finally:
-            self._give_back(endpoint, link)
+            self._release(endpoint, link)
 
     def hold(self, endpoint: NodeEndpoint, link: Link) -> Callable[[], None]:
-        """Count one more channel as used; what is returned ends that, once."""
+        """Count one more channel as used, until the returned function is called."""
         link.channels += 1
         held = [link]
 
-        def let_go() -> None:
+        def release() -> None:
             if held:
-                self._give_back(endpoint, held.pop())
+                self._release(endpoint, held.pop())
 
-        return let_go
+        return release
 
     async def close(self) -> None:
         """Close every connection."""
@@ -113,7 +114,7 @@ class LinkPool:
                         link.idle.cancel()
                         link.idle = None
                     return link
-            # All who wait share one attempt, and one failure; none of them can cancel it.
+            # All waiting callers share one attempt and its failure; none of them can cancel it.
             if node.opening is None:
                 node.opening = asyncio.ensure_future(self._open(endpoint, node))
                 node.opening.add_done_callback(_retrieve)
@@ -128,7 +129,7 @@ class LinkPool:
         finally:
             node.opening = None
 
-    def _give_back(self, endpoint: NodeEndpoint, link: Link) -> None:
+    def _release(self, endpoint: NodeEndpoint, link: Link) -> None:
         link.channels -= 1
         if link.channels == 0:
             self._close_when_idle(endpoint, link)
@@ -149,6 +150,6 @@ class LinkPool:
 
 
 def _retrieve(opening: asyncio.Task[Link]) -> None:
-    """Nobody may be left to hear of a failure; asyncio would complain of that at exit."""
+    """Retrieve the failure when no caller waits any more; else asyncio logs it at exit."""
     if not opening.cancelled():
         opening.exception()

@@ -1,7 +1,7 @@
-"""What is said to a node's login shell, and how the answer is found in what comes back.
+"""The commands for a node's login shell, and how their output is found in what the shell prints.
 
-A login shell may print anything before our command runs, so each command first prints a line
-that nobody else can know, and everything before that line is dropped.
+A login shell may print anything before our command runs. Each command therefore first prints a
+random line, the marker, and everything before the marker is dropped.
 """
 
 import secrets
@@ -12,14 +12,14 @@ from activities.transport.endpoint import NodeEndpoint
 RECENT_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 8))"
 
 
-def new_mark() -> str:
-    """A line that only this one command will print."""
+def new_marker() -> str:
+    """A random marker line that only one command prints."""
     return f"baseload-{secrets.token_hex(12)}"
 
 
-def survey(endpoint: NodeEndpoint, mark: str, agent_name: str) -> str:
-    """Make the agent's folder; answers with three lines: the root, the Python that runs the agent,
-    and the size of the agent.
+def survey(endpoint: NodeEndpoint, marker: str, agent_name: str) -> str:
+    """The command that makes the agent's folder and prints three lines: the agent's root, the
+    Python that runs the agent, and the size of the installed agent.
     """
     pythons = " ".join(shlex.quote(python) for python in endpoint.pythons)
     return _in_sh(
@@ -32,23 +32,26 @@ def survey(endpoint: NodeEndpoint, mark: str, agent_name: str) -> str:
         f"for P in {pythons}; do\n"
         f'  "$P" -I -S -c "{RECENT_ENOUGH}" 2>/dev/null && break\n'
         "done\n"
-        f'printf "\\n{mark}\\n%s\\n%s\\n" "$R" "$P"\n'
+        f'printf "\\n{marker}\\n%s\\n%s\\n" "$R" "$P"\n'
         f'wc -c 2>/dev/null < "$R/agent/{agent_name}" || echo 0\n'
     )
 
 
-def verb(python: str, archive: str, name: str, mark: str) -> str:
-    """Run one verb of the agent; isolated and without site packages it starts twice as fast."""
+def verb(python: str, archive: str, name: str, marker: str) -> str:
+    """The command that runs one verb of the agent.
+
+    Python runs isolated and without site packages, because it then starts twice as fast.
+    """
     program = f"{shlex.quote(python)} -I -S {shlex.quote(archive)} {shlex.quote(name)}"
-    return _in_sh(f'printf "\\n{mark}\\n"; exec {program}')
+    return _in_sh(f'printf "\\n{marker}\\n"; exec {program}')
 
 
-def after_mark(output: bytes, mark: str) -> bytes | None:
-    """What follows the mark's line; None as long as it has not come."""
-    _, found, rest = output.partition(f"\n{mark}\n".encode())
+def after_marker(output: bytes, marker: str) -> bytes | None:
+    """The output after the marker line; None while the marker has not arrived."""
+    _, found, rest = output.partition(f"\n{marker}\n".encode())
     return rest if found else None
 
 
 def _in_sh(script: str) -> str:
-    """Whatever the login shell is, a POSIX shell does it."""
+    """The script run by a POSIX shell, whichever the login shell is."""
     return f"exec /bin/sh -c {shlex.quote(script)}"

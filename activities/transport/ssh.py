@@ -1,7 +1,7 @@
-"""Talking to nodes over SSH: verbs of the agent, streams, files.
+"""The connections to nodes over SSH: verbs of the agent, streams, files.
 
-Commands that must outlive a connection are started by the agent as supervised runs; what goes
-over a channel here may be cut at any time, and is then asked for again.
+A channel may be lost at any time, and the request is then repeated. Commands that must outlive a
+connection are started by the agent as supervised runs.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ SURVEY_S = 30.0
 OPEN_S = 60.0
 CHANNEL_TRIES = 3
 CLOSED = "SSH connection closed"
-"""asyncssh's own words; a server that has no more sessions to give uses the same code."""
+"""The message of asyncssh; a server without free sessions has the same code, not the message."""
 CHANNEL_NEVER_OPENED = (
     asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED,
     asyncssh.OPEN_CONNECT_FAILED,
@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 
 
 class NodeConnections:
-    """All connections of one process to nodes; for one event loop; any number of calls at once.
+    """All connections of one process to nodes, for one event loop and any number of calls at once.
 
     client_key: path of the platform's private key, or the key itself.
     """
@@ -58,19 +58,19 @@ class NodeConnections:
         limit_s: float,
         on_progress: Progress | None = None,
     ) -> dict[str, Any]:
-        """Do one verb and return its answer; `on_progress` hears each line of its progress.
+        """Run one verb and return its answer; `on_progress` gets each line of its progress.
 
         Raises: NodeUnreachable, HostKeyMismatch, LoginRefused (nothing was done), OutcomeUnknown
-        (connection or time went: look again), AgentRefused, AgentBroke.
+        (lost connection or timeout: poll again), AgentRefused, AgentBroke.
         """
         words = f"node {address}: {verb}"
 
         async def use(link: Link) -> dict[str, Any]:
-            mark = shell.new_mark()
-            process = await _open(link, verb, mark)
+            marker = shell.new_marker()
+            process = await _open(link, verb, marker)
             async with contextlib.AsyncExitStack() as closing:
                 closing.callback(process.close)
-                with contextlib.suppress(BrokenPipeError):  # Then its end says why.
+                with contextlib.suppress(BrokenPipeError):  # `check_end` raises the cause.
                     process.stdin.write(encode({"root": link.root, **request}))
                     process.stdin.write_eof()
                 output, stderr = await asyncio.gather(
@@ -78,7 +78,7 @@ class NodeConnections:
                 )
                 await process.wait_closed()
                 check_end(process, stderr, words)
-                return _answer(shell.after_mark(output, mark), words)
+                return _answer(shell.after_marker(output, marker), words)
 
         answer = await self._use(address, use, limit_s, words)
         refuse(answer)
@@ -87,20 +87,20 @@ class NodeConnections:
     async def stream(
         self, address: NodeEndpoint, verb: str, request: dict[str, Any], *, eof: bool = True
     ) -> NodeStream:
-        """Begin a verb that answers with bytes; the caller closes the stream.
+        """Start a verb that answers with bytes; the caller closes the stream.
 
-        eof: nothing more will be said to it. `watch` takes further lines and needs False.
-        Raises: as `call` does; reading the stream may raise them later.
+        eof: whether to close the verb's input. `watch` takes further lines and needs False.
+        Raises: as `call`; reading the stream may raise the same errors later.
         """
         words = f"node {address}: {verb}"
 
         async def use(link: Link) -> NodeStream:
-            mark = shell.new_mark()
-            process = await _open(link, verb, mark)
-            stream = NodeStream(process, mark, self._pool.hold(address, link), words)
+            marker = shell.new_marker()
+            process = await _open(link, verb, marker)
+            stream = NodeStream(process, marker, self._pool.hold(address, link), words)
             try:
                 await stream.send({"root": link.root, **request})
-            except BaseException:  # Cancelled too: the channel is ours to close.
+            except BaseException:  # Also when cancelled, because we must close the channel.
                 await stream.close()
                 raise
             if eof:
@@ -118,7 +118,7 @@ class NodeConnections:
         *,
         limit_s: float,
     ) -> None:
-        """Do a verb that takes bytes, such as `put_input`. Raises: as `call` does."""
+        """Run a verb that takes bytes, such as `put_input`. Raises: as `call`."""
         async with (
             _limited(limit_s, f"node {address}: {verb}"),
             await self.stream(address, verb, request, eof=False) as stream,
@@ -138,11 +138,11 @@ class NodeConnections:
         limit_s: float = 3600.0,
         on_bytes: Callable[[int], None] | None = None,
     ) -> str:
-        """Put a file on the node, whole or not at all, mode 0600; returns its path there.
+        """Put a file on the node, whole or not at all, with mode 0600, and return its path there.
 
-        remote_path: relative ones are under the agent's root; folders are made.
-        on_bytes: hears how many bytes have been sent.
-        Raises: as `call` does.
+        remote_path: a relative path is under the agent's root; missing folders are made.
+        on_bytes: called with the number of bytes sent so far.
+        Raises: as `call`.
         """
 
         async def use(link: Link) -> str:
@@ -154,7 +154,7 @@ class NodeConnections:
         return await self._use(address, use, limit_s, f"node {address}: put {remote_path}")
 
     async def close(self) -> None:
-        """Close every connection; what runs on the nodes runs on."""
+        """Close every connection; the runs on the nodes go on."""
         await self._pool.close()
 
     async def _use(
@@ -164,10 +164,10 @@ class NodeConnections:
         limit_s: float,
         words: str,
     ) -> Answer:
-        """Do something over a link, and again over others while one takes no channel.
+        """Use a link; retry over another link when the server opens no channel.
 
-        Nothing was done in that case: a connection may have gone while nobody looked, and a
-        server may allow fewer sessions than we thought.
+        Without a channel nothing was done: the connection was lost unnoticed, or the server allows
+        fewer sessions than we assumed.
         """
         async with _limited(limit_s, words):
             for _ in range(CHANNEL_TRIES):
@@ -192,7 +192,7 @@ class NodeConnections:
         try:
             async with _limited(SURVEY_S, f"node {endpoint}: first contact"):
                 return await _with_agent(connection, endpoint)
-        except BaseException:  # Cancelled too: nobody else would close it.
+        except BaseException:  # Also when cancelled, because nothing else closes the connection.
             connection.abort()
             raise
 
@@ -203,12 +203,12 @@ class NodeConnections:
 
 
 async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEndpoint) -> Link:
-    """Make sure that this version of the agent is on the node."""
+    """A link over the connection, with this version of the agent installed on the node."""
     agent = agent_archive()
-    mark = shell.new_mark()
+    marker = shell.new_marker()
     words = f"node {endpoint}: first contact"
     try:
-        done = await connection.run(shell.survey(endpoint, mark, agent.name), encoding=None)
+        done = await connection.run(shell.survey(endpoint, marker, agent.name), encoding=None)
     except (ConnectionError, asyncssh.Error) as error:
         raise OutcomeUnknown(f"{words}: {error}") from error
     output, stderr = done.stdout, done.stderr
@@ -216,7 +216,7 @@ async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEn
         raise TypeError("a process without encoding answers in bytes")
     if done.exit_status is None:
         raise OutcomeUnknown(f"{words}: the connection was lost")
-    lines = (shell.after_mark(output, mark) or b"").decode().splitlines()
+    lines = (shell.after_marker(output, marker) or b"").decode().splitlines()
     if done.exit_status != 0 or len(lines) != 3:
         raise AgentBroke(f"{words}: {stderr.decode(errors='replace').strip()}")
     root, python, size = lines
@@ -236,8 +236,8 @@ async def _put_agent(link: Link, words: str) -> None:
         raise OutcomeUnknown(f"{words}: {error}") from error
 
 
-async def _open(link: Link, verb: str, mark: str) -> asyncssh.SSHClientProcess[bytes]:
-    command = shell.verb(link.python, link.archive, verb, mark)
+async def _open(link: Link, verb: str, marker: str) -> asyncssh.SSHClientProcess[bytes]:
+    command = shell.verb(link.python, link.archive, verb, marker)
     return await link.connection.create_process(command, encoding=None, window=WINDOW_BYTES)
 
 
@@ -253,7 +253,7 @@ async def _limited(limit_s: float, words: str) -> AsyncIterator[None]:
 
 
 async def _follow(reader: asyncssh.SSHReader[bytes], on_progress: Progress | None) -> bytes:
-    """Pass on each line; return the end of it all."""
+    """Pass each line to `on_progress`; return the last bytes of all lines."""
     kept = b""
     while line := await reader.readline():
         kept = (kept + line)[-STDERR_BYTES:]
@@ -289,7 +289,7 @@ async def _put(
                 if on_bytes is not None:
                     on_bytes(sent)
         await sftp.posix_rename(part, path)
-    except BaseException:  # Cancelled too: no half of it stays.
+    except BaseException:  # Also when cancelled: remove the incomplete file.
         with contextlib.suppress(OSError, asyncssh.Error):
             await asyncio.wait_for(sftp.remove(part), 5)
         raise

@@ -1,4 +1,4 @@
-"""A verb that answers with bytes for as long as it runs."""
+"""The stream of a verb that answers with bytes for as long as the verb runs."""
 
 import asyncio
 import contextlib
@@ -15,32 +15,32 @@ from activities.transport.errors import AgentBroke, AgentRefused, OutcomeUnknown
 READ_BYTES = 1 << 18
 STDERR_BYTES = 4000
 AGENT_REFUSED = 3
-RUBBISH_BYTES = 1 << 20
-"""The most that a login shell may print before our own command does."""
+MOST_BANNER_BYTES = 1 << 20
+"""The most bytes that a login shell may print before our command does."""
 
 
 def encode(request: dict[str, Any]) -> bytes:
-    """A request as the agent reads it: one line."""
+    """A request in the form that the agent reads: one line of JSON."""
     return json.dumps(request).encode() + b"\n"
 
 
 class NodeStream:
-    """Iterate over its chunks; `send` says more to the verb; `close` ends it.
+    """The running verb: iterate over its chunks, `send` it more lines, `close` it.
 
-    The iteration ends with the verb. Raises: OutcomeUnknown when the connection went before,
-    AgentRefused, AgentBroke.
+    The iteration ends when the verb ends.
+    Raises: OutcomeUnknown when the connection is lost before; AgentRefused, AgentBroke.
     """
 
     def __init__(
         self,
         process: asyncssh.SSHClientProcess[bytes],
-        mark: str,
-        let_go: Callable[[], None],
+        marker: str,
+        release: Callable[[], None],
         words: str,
     ) -> None:
         self._process = process
-        self._mark = mark
-        self._let_go = let_go
+        self._marker = marker
+        self._release = release
         self._words = words
         self._stderr = asyncio.ensure_future(_tail(process.stderr))
         self._chunks = self._read()
@@ -60,11 +60,15 @@ class NodeStream:
         await self.close()
 
     async def send(self, request: dict[str, Any]) -> None:
-        """Say one more line to the verb."""
+        """Send one more line to the verb. Raises: as `write`."""
         await self.write(encode(request))
 
     async def write(self, content: bytes) -> None:
-        """Hand bytes to the verb, as fast as it takes them."""
+        """Send bytes to the verb, as fast as the verb reads them.
+
+        Raises: OutcomeUnknown when the connection is lost; AgentRefused or AgentBroke when the verb
+        has ended.
+        """
         try:
             self._process.stdin.write(content)
             await self._process.stdin.drain()
@@ -73,31 +77,31 @@ class NodeStream:
             raise OutcomeUnknown(f"{self._words}: {error}") from error
 
     def write_eof(self) -> None:
-        """There is nothing more to say."""
+        """Close the verb's input."""
         self._process.stdin.write_eof()
 
     async def close(self) -> None:
-        """End the verb's channel; doing it again changes nothing."""
+        """Close the verb's channel; a repeat changes nothing."""
         self._process.close()
         self._stderr.cancel()
-        self._let_go()
+        self._release()
 
     async def _read(self) -> AsyncIterator[bytes]:
-        first = await self._skip_to_mark()
+        first = await self._skip_to_marker()
         if first:
             yield first
         while chunk := await self._next():
             yield chunk
         await self._check_end()
 
-    async def _skip_to_mark(self) -> bytes:
-        seen = b""
-        while (rest := shell.after_mark(seen, self._mark)) is None:
+    async def _skip_to_marker(self) -> bytes:
+        read = b""
+        while (rest := shell.after_marker(read, self._marker)) is None:
             chunk = await self._next()
-            if not chunk or len(seen) > RUBBISH_BYTES:
+            if not chunk or len(read) > MOST_BANNER_BYTES:
                 await self._check_end()
                 raise AgentBroke(f"{self._words}: ended without an answer")
-            seen += chunk
+            read += chunk
         return rest
 
     async def _next(self) -> bytes:
@@ -112,20 +116,24 @@ class NodeStream:
 
 
 def check_end(process: asyncssh.SSHClientProcess[bytes], stderr: bytes, words: str) -> None:
-    """Raise what the way in which a process ended means, if not well."""
+    """Check that a verb's process has ended with success.
+
+    Raises: OutcomeUnknown when the connection was lost before its end; AgentRefused when the agent
+    refused the request; AgentBroke for any other exit status.
+    """
     status = process.exit_status
     if status is None:
-        raise OutcomeUnknown(f"{words}: the connection was lost before it had ended")
+        raise OutcomeUnknown(f"{words}: the connection was lost before the verb ended")
     if status == AGENT_REFUSED:
         with contextlib.suppress(ValueError, IndexError):
             refuse(json.loads(stderr.splitlines()[-1]))
     if status != 0:
-        said = stderr.decode(errors="replace").strip()
-        raise AgentBroke(f"{words}: exit status {status}: {said or 'it said nothing'}")
+        output = stderr.decode(errors="replace").strip()
+        raise AgentBroke(f"{words}: exit status {status}: {output or 'no message'}")
 
 
 def refuse(answer: dict[str, Any]) -> None:
-    """Raise AgentRefused unless the agent's answer is ok."""
+    """Check that the agent's answer is ok. Raises: AgentRefused, when the answer is a refusal."""
     if not answer.get("ok"):
         error = answer.get("error") or {}
         raise AgentRefused(str(error.get("code")), str(error.get("message")))
@@ -133,7 +141,7 @@ def refuse(answer: dict[str, Any]) -> None:
 
 async def _tail(reader: asyncssh.SSHReader[bytes]) -> bytes:
     kept = b""
-    with contextlib.suppress(ConnectionError, asyncssh.Error):  # Its loss shows in stdout as well.
+    with contextlib.suppress(ConnectionError, asyncssh.Error):  # Reading stdout raises the loss.
         while chunk := await reader.read(READ_BYTES):
             kept = (kept + chunk)[-STDERR_BYTES:]
     return kept

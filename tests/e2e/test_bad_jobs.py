@@ -169,7 +169,7 @@ def test_a_job_that_dies_of_a_full_disk_says_that_the_disk_is_full(
     assert full["workers"][0]["exit_code"] == 3
     assert log(platform, full).startswith(b"first words\n")
     again = platform.job("true", bench.site.region_id)
-    assert "there is no room on the node" in reason(ended(platform, again))
+    assert "the node's disk has no room" in reason(ended(platform, again))
 
 
 # ── what is refused at once ────────────────────────────────────────────────────────────────

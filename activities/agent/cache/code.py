@@ -1,4 +1,4 @@
-"""Code by way of the region's cache: put into it by the platform, fetched out of it by machines."""
+"""The code in a region's cache: stored there by the platform, fetched from there by machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files.code_archive import unpack_code
 from ..folders import Folders
-from .location import FOLDER, wanted_of
+from .location import FOLDER, configuration_of
 from .store import CHUNK_BYTES, CODE, CacheStore, chunks_of
 
 READ_S = 20.0
@@ -24,7 +24,7 @@ PART = ".fetched-"
 
 
 def keep_code(request: dict[str, Any]) -> dict[str, Any]:
-    """Take an uploaded archive into this machine's cache, whether or not it is there.
+    """Store an uploaded archive in this machine's cache, replacing one that is there.
 
     The archive is removed afterwards, also when it is refused.
     Raises: RefusedError `no-cache`, `no-archive`, `hash-mismatch`, `too-large`.
@@ -32,7 +32,7 @@ def keep_code(request: dict[str, Any]) -> dict[str, Any]:
     folders = Folders(request.get("root", ""))
     path = request["archive"]
     try:
-        wanted = wanted_of(folders)
+        wanted = configuration_of(folders)
         if wanted is None:
             raise RefusedError("no-cache", "this machine serves no cache")
         store = CacheStore(os.path.join(folders.root, FOLDER), int(wanted["max_bytes"]))
@@ -48,7 +48,7 @@ def keep_code(request: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _as(user: str | None) -> Iterator[None]:
-    """Write as that account: root follows nothing that it may have put there."""
+    """Write files as that account, so that root follows no link that the account has made."""
     if not user:
         yield
         return
@@ -65,12 +65,12 @@ def _as(user: str | None) -> Iterator[None]:
 
 
 def fetch_code(request: dict[str, Any]) -> dict[str, Any]:
-    """Bring code out of the region's cache and unpack it; never a refusal of the cache's own.
+    """Fetch code from the region's cache and unpack it; a failing cache is no refusal.
 
-    cache: its host:port; max_archive_bytes: no archive is larger.
-    Answers `found`: `here` (it was unpacked already), `fetched`, `missing`, `damaged` or
-    `unreached`; `words`; `fetched_bytes`.
-    Raises: RefusedError, as `unpack_code`, but for a wrong hash.
+    cache: the cache's host:port; max_archive_bytes: the limit of an archive.
+    Answers `found`: `here` (unpacked already), `fetched`, `missing`, `damaged` or `unreached`;
+    `words`; `fetched_bytes`.
+    Raises: RefusedError as `unpack_code`, except for a wrong hash, which is `damaged`.
     """
     folders = Folders(request.get("root", ""))
     folders.make()
@@ -102,7 +102,7 @@ def _told(found: str, words: str = "", fetched_bytes: int = 0) -> dict[str, Any]
 
 
 def _download(url: str, file: Any, limit: int) -> int:
-    """Straight from there, whatever proxy there is to the world outside."""
+    """Download directly from the cache, without the machine's proxy to the internet."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=READ_S) as answer:
         if int(answer.headers["Content-Length"] or 0) > limit:

@@ -1,7 +1,7 @@
-"""Pages of a package index, read and written again so that their files come through the cache.
+"""The pages of a package index, rewritten so that their files come through the cache.
 
-The form is that of PEP 503, with the hashes of PEP 658's metadata files. A link without a sha256
-cannot be checked: it stays as it is, and leads to the index.
+The format is PEP 503, with the hashes of PEP 658's metadata files. A link without a sha256 cannot
+be checked, so it stays unchanged and leads to the index.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Link:
         return plain and bool(self.filename) and "/" not in self.filename
 
     def shown(self, project: str) -> str:
-        """Its line of the page."""
+        """The line of this file in the page."""
         if self.sha256 is None:
             href, kept = self.url, dict(self.attributes)
             href += "#" + self.fragment if self.fragment else ""
@@ -55,12 +55,12 @@ class Link:
             if self.metadata_sha256:
                 kept.update(dict.fromkeys(METADATA_ATTRIBUTES, "sha256=" + self.metadata_sha256))
         kept.pop("href", None)
-        told = "".join(
+        attributes = "".join(
             ' %s="%s"' % (name, html.escape(value or "", quote=True))
             for name, value in kept.items()
         )
         words = html.escape(self.filename)
-        return '<a href="%s"%s>%s</a><br>' % (html.escape(href, quote=True), told, words)
+        return '<a href="%s"%s>%s</a><br>' % (html.escape(href, quote=True), attributes, words)
 
 
 def _sha256(stated: str | None) -> str | None:
@@ -86,7 +86,7 @@ class _Reader(HTMLParser):
 
 
 def links_of(page: str, url: str) -> list[Link]:
-    """Every file that a page names. url: where the page is."""
+    """Every file that a page names. url: the address of the page."""
     reader = _Reader(url)
     reader.feed(page)
     reader.close()
@@ -94,12 +94,12 @@ def links_of(page: str, url: str) -> list[Link]:
 
 
 def page_of(project: str, links: list[Link]) -> str:
-    """The page of a project whose files are had here."""
+    """The page of a project, with links to the cache."""
     return PAGE % (html.escape(project), "\n".join(link.shown(project) for link in links))
 
 
 def normal(project: str) -> str | None:
-    """The one name that a project has, whichever way it is written; None: it is no name."""
+    """The normalized name of a project; None when the text is not a valid name."""
     if not PROJECT.match(project):
         return None
     return re.sub(r"[-_.]+", "-", project).lower()

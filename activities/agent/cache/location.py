@@ -1,4 +1,4 @@
-"""Where a region's cache is on the machine that serves it, and whether one answers."""
+"""The files of a region's cache on the machine that serves it, and whether a cache answers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ..folders import Folders, read_json
 
 FOLDER = "cache"
 LOCK = "cache.lock"
-"""Held by the server for its life."""
-WANTED = "cache.json"
-"""What is to be served: host, port, index_url, max_bytes, user."""
+"""The lock that the server holds until it ends."""
+CONFIGURATION = "cache.json"
+"""The configuration of the server: host, port, index_url, max_bytes, user."""
 SERVING = "cache-serving.json"
-"""What is served: host, port, pid, start_ticks."""
+"""The running server: host, port, pid, start_ticks."""
 ANSWER_S = 3.0
 
 
-def wanted_of(folders: Folders) -> dict[str, Any] | None:
-    """What this machine is to serve; None: it serves no cache."""
-    return read_json(os.path.join(folders.root, WANTED))
+def configuration_of(folders: Folders) -> dict[str, Any] | None:
+    """The configuration of this machine's cache; None when this machine serves no cache."""
+    return read_json(os.path.join(folders.root, CONFIGURATION))
 
 
 def answers(cache: str) -> bool:
-    """Whether something takes connections at that host:port, within a short time."""
+    """Whether a server accepts connections at that host:port within `ANSWER_S`."""
     host, _, port = cache.rpartition(":")
     try:
         socket.create_connection((host, int(port)), ANSWER_S).close()

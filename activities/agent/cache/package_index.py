@@ -1,8 +1,8 @@
-"""The package index as machines of the region see it: read through, each file fetched once.
+"""The mirror of the package index for the machines of a region: each file is fetched once.
 
 Pages are kept in memory for a while, files on disk as long as there is room. A file is fetched
-whole and checked against the hash that the index states before any of it is served: what a machine
-builds or runs never gets here, so that no job finds what another has made.
+whole and checked against the index's hash before any of it is served. Nothing that a machine builds
+or runs is stored here, so no job gets a file that another job has made.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ PAGE_KEPT_S = 600.0
 MOST_PAGES = 1000
 MOST_PAGE_BYTES = 64 << 20
 UPSTREAM_LIMIT_S = 30.0
-"""For one connection or one read; a whole file may take longer."""
+"""The timeout of one connection or one read; a whole file may take longer."""
 
 
 class UpstreamError(Exception):
-    """The index does not answer, or not with what it stated."""
+    """The index does not answer, or its answer does not match its own hash."""
 
 
 class Counters:
-    """What the cache has done since it began; `GET /stats` shows it."""
+    """The counters of the cache since its start; `GET /stats` shows them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,8 +48,8 @@ class Counters:
             return dict(self._counts)
 
 
-class Turns:
-    """One at a time for each key."""
+class KeyedLocks:
+    """One lock for each key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,20 +58,20 @@ class Turns:
     @contextlib.contextmanager
     def of(self, key: Hashable) -> Iterator[None]:
         with self._lock:
-            turn = self._held.setdefault(key, [threading.Lock(), 0])
-            turn[1] += 1
+            entry = self._held.setdefault(key, [threading.Lock(), 0])
+            entry[1] += 1
         try:
-            with turn[0]:
+            with entry[0]:
                 yield
         finally:
             with self._lock:
-                turn[1] -= 1
-                if not turn[1]:
+                entry[1] -= 1
+                if not entry[1]:
                     self._held.pop(key, None)
 
 
 class Page:
-    """What the index has said of a project."""
+    """The index's page of a project."""
 
     def __init__(self, project: str, links: list[Link]) -> None:
         self.links = links
@@ -83,18 +83,18 @@ class Page:
 
 
 class PackageMirror:
-    """See above. index_url: such as `https://pypi.org/simple`."""
+    """The mirror of one package index. index_url: such as `https://pypi.org/simple`."""
 
     def __init__(self, store: CacheStore, index_url: str, counters: Counters) -> None:
         self._store = store
         self._index_url = index_url.rstrip("/")
         self._counters = counters
-        self._turns = Turns()
+        self._locks = KeyedLocks()
         self._lock = threading.Lock()
         self._pages: OrderedDict[str, Page] = OrderedDict()
 
     def page(self, asked: str) -> bytes | None:
-        """The page of a project; None: there is none. Raises: UpstreamError."""
+        """The page of a project; None when it does not exist. Raises: UpstreamError."""
         project = normal(asked)
         page = self._page(project) if project else None
         if page is None:
@@ -103,7 +103,7 @@ class PackageMirror:
         return page.content
 
     def file(self, asked: str, sha256: str, filename: str) -> BinaryIO | None:
-        """A file that a page names, or the metadata of one; None: no page names it.
+        """A file that a page names, or its metadata; None when no page names the file.
 
         Raises: UpstreamError.
         """
@@ -119,7 +119,7 @@ class PackageMirror:
         return None if source is None else self._through(*source)
 
     def _source(self, project: str, sha256: str, filename: str) -> tuple[str, str] | None:
-        """The hash of what is asked for, and where it is."""
+        """The hash of the requested file, and its address."""
         page = self._page(project)
         for link in page.links if page else []:
             if link.sha256 == sha256 and filename == link.filename:
@@ -129,9 +129,8 @@ class PackageMirror:
         return None
 
     def _through(self, sha256: str, url: str) -> BinaryIO:
-        """Out of the store, where it is put first when it is not there: by one who asks, while
-        the others wait."""
-        with self._turns.of(sha256):
+        """The file from the store; one request fetches a missing file while the others wait."""
+        with self._locks.of(sha256):
             file = self._store.open(FILES, sha256)
             if file is not None:
                 self._counters.add("file_hits")
@@ -142,11 +141,11 @@ class PackageMirror:
             self._counters.add("upstream_bytes", size)
             file = self._store.open(FILES, sha256)
         if file is None:
-            raise UpstreamError("%s: there is no room to keep it" % url)
+            raise UpstreamError("%s: the cache has no room for the file" % url)
         return file
 
     def _page(self, project: str) -> Page | None:
-        with self._turns.of("page of " + project):
+        with self._locks.of("page of " + project):
             page = self._kept(project)
             if page is not None and page.is_fresh():
                 return page
@@ -156,7 +155,7 @@ class PackageMirror:
             except UpstreamError:
                 if page is None:
                     raise
-                return page  # An old one is better than none: its files are checked all the same.
+                return page  # An old page is better than none, and its files are still checked.
             if fresh is not None:
                 self._keep(project, fresh)
             return fresh

@@ -1,17 +1,17 @@
-"""The server of a region's cache, for machines of the region alone; it only gives.
+"""The server of a region's cache, for the machines of the region alone; it is read-only.
 
     GET /code/<sha256>                           an archive of code, put here by the platform
     GET /simple/<project>/                       the index's page of a project
     GET /files/<project>/<sha256>/<file>         a file that such a page names
     GET /stats                                   counters, as JSON
 
-It runs as an account that owns nothing but the cache, and runs nothing of any job.
+The server runs as an account that owns only the cache, and runs no code of any job.
 """
 
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401 - of the first look-up of a name, which comes too late for it
+import encodings.idna  # noqa: F401 - else the first name lookup imports it, which is too late
 import grp
 import ipaddress
 import json
@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 from ..errors import RefusedError
 from ..folders import Folders, read_json, take_lock, write_json
 from ..host import prctl, processes
-from .location import FOLDER, LOCK, SERVING, wanted_of
+from .location import FOLDER, LOCK, SERVING, configuration_of
 from .package_index import Counters, PackageMirror, UpstreamError
 from .store import CHUNK_BYTES, CODE, CacheStore
 
@@ -39,7 +39,7 @@ BYTES = "application/octet-stream"
 
 
 class Cache(ThreadingHTTPServer):
-    """One server, its store and its mirror."""
+    """The server, with its store and its mirror."""
 
     daemon_threads = True
     request_queue_size = AT_ONCE
@@ -53,14 +53,14 @@ class Cache(ThreadingHTTPServer):
         self._free = threading.BoundedSemaphore(AT_ONCE)
 
     def server_bind(self) -> None:
-        """Without HTTPServer's question for our own name, which may wait for a name server."""
+        """Bind without HTTPServer's lookup of our own name, which may wait for a name server."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "cache", int(self.server_address[1])
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whoever comes from outside of the region's network keeps the address it has there."""
+        """Accept private addresses only; a client from outside the network keeps a public one."""
         del request
         return ipaddress.ip_address(client_address[0]).is_private
 
@@ -75,19 +75,19 @@ class Cache(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who asked has gone, or our disk is full: they ask the index itself then."""
+        """Log the error: the client has gone, or our disk is full and it asks the index itself."""
         del request
         sys.stderr.write("%s: %s\n" % (client_address[0], sys.exc_info()[1]))
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One question; the connection is closed with its answer."""
+    """The handler of one request; the connection is closed after the answer."""
 
     server: Cache
     timeout = IDLE_S
 
     def do_GET(self) -> None:
-        """Answer it; whatever is not one of ours is not found."""
+        """Answer the request; an unknown path is 404."""
         path = urllib.parse.urlsplit(self.path).path
         segments = [urllib.parse.unquote(each) for each in path.strip("/").split("/")]
         try:
@@ -124,35 +124,35 @@ class Handler(BaseHTTPRequestHandler):
             return
         with file:
             size = os.fstat(file.fileno()).st_size
-            self._begin(200, BYTES, size)
+            self._send_head(200, BYTES, size)
             shutil.copyfileobj(file, self.wfile, CHUNK_BYTES)
         self.server.counters.add("served_bytes", size)
 
     def _give(self, content: bytes, kind: str) -> None:
-        self._begin(200, kind, len(content))
+        self._send_head(200, kind, len(content))
         self.wfile.write(content)
 
     def _refuse(self, status: int, words: str) -> None:
         content = words.encode() + b"\n"
-        self._begin(status, "text/plain; charset=utf-8", len(content))
+        self._send_head(status, "text/plain; charset=utf-8", len(content))
         self.wfile.write(content)
 
-    def _begin(self, status: int, kind: str, size: int) -> None:
+    def _send_head(self, status: int, kind: str, size: int) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(size))
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its base names it
-        """Nothing: what was served is counted, and asked for by `/stats`."""
+        """Log nothing: requests are counted, see `/stats`."""
         del format, args
 
 
 def serve(root: str) -> None:
-    """Serve until killed; at once over when another serves this root already."""
+    """Serve until killed; return at once when another server serves this root."""
     folders = Folders(root)
     lock = take_lock(os.path.join(folders.root, LOCK), wait=False)
-    wanted = wanted_of(folders)
+    wanted = configuration_of(folders)
     if lock is None or wanted is None:
         return
     store = CacheStore(os.path.join(folders.root, FOLDER), int(wanted["max_bytes"]))
@@ -173,10 +173,10 @@ def serve(root: str) -> None:
 
 
 def _bound(folders: Folders, wanted: dict[str, Any], store: CacheStore) -> Cache:
-    """Where any port is as good, at the one that machines have been told of."""
+    """The server on its port; without a fixed one, on the last port, which machines know."""
     before = read_json(os.path.join(folders.root, SERVING)) or {}
     if not wanted["port"] and before.get("host") == wanted["host"]:
-        with contextlib.suppress(OSError):  # Another has it now.
+        with contextlib.suppress(OSError):  # Another process uses the port now.
             return Cache((wanted["host"], before["port"]), store, wanted["index_url"])
     return Cache((wanted["host"], int(wanted["port"])), store, wanted["index_url"])
 

@@ -1,6 +1,6 @@
-"""The server of a region's cache as something that stays: begun once, and again when it is gone.
+"""The service of a region's cache: starts its server, and restarts a server that is gone.
 
-What is wished for stands in `cache.json`; whoever begins to watch the node looks whether it is so.
+`cache.json` has the configuration; each start of the watch checks that the server runs.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from ..host import job_accounts, processes
 from ..host.inspection import runtimes
 from ..host.interpreter import interpreter_for_jobs
 from ..host.launch import archive
-from .location import FOLDER, LOCK, SERVING, WANTED, answers, wanted_of
+from .location import CONFIGURATION, FOLDER, LOCK, SERVING, answers, configuration_of
 
 USER = "baseload-cache"
 INDEX_URL = "https://pypi.org/simple"
 UNLIMITED_BYTES = 1 << 60
-"""The disk is smaller, see `cache_store.DISK_SHARE`."""
-BEGINS_S = 10.0
+"""No limit but the disk's, see `store.py: DISK_SHARE`."""
+START_LIMIT_S = 10.0
 POLL_S = 0.02
 LOG = "cache.log"
 ERROR_CHARACTERS = 300
 
 
 def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
-    """Have it served; `address` is where, None with a `reason` where that cannot be.
+    """Serve the cache here; return its `address`, or None with a `reason` when this fails.
 
-    asked: port (0: any), max_bytes (empty: as its disk allows), index_url (empty: the one that this
-    machine is told of).
-    A machine without it is a storage node all the same.
+    asked: port (0: any), max_bytes (empty: as the disk allows), index_url (empty: the index in this
+    machine's own settings).
+    A machine that cannot serve the cache is still a storage node.
     """
     try:
         host = _inner_address()
@@ -51,11 +51,11 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
             "index_url": asked.get("index_url") or index_of_machine(),
             "user": user,
         }
-        if wanted_of(folders) != wanted:
+        if configuration_of(folders) != wanted:
             end_serving(folders)
             _make_folder(folders, user)
-            write_json(os.path.join(folders.root, WANTED), wanted)
-        return {"address": _begun(folders), "reason": None}
+            write_json(os.path.join(folders.root, CONFIGURATION), wanted)
+        return {"address": _started(folders), "reason": None}
     except RefusedError as refusal:
         return {"address": None, "reason": refusal.message}
     except OSError as error:
@@ -63,23 +63,25 @@ def serve_here(folders: Folders, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inner_address() -> str:
-    """Where we were reached, as this machine knows itself: what its cloud calls it outside it
-    does not know. Raises: RefusedError for one that the whole world could reach.
+    """The address at which SSH reached this machine, as the machine itself knows it.
+
+    The machine does not know the public address that its cloud gives it.
+    Raises: RefusedError `no-address`, for an address that is public or not IPv4.
     """
     words = os.environ.get("SSH_CONNECTION", "").split()
-    told = words[2] if len(words) == 4 else ""
+    local = words[2] if len(words) == 4 else ""
     try:
-        address = ipaddress.IPv4Address(told)
+        address = ipaddress.IPv4Address(local)
     except ValueError:
-        raise RefusedError("no-address", "no IPv4 address inside: %r" % told) from None
+        raise RefusedError("no-address", "no IPv4 address inside: %r" % local) from None
     if not address.is_private:
-        raise RefusedError("no-address", "%s is no address inside of a network" % address)
+        raise RefusedError("no-address", "%s is not a private address" % address)
     return str(address)
 
 
 def index_of_machine() -> str:
-    """The package index that pip would ask here."""
-    told = os.environ.get("PIP_INDEX_URL")
+    """The package index that pip uses on this machine."""
+    url = os.environ.get("PIP_INDEX_URL")
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     for path in (
         os.environ.get("PIP_CONFIG_FILE") or "",
@@ -87,9 +89,9 @@ def index_of_machine() -> str:
         os.path.expanduser("~/.pip/pip.conf"),
         "/etc/pip.conf",
     ):
-        if not told:
-            told = _index_in(path)
-    return told or INDEX_URL
+        if not url:
+            url = _index_in(path)
+    return url or INDEX_URL
 
 
 def _index_in(path: str) -> str | None:
@@ -110,9 +112,9 @@ def _make_folder(folders: Folders, user: str | None) -> None:
         os.chown(folder, entry.pw_uid, entry.pw_gid)
 
 
-def _begun(folders: Folders) -> str:
-    """Where it answers. Raises: RefusedError, when it does not within its time."""
-    deadline = time.monotonic() + BEGINS_S
+def _started(folders: Folders) -> str:
+    """Start the server, and return its address. Raises: RefusedError, when it does not answer."""
+    deadline = time.monotonic() + START_LIMIT_S
     keep_serving(folders)
     while time.monotonic() < deadline:
         serving = _serving(folders)
@@ -121,14 +123,14 @@ def _begun(folders: Folders) -> str:
             if answers(address):
                 return address
         time.sleep(POLL_S)
-    raise RefusedError("no-cache", "the cache does not begin: %s" % _last_words(folders))
+    raise RefusedError("no-cache", "the cache does not start: %s" % _last_words(folders))
 
 
 def keep_serving(folders: Folders) -> None:
-    """Begin it where it is wished for and gone; silent where nobody wishes for it."""
-    if wanted_of(folders) is None or _is_held(folders):
+    """Start the server if it is configured and does not run; silent without a configuration."""
+    if configuration_of(folders) is None or _is_held(folders):
         return
-    python = interpreter_for_jobs(folders)[0]  # Its account may not read what is root's alone.
+    python = interpreter_for_jobs(folders)[0]  # Its account may not read root's own files.
     command = [python, "-I", "-S", archive(), "serve_cache", folders.root]
     if "systemd" in runtimes():
         _run(
@@ -154,9 +156,9 @@ def keep_serving(folders: Folders) -> None:
 
 
 def end_serving(folders: Folders) -> None:
-    """End it for good; what it kept is left. Silent where there is none."""
+    """Stop the server and remove its configuration; its files stay. Silent without a server."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(folders.root, WANTED))
+        os.unlink(os.path.join(folders.root, CONFIGURATION))
     serving = _serving(folders)
     if serving is None:
         return
@@ -164,17 +166,17 @@ def end_serving(folders: Folders) -> None:
         _run("systemctl", "stop", _unit(folders))
     with contextlib.suppress(ProcessLookupError):
         os.kill(serving["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + BEGINS_S
+    deadline = time.monotonic() + START_LIMIT_S
     while _is_held(folders) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 
 def _serving(folders: Folders) -> dict[str, Any] | None:
-    """What is served by a process that lives."""
-    told = read_json(os.path.join(folders.root, SERVING))
-    if told is None or not processes.is_alive(told["pid"], told["start_ticks"]):
+    """The running server; None when its process has ended."""
+    serving = read_json(os.path.join(folders.root, SERVING))
+    if serving is None or not processes.is_alive(serving["pid"], serving["start_ticks"]):
         return None
-    return told
+    return serving
 
 
 def _is_held(folders: Folders) -> bool:
@@ -186,7 +188,7 @@ def _is_held(folders: Folders) -> bool:
 
 
 def _unit(folders: Folders) -> str:
-    """Of this root: a machine may be several nodes, in tests."""
+    """The unit's name, of this root, because in tests a machine may be several nodes."""
     return "%s-%s.service" % (USER, hashlib.sha256(folders.root.encode()).hexdigest()[:8])
 
 

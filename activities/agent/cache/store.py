@@ -1,9 +1,9 @@
-"""What a region's cache keeps: files named by the hash of what is in them, and only so many bytes.
+"""The store of a region's cache: files named by the hash of their content, with a limit of bytes.
 
 <root>/cache/code/<sha256>    archives of code, as they were uploaded
 <root>/cache/files/<sha256>   files of packages
 
-Nothing is kept whose bytes do not have the hash that it is asked for by.
+A file is stored only if its content has the requested hash.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CHUNK_BYTES = 1 << 20
 PART = ".part-"
 PART_KEPT_S = 3600.0
 DISK_SHARE = 0.8
-"""Of the whole disk, whatever limit is set: a machine with a full disk is none."""
+"""The most of the whole disk, whatever the limit, because a node with a full disk is unusable."""
 
 
 class CacheStore:
-    """The files below one folder, of which those that nobody has asked for longest go first."""
+    """The store below one folder, which evicts the least recently used files first."""
 
     def __init__(self, folder: str, max_bytes: int) -> None:
         self.folder = folder
@@ -37,7 +37,7 @@ class CacheStore:
         self.max_bytes = min(max_bytes, int(disk.f_blocks * disk.f_frsize * DISK_SHARE))
 
     def make(self) -> None:
-        """Make what is missing, and remove what was cut off."""
+        """Make missing folders, and remove the parts of interrupted downloads."""
         for kind in (CODE, FILES):
             folder = os.path.join(self.folder, kind)
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -48,7 +48,7 @@ class CacheStore:
                         os.unlink(path)
 
     def open(self, kind: str, sha256: str) -> BinaryIO | None:
-        """What has that hash, from now on the last that goes; None when it is not kept."""
+        """Open the file with that hash, and note its use; None when it is not stored."""
         try:
             file = open(self._path(kind, sha256), "rb")  # noqa: SIM115 - the caller closes it
         except FileNotFoundError:
@@ -57,9 +57,9 @@ class CacheStore:
         return file
 
     def keep(self, kind: str, sha256: str, chunks: Iterable[bytes]) -> int:
-        """Keep what has that hash, in the place of what was there; how many bytes it has.
+        """Store a file with that hash, replacing an earlier one; return its bytes.
 
-        Raises: RefusedError `hash-mismatch`, `too-large`: nothing of it is kept.
+        Raises: RefusedError `hash-mismatch`, `too-large`; OSError; nothing is stored then.
         """
         target = self._path(kind, sha256)
         descriptor, part = tempfile.mkstemp(prefix=PART, dir=os.path.dirname(target))
@@ -68,7 +68,7 @@ class CacheStore:
                 found, size = self._write(file, chunks)
             _must_be(sha256, found)
             os.rename(part, target)
-        except BaseException:  # Also when it is interrupted: no half of it stays.
+        except BaseException:  # Also when interrupted: remove the incomplete file.
             os.unlink(part)
             raise
         self.evict()
@@ -85,15 +85,15 @@ class CacheStore:
             digest.update(chunk)
             file.write(chunk)
         file.flush()
-        os.fsync(file.fileno())  # After a power cut a name would else stand for half of it.
+        os.fsync(file.fileno())  # Else, after a power cut, the name could belong to half a file.
         return digest.hexdigest(), size
 
     def size(self) -> int:
-        """How many bytes are kept."""
+        """The bytes of all stored files."""
         return sum(size for _, size, _ in self._kept())
 
     def evict(self) -> None:
-        """Remove what was asked for longest ago until the rest is within the limit."""
+        """Remove the least recently used files until the rest is within the limit."""
         kept = sorted(self._kept())
         too_much = sum(size for _, size, _ in kept) - self.max_bytes
         for _, size, path in kept:
@@ -104,7 +104,7 @@ class CacheStore:
             too_much -= size
 
     def _kept(self) -> list[tuple[int, int, str]]:
-        """When each was asked for last, its bytes, its path."""
+        """Each file's last use, bytes and path."""
         found = []
         for kind in (CODE, FILES):
             folder = os.path.join(self.folder, kind)
@@ -123,7 +123,7 @@ class CacheStore:
 
 
 def chunks_of(file: BinaryIO) -> Iterable[bytes]:
-    """Its bytes, from where it stands to its end."""
+    """The bytes of an open file, from its position to its end."""
     return iter(lambda: file.read(CHUNK_BYTES), b"")
 
 

@@ -1,4 +1,4 @@
-"""Archives from outside: checked as a whole before the first byte is written."""
+"""Uploaded archives, which are checked as a whole before the first byte is written."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def has_code(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpack_code(request: dict[str, Any]) -> dict[str, Any]:
-    """Unpack an uploaded archive under its hash; doing it again changes nothing.
+    """Unpack an uploaded archive under its hash; a repeat changes nothing.
 
-    The archive is removed afterwards, also when it is refused, for nothing else will read it.
-    Raises: RefusedError `hash-mismatch`, `broken-archive`, `unsafe-archive`, `archive-too-large`.
+    The archive is removed afterwards, also when it is refused, because nothing else reads it.
+    Raises: RefusedError `bad-hash`, `no-archive`, `disk-full`, `hash-mismatch`, `broken-archive`,
+    `unsafe-archive`, `archive-too-large`.
     """
     folders = Folders(request.get("root", ""))
     folders.make()
@@ -69,15 +70,16 @@ def _unpack_and_rename(archive: str, target: str, limits: tuple[int, int]) -> No
         unpack(archive, part, limits)
         os.chmod(part, 0o755)
         os.rename(part, target)
-    except BaseException:  # Also when it is interrupted: no half of it stays.
+    except BaseException:  # Also when interrupted: remove the incomplete folder.
         shutil.rmtree(part, ignore_errors=True)
         raise
 
 
 def unpack(archive: str, folder: str, limits: tuple[int, int]) -> None:
-    """Unpack a tar archive into an empty folder, all of it or, when anything is wrong, nothing.
+    """Unpack a tar archive into an empty folder; the caller drops the folder after a refusal.
 
     limits: most bytes, most members.
+    Raises: RefusedError `broken-archive`, `unsafe-archive`, `archive-too-large`, `disk-full`.
     """
     try:
         with tarfile.open(archive, "r:*") as tar:
@@ -86,7 +88,7 @@ def unpack(archive: str, folder: str, limits: tuple[int, int]) -> None:
             for member in tar:
                 _extract(tar, member, folder)
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        # OSError covers both gzip's complaints and a full disk.
+        # OSError covers both the errors of gzip and a full disk.
         code = "disk-full" if getattr(error, "errno", None) == 28 else "broken-archive"
         raise RefusedError(code, "archive: %s" % error) from error
     _check_links(folder)
@@ -167,7 +169,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None
 
 
 def _check_links(folder: str) -> None:
-    """Where links really lead, which their text alone does not say."""
+    """Check where links really lead, which their text alone does not show."""
     inside = os.path.realpath(folder)
     for parent, folders, names in os.walk(folder):
         for name in folders + names:

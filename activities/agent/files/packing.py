@@ -1,7 +1,7 @@
-"""A run's folder as tar.gz on stdout.
+"""The packing of a run's folder as tar.gz on stdout.
 
-The command may still run and change the folder meanwhile, on purpose too. So folders are walked by
-their descriptors: no link that takes a folder's place leads out of it.
+The command may still run and change the folder meanwhile, even in bad faith. Folders are therefore
+walked by their descriptors, so that a link which replaces a folder cannot lead out of it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..folders import Run
 
 COMPRESSION = 3
 _GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)
-"""What opening says of a file that is not there any more, or is something else by now."""
+"""The errors of opening a file that is gone or has been replaced by something else."""
 
 
 def pack(run: Run, folder: str, settled: bool = False) -> None:
     """Write a folder of the run to stdout.
 
-    settled: a file that changes while it is read is refused; else it is taken as it comes, padded
-    with zeros where it has become shorter.
-    Raises: RefusedError `no-folder`, and `unsettled` and `bad-name` where it is to be settled.
+    settled: refuse a file that changes while it is read; otherwise the file is packed as it is
+    read, padded with zeros if it has become shorter.
+    Raises: RefusedError `no-folder`; with `settled` also `unsettled` and `bad-name`.
     """
     found = entries(run, folder)
     with contextlib.ExitStack() as opened:
@@ -45,15 +45,15 @@ def pack(run: Run, folder: str, settled: bool = False) -> None:
 
 
 class Entry:
-    """Something in a folder: its path from the top, and the open folder that holds it."""
+    """A file, folder or link: its path from the top, and the open folder that contains it."""
 
     def __init__(self, path: str, name: str, folder: int) -> None:
         self.path = path
         self.name = name
         self.folder = folder
 
-    def look(self) -> os.stat_result | None:
-        """What it is now; None when it is gone."""
+    def stat(self) -> os.stat_result | None:
+        """The entry's current status; None when the entry is gone."""
         try:
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -61,7 +61,7 @@ class Entry:
 
 
 def entries(run: Run, folder: str) -> Iterator[Entry]:
-    """All that lies below a folder of the run, in an order that depends on names alone.
+    """All entries below a folder of the run, in an order that depends on names alone.
 
     Raises: RefusedError `no-folder`.
     """
@@ -84,11 +84,14 @@ class _Packer:
         self.top = top
         self.settled = settled
         self.linked: dict[tuple[int, int], str] = {}
-        """Files of several names, by what they are on the disk: the name that came first."""
+        """The first packed name of each file with several names, by device and inode."""
 
     def add(self, entry: Entry) -> None:
-        """Files, folders and links that stay inside; devices, sockets and the like are left out."""
-        seen = entry.look()
+        """Add a file, a folder or a link that stays inside; skip devices, sockets and the like.
+
+        Raises: RefusedError `unsettled`, `bad-name`, when the folder has to be settled.
+        """
+        seen = entry.stat()
         if seen is None:
             return
         if self.settled and "\\" in entry.path:
@@ -142,7 +145,7 @@ class _Packer:
 
 
 def _member(entry: Entry, seen: os.stat_result, kind: bytes) -> tarfile.TarInfo:
-    """Nobody's in particular: who has it is said where it is unpacked."""
+    """The archive member of an entry, without an owner, which is set at the unpacking."""
     member = tarfile.TarInfo(entry.path)
     member.type = kind
     member.mode = stat.S_IMODE(seen.st_mode)
@@ -155,7 +158,7 @@ def _times(seen: os.stat_result) -> tuple[int, int]:
 
 
 class _Padded(io.RawIOBase):
-    """A file that may shrink while it is packed: what is missing reads as zeros."""
+    """A file that may shrink while it is packed; the missing bytes read as zeros."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self.file = file

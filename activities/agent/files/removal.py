@@ -1,8 +1,8 @@
-"""Removing a run for good: what was asked before that and arrives after it makes no new folder.
+"""The removal of a run for good: a late request for a removed run makes no new folder.
 
-A command may be under way to the node when its job is cancelled, and be carried out when the run
-was ended and removed. So the removal leaves a mark before the folder goes, and whoever makes
-something in a run's folder looks for it before and after.
+A request may be on its way to the node while its job is cancelled, and arrive after the run was
+ended and removed. The removal therefore leaves a tombstone before the folder goes, and every verb
+that makes files in a run's folder checks the tombstone before and after.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ REFUSAL = "removed"
 
 
 def remove(run: Run) -> bool:
-    """Whether nothing of the run is left, of an earlier try neither.
+    """Remove a run, and return whether nothing is left of it, nor of an earlier attempt.
 
-    It goes out of the way first, all at once: nobody finds half of it, or writes into it.
+    The folder is first renamed, so that no other process finds half of it, or writes into it.
     """
     folders = run.folders
-    with contextlib.suppress(OSError):  # On a full disk what matters more is to make room.
+    with contextlib.suppress(OSError):  # On a full disk, making room matters more.
         folders.make()
-        with open(_mark(run), "wb"):
+        with open(_tombstone(run), "wb"):
             pass
     prefix = REMOVED + run.run_id + "."
     if os.path.lexists(run.path):
@@ -42,7 +42,7 @@ def remove(run: Run) -> bool:
 
 @contextlib.contextmanager
 def unless_removed(run: Run) -> Iterator[None]:
-    """For the time in which something is made in the run's folder.
+    """Guard a block that makes files in the run's folder.
 
     Raises: RefusedError `removed`, with nothing left, when the run was removed before or meanwhile.
     """
@@ -54,8 +54,8 @@ def unless_removed(run: Run) -> Iterator[None]:
 
 
 def was_removed(run: Run) -> bool:
-    """Whether it was here, and is to be here no more."""
-    return os.path.exists(_mark(run))
+    """Whether the run was removed from this node."""
+    return os.path.exists(_tombstone(run))
 
 
 def _refuse_if_removed(run: Run) -> None:
@@ -64,12 +64,12 @@ def _refuse_if_removed(run: Run) -> None:
         raise RefusedError(REFUSAL, "run %s: it was removed from this node" % run.run_id)
 
 
-def _mark(run: Run) -> str:
+def _tombstone(run: Run) -> str:
     return os.path.join(run.folders.removed, run.run_id)
 
 
 def forget(folders: Folders, max_age_s: float) -> None:
-    """Remove the marks of what was removed longer ago, and what removals left that were cut off."""
+    """Remove the tombstones older than `max_age_s`, and the rest of interrupted removals."""
     _remove_all(folders.runs, REMOVED)
     oldest = time.time() - max_age_s
     for name in names_in(folders.removed):
@@ -80,7 +80,7 @@ def forget(folders: Folders, max_age_s: float) -> None:
 
 
 def names_in(folder: str) -> list[str]:
-    """What lies in a folder, sorted; nothing when it is not there."""
+    """The names in a folder, sorted; empty when the folder does not exist."""
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def _remove_all(folder: str, prefix: str) -> None:
 
 
 def _open_folders(top: str) -> None:
-    """Where the command ran as the user that we are, it may have closed some to that user."""
+    """Make folders writable again that the command, run as our own user, may have closed."""
     if os.geteuid() == 0:
         return
     for folder, folders, _ in os.walk(top):

@@ -1,4 +1,4 @@
-"""Bytes in and out: parts of logs, outputs as archives, inputs."""
+"""The verbs that transfer bytes: parts of logs, outputs as archives, inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ CHUNK_BYTES = 1 << 18
 
 
 def read_log(request: dict[str, Any]) -> None:
-    """Write `length` bytes of a run's log, from `offset`, to stdout; fewer when it ends before."""
+    """Write `length` bytes of a run's log, from `offset`, to stdout; fewer if the log is shorter.
+
+    Raises: RefusedError `no-log`.
+    """
     run = Folders(request.get("root", "")).run(request["run_id"])
     try:
         log = os.open(run.log, os.O_RDONLY)
@@ -37,16 +40,16 @@ def read_log(request: dict[str, Any]) -> None:
 
 
 def pack_output(request: dict[str, Any]) -> None:
-    """Write the run's output folder as tar.gz to stdout."""
+    """Write the run's output folder as tar.gz to stdout. Raises: RefusedError `no-folder`."""
     packing.pack(Folders(request.get("root", "")).run(request["run_id"]), "output")
 
 
 def put_input(request: dict[str, Any]) -> None:
     """Unpack the tar that follows on stdin into the run's folder `input`.
 
-    It replaces what was put there before. Before the run is staged, whose it will be is not known
-    and it is closed to all; afterwards it stays whose the folder was.
-    Raises: RefusedError `removed`, and those of an archive.
+    The files replace an earlier input. Before the staging the run has no account yet, so the folder
+    is closed to all; afterwards the folder keeps its owner.
+    Raises: RefusedError `removed`, and those of `unpack`.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
     with unless_removed(run):
@@ -62,7 +65,7 @@ def put_input(request: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def unpacked(run: Run, request: dict[str, Any]) -> Iterator[str]:
-    """A folder with what the tar on stdin holds, to be moved elsewhere; what stays is removed."""
+    """A folder with the unpacked tar from stdin, which the caller moves; else it is removed."""
     limits = (
         request.get("max_bytes") or code_archive.MAX_UNPACKED_BYTES,
         request.get("max_files") or code_archive.MAX_FILES,

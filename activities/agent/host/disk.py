@@ -21,7 +21,7 @@ def reserve(run: Run) -> None:
 
 
 def release(run: Run) -> None:
-    """Give the room back."""
+    """Free the reserved room."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(run.at("reserve"))
 

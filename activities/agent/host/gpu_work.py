@@ -1,4 +1,4 @@
-"""How much the GPUs of this machine work, as their driver says."""
+"""The utilisation of this machine's GPUs, as their driver reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ANSWER_S = 30.0
 
 
 class GpuWork:
-    """Asks the driver how much each GPU works, and never waits for it."""
+    """The poller of the GPUs' utilisation, which never waits for the driver."""
 
     def __init__(self) -> None:
         self._asked: subprocess.Popen[bytes] | None = None

@@ -1,4 +1,4 @@
-"""What this machine is made of, as its own kernel and drivers say."""
+"""The inspection of this machine: its hardware, as its own kernel and drivers report it."""
 
 from __future__ import annotations
 
@@ -58,12 +58,15 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def nvidia_smi() -> str | None:
-    """The driver's own tool; None where it is not installed."""
+    """The path of the driver's own tool; None when it is not installed."""
     return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=GPU_PATH)
 
 
 def gpus() -> list[dict[str, Any]]:
-    """The GPUs that the NVIDIA driver shows; none where it is not installed."""
+    """The GPUs that the NVIDIA driver lists; empty when the driver is not installed.
+
+    Raises: RefusedError `gpu-driver`, when the driver's tool fails.
+    """
     tool = nvidia_smi()
     if tool is None:
         return []
@@ -135,14 +138,14 @@ def disks(lsblk: str) -> list[dict[str, Any]]:
 
 
 def _transport(name: str) -> str | None:
-    """Some kernels do not say what an NVMe drive's name does."""
+    """The transport of a drive by its name, because some kernels do not report NVMe."""
     return "nvme" if name.startswith("nvme") else None
 
 
 def network_mbps(interfaces: str = "/sys/class/net") -> int | None:
-    """The speed of the fastest network card that says its own; None when none does.
+    """The speed of the fastest network card that reports a speed; None when none does.
 
-    A bridge, a tunnel or one end of a virtual pair has no device behind it, and makes its speed up.
+    A bridge, a tunnel or one end of a virtual pair has no device, and its speed is not real.
     """
     speeds = []
     for device in glob.glob(os.path.join(interfaces, "*", "device")):
@@ -157,7 +160,7 @@ def network_mbps(interfaces: str = "/sys/class/net") -> int | None:
 def has_tpm_2(top: str = "/") -> bool:
     """Whether there is a TPM, and one of version 2.
 
-    Old kernels do not say which, but make the device of a resource manager for version 2 alone.
+    Old kernels do not report the version, but only version 2 has a resource manager's device.
     """
     if glob.glob(os.path.join(top, "dev/tpmrm*")):
         return True
@@ -195,7 +198,7 @@ def _lines(path: str) -> list[str]:
 
 
 def runtimes() -> list[str]:
-    """The runtimes that work here: what is installed but does not answer is not one."""
+    """The runtimes that work here; one that is installed but does not answer is left out."""
     found = ["process"]
     if os.geteuid() == 0 and os.path.isdir("/run/systemd/system") and _systemd_runs():
         found.append("systemd")

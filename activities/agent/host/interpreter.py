@@ -1,4 +1,4 @@
-"""Which Python jobs run with. Asking an interpreter takes as long as a small job's start."""
+"""The Python for jobs. Asking an interpreter for its version takes as long as a small job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KNOWN = "interpreter.json"
 
 
 def interpreter_for_jobs(folders: Folders) -> tuple[str, str]:
-    """Its path, and what it says of its version; asked anew only when one of them was replaced."""
+    """The interpreter's path and version, read again only when an interpreter was replaced."""
     there = {path: _stamp(path) for path in CANDIDATES}
     note = os.path.join(folders.packages, KNOWN)
     known = read_json(note)
@@ -45,7 +45,7 @@ def _first_usable() -> str:
 
 
 def _said(python: str, program: str, *options: str) -> str:
-    """What a program prints, nothing where it failed; without site packages unless told so."""
+    """The output of a Python program, empty if it fails; `options` may add site packages."""
     command = [python, *(options or ("-I", "-S")), "-c", program]
     return subprocess.run(
         command, check=False, stdin=subprocess.DEVNULL, capture_output=True

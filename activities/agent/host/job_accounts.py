@@ -1,7 +1,7 @@
-"""The unprivileged accounts that jobs run as: one for each run at a time, so none sees another.
+"""The job accounts: each run has one account of its own at a time, so no run sees another's files.
 
-They are numbered and used again, but only when the run that had one before has been cleaned away:
-what it left in its folders must not become somebody else's. `<root>/users/<number>` names the run.
+The accounts are numbered and reused, but only after the earlier run has been cleaned, because its
+files must not become those of another run. `<root>/users/<number>` names the run.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ def claim(folders: Folders, run_id: str, user: str) -> str:
 
 
 def forget_files(user: str | None) -> None:
-    """Remove what a numbered account has left where everyone may write: it is used again.
+    """Remove the files of a numbered account in folders that all may write to, before its reuse.
 
-    Not while a process of the account lives, for then it serves another root on this machine, and
-    not what was given to it where it could make nothing itself: that is of such a root as well.
-    By descriptors all the way: a name that is replaced by a link in the meantime leads nowhere.
+    Nothing is removed while a process of the account runs, because the account then serves another
+    root on this machine, nor are files in folders where the account itself can make none, which
+    are of such a root as well. All folders are opened by descriptors, so that a link which replaces
+    a name meanwhile leads nowhere.
     """
     uid = _idle_uid(user)
     if uid is None:
@@ -93,14 +94,14 @@ def _empty(name: str, folder: int, uid: int) -> None:
 
 
 def forget_ipc(user: str | None) -> None:
-    """Give back the shared memory that a numbered account holds although its run has ended."""
+    """Free the shared memory that a numbered account still holds after its run has ended."""
     uid = _idle_uid(user)
     if uid is not None:
         ipc.remove_of(uid)
 
 
 def _idle_uid(user: str | None) -> int | None:
-    """None: it is no numbered account, or a process of it lives."""
+    """The account's number; None for other accounts, or while a process of the account runs."""
     if not user or not user.startswith((JOB_USER + "-", BUILD_USER + "-")):
         return None
     try:
@@ -111,7 +112,7 @@ def _idle_uid(user: str | None) -> int | None:
 
 
 def _has_processes(uid: int) -> bool:
-    """Whether one lives: a zombie that nobody has collected yet does nothing any more."""
+    """Whether the account has a running process; an uncollected zombie does not count."""
     for one in processes.everything():
         with contextlib.suppress(OSError):
             if one.state not in "ZX" and os.stat("/proc/%d" % one.pid).st_uid == uid:

@@ -1,5 +1,5 @@
-"""Closing every log-in to this machine but the platform's, without locking the platform out, and
-opening them again."""
+"""The log-ins to this machine: closes all but the platform's, without locking the platform out, and
+restores them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]{20,}( [^\n]*)?\Z
 
 
 def close_others(authorized_key: str) -> None:
-    """Let in nobody but the holder of this key, as the user that we are now.
+    """Allow log-ins only with this key, as our current user.
 
     The new configuration is tested by sshd before it is used; the old one is kept beside it.
     Raises: RefusedError `no-key`, `sshd-config`.
@@ -36,7 +36,7 @@ def close_others(authorized_key: str) -> None:
     user = pwd.getpwuid(os.geteuid()).pw_name
     target, text = _where(config, _rules(user))
     if _read(target) == text:
-        sshserver.reload(server)  # Whoever wrote it may have been cut off before this.
+        sshserver.reload(server)  # An earlier attempt may have been interrupted before this.
         return
     before = _read(target)
     if before is not None and not os.path.exists(target + SAVED):
@@ -53,10 +53,11 @@ def close_others(authorized_key: str) -> None:
 
 
 def open_again() -> list[str]:
-    """Undo `close_others`: who may log in is for the machine's owner to say. The files changed.
+    """Undo `close_others`: the owner's configuration counts again; return the changed files.
 
-    Doing it again changes nothing, and ends what was cut off: the platform's key is let in until
-    the server has been told. Raises: RefusedError `sshd-config`, all being as it was.
+    A repeat changes nothing, and completes an interrupted attempt, because the platform's key stays
+    valid until the server has reloaded.
+    Raises: RefusedError `sshd-config`, and then nothing is changed.
     """
     server = sshserver.listener()
     config = sshserver.config_of(server, CONFIG)

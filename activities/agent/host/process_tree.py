@@ -1,4 +1,4 @@
-"""Ending whole process trees, whatever their members did to get away."""
+"""The end of whole process trees, including members that tried to escape."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def send(targets: list[processes.Process], number: int) -> None:
 
 
 def signal_descendants(number: int) -> None:
-    """Send a signal to everything below this process.
+    """Send a signal to all descendants of this process.
 
-    Before a KILL all are stopped, so that none can start another one in the meantime.
+    Before a KILL all are stopped, so that none can start another process in the meantime.
     """
     below = processes.descendants({os.getpid()}, processes.everything())
     if number == signal.SIGKILL:
@@ -33,11 +33,11 @@ def signal_descendants(number: int) -> None:
     send(below, number)
 
 
-def strays(run_id: str, known: dict[str, Any]) -> list[processes.Process]:
-    """Living processes of a run whose supervisor is gone.
+def orphans(run_id: str, known: dict[str, Any]) -> list[processes.Process]:
+    """The processes of a run whose supervisor is gone.
 
-    Found by BASELOAD_RUN_ID in their environment, by the session of the run's first process (as
-    long as that one is the process which `known`, the run's process.json, names), and as the
+    They are found by BASELOAD_RUN_ID in their environment, by the session of the run's first
+    process (while that is still the process named in `known`, the run's process.json), and as
     descendants of these.
     """
     if known.get("boot_id") != processes.boot_id():
@@ -46,13 +46,13 @@ def strays(run_id: str, known: dict[str, Any]) -> list[processes.Process]:
     mine = {
         one.pid
         for one in everything
-        if one.pid != os.getpid() and (_is_marked(one.pid, run_id) or _is_session_of(one, known))
+        if one.pid != os.getpid() and (_has_run_id(one.pid, run_id) or _is_session_of(one, known))
     }
     family = [one for one in everything if one.pid in mine]
     return family + processes.descendants(mine, everything)
 
 
-def _is_marked(pid: int, run_id: str) -> bool:
+def _has_run_id(pid: int, run_id: str) -> bool:
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
             variables = file.read().split(b"\0")
@@ -69,8 +69,8 @@ def _is_session_of(process: processes.Process, known: dict[str, Any]) -> bool:
 
 
 def end_orphaned_runs(run_id: str, known: dict[str, Any], grace_s: float) -> bool:
-    """TERM, and after the grace KILL, whatever is left of a run; whether all of it is gone."""
-    found = strays(run_id, known)
+    """TERM and, after `grace_s`, KILL the rest of a run; return whether all of it is gone."""
+    found = orphans(run_id, known)
     send(found, signal.SIGTERM)
     kill_at = time.monotonic() + grace_s
     give_up_at = kill_at + 10
@@ -78,5 +78,5 @@ def end_orphaned_runs(run_id: str, known: dict[str, Any], grace_s: float) -> boo
         if time.monotonic() >= kill_at:
             send(found, signal.SIGKILL)
         time.sleep(POLL_S)
-        found = strays(run_id, known)
+        found = orphans(run_id, known)
     return not found

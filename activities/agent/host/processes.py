@@ -55,12 +55,12 @@ def descendants(ancestors: set[int], among: list[Process]) -> list[Process]:
     for process in among:
         by_parent.setdefault(process.parent, []).append(process)
     found: list[Process] = []
-    seen = set(ancestors)
+    found_pids = set(ancestors)
     waiting = list(ancestors)
     while waiting:
         for child in by_parent.get(waiting.pop(), []):
-            if child.pid not in seen:
-                seen.add(child.pid)
+            if child.pid not in found_pids:
+                found_pids.add(child.pid)
                 found.append(child)
                 waiting.append(child.pid)
     return found
@@ -75,7 +75,7 @@ def boot_id() -> str:
 
 
 def monotonic_s() -> float:
-    """Seconds on a clock that nobody can set and that runs on during suspend."""
+    """Seconds on a clock that cannot be set, and that continues during suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

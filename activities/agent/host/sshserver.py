@@ -1,6 +1,7 @@
-"""The SSH server that let us in: where its configuration is, and telling it to read that anew.
+"""The SSH server of this session: the path of its configuration, and its reload.
 
-A session outlives the server's restart, and is then nobody's child: only who listens is the server.
+A session survives a restart of the server, and then has another parent, so the server is found by
+its listening socket.
 """
 
 from __future__ import annotations

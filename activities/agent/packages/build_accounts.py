@@ -1,7 +1,8 @@
-"""The unprivileged accounts that packages are built as: their set-up code is a stranger's.
+"""The unprivileged accounts that build packages, because the set-up code of packages is untrusted.
 
-One for each build at a time on this machine, numbered and used again. Each build has a home of its
-own that goes with it, pip's cache in it too: no build finds what another one has put there.
+Each build on this machine has one account at a time; accounts are numbered and reused. Each build
+has its own home, with pip's cache in it, which is removed afterwards, so that no build finds files
+of another build.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LOCK = "/run/baseload-build-%d.lock"
 HOME = ".home"
 GONE_S = 10.0
 POLL_S = 0.02
-# How this node reaches its package index; nothing else of our environment is for the build.
+# The variables by which this node reaches its package index; a build gets no others.
 KEPT = re.compile(
     r"(pip_\w+|\w+_proxy|ssl_cert_(file|dir)|(requests|curl)_ca_bundle|path)\Z", re.IGNORECASE
 )
@@ -36,12 +37,13 @@ KEPT = re.compile(
 
 @contextlib.contextmanager
 def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
-    """Make the folder `path`; gives what a step that builds into it is started with (see Popen).
+    """Make the folder `path`, and yield the options of Popen for the steps that build into it.
 
-    Where we are root, the steps run as an account of this build alone. Once they are done nothing
-    of the account lives, and the folder is root's and read-only to all others; when they fail it
-    is removed. Where we are not, there is no other account to take.
-    foreign: whether anything but the node's own programs will run.
+    As root, the steps run as an account of this build alone. Afterwards no process of the account
+    is left, and the folder is root's and read-only to all others; after a failure it is removed.
+    Without root, the steps run as our own account.
+    foreign: whether any program other than the node's own will run.
+    Raises: RefusedError `packages`, when a process of the build stays; whatever a step raises.
     """
     _clear(path)
     os.makedirs(path)
@@ -51,7 +53,7 @@ def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
     account, lock = _claim()
     try:
         entry = pwd.getpwnam(account)
-        end_processes(entry.pw_uid)  # Of a build that was cut off.
+        end_processes(entry.pw_uid)  # The processes of an interrupted build.
         with _home(path + HOME, entry) as options:
             os.chmod(path, 0o700)
             os.chown(path, entry.pw_uid, entry.pw_gid)
@@ -59,7 +61,7 @@ def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
                 yield options
                 end_processes(entry.pw_uid)
                 _take_back(path, entry.pw_uid)
-            except BaseException:  # Whatever ended it, no process and no file of the build stays.
+            except BaseException:  # After any failure: leave no process and no file of the build.
                 end_processes(entry.pw_uid)
                 _clear(path)
                 raise
@@ -70,7 +72,7 @@ def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
 
 
 def _claim() -> tuple[str, int]:
-    """An account that no build of this machine uses now, and the lock that says so."""
+    """An account that no other build of this machine uses now, and the lock that reserves it."""
     for number in itertools.count(1):
         lock = take_lock(LOCK % number, wait=False)
         if lock is not None:
@@ -80,7 +82,7 @@ def _claim() -> tuple[str, int]:
 
 @contextlib.contextmanager
 def _home(home: str, entry: pwd.struct_passwd) -> Iterator[dict[str, Any]]:
-    """A home for the account, with what our own pip is told, and the options of its processes."""
+    """A home for the account, with our own pip's settings, and the options of its processes."""
     variables = {name: value for name, value in os.environ.items() if KEPT.match(name)}
     variables.setdefault("PATH", DEFAULT_PATH)
     variables.update(
@@ -108,7 +110,7 @@ def _home(home: str, entry: pwd.struct_passwd) -> Iterator[dict[str, Any]]:
 
 
 def _pip_configurations() -> dict[str, str]:
-    """Where pip looks for what its user has told it; others than we may not be able to read it."""
+    """The files with our own pip settings, which other accounts may not be able to read."""
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     found = {
         ".pip/pip.conf": os.path.expanduser("~/.pip/pip.conf"),
@@ -135,7 +137,7 @@ def _give(top: str, entry: pwd.struct_passwd) -> None:
 
 
 def _become(entry: pwd.struct_passwd) -> None:
-    """In the child, before its program."""
+    """Become the account, in the child process before its program starts."""
     os.setsid()
     os.umask(0o022)
     os.setgroups([])
@@ -145,21 +147,21 @@ def _become(entry: pwd.struct_passwd) -> None:
 
 
 def end_processes(uid: int) -> None:
-    """KILL whatever runs as this account. Raises: RefusedError `packages` when something stays."""
+    """KILL all processes of this account. Raises: RefusedError `packages`, when one stays."""
     deadline = time.monotonic() + GONE_S
     while found := _processes_of(uid):
         if time.monotonic() > deadline:
             raise RefusedError(
                 "packages", "processes of a build cannot be ended: %s" % [one.pid for one in found]
             )
-        # All are stopped first, so that none can start another one in the meantime.
+        # Stop all first, so that none can start another process in the meantime.
         process_tree.send(found, signal.SIGSTOP)
         process_tree.send(_processes_of(uid), signal.SIGKILL)
         time.sleep(POLL_S)
 
 
 def _processes_of(uid: int) -> list[processes.Process]:
-    """Without those that only share its number: what runs in a container of somebody else's."""
+    """The account's processes, without those of containers, which may only share its number."""
     found = []
     for one in processes.everything():
         with contextlib.suppress(OSError):  # It has ended by now.
@@ -174,7 +176,8 @@ def _uid_of(pid: int) -> int:
 
 
 def _is_elsewhere(pid: int) -> bool:
-    """In a process namespace that only root can have made: an account's own has its own users."""
+    """Whether the process is in a namespace that only root can make: an account's own namespace
+    also has its own users."""
     return not _shares(pid, "pid") and _shares(pid, "user")
 
 
@@ -183,9 +186,9 @@ def _shares(pid: int, kind: str) -> bool:
 
 
 def _take_back(top: str, uid: int) -> None:
-    """Everything below is root's, and nobody else may write to it.
+    """Give everything below to root, and let no other account write to it.
 
-    What is not the account's own (a link to a file of another) or no plain file goes.
+    Remove what does not belong to the account (a link to another's file) or is not a plain file.
     """
     for _, folders, names, folder in os.fwalk(top):
         os.fchown(folder, 0, 0)
@@ -204,7 +207,7 @@ def _take_back(top: str, uid: int) -> None:
 
 
 def _clear(path: str) -> None:
-    """Remove a folder, also one that a process of another account may still want to write to."""
+    """Remove a folder, even if a process of another account still tries to write to it."""
     with contextlib.suppress(FileNotFoundError):
         if os.geteuid() == 0:
             os.lchown(path, 0, 0)

@@ -1,9 +1,9 @@
 """Python packages of jobs: one virtual environment per set, built once, shared read-only.
 
-A set's folder is used only when its marker is there, and it is built under a lock, so two jobs
-build it once and a build that was cut off is begun anew. It is built where it will stay, because
-the scripts in a virtual environment name their own path. Who runs what a package brings to be
-built: `build_users.py`.
+A set's folder is used only when its marker exists, and it is built under a lock, so two jobs build
+the set once, and an interrupted build starts again. The folder is built at its final path, because
+the scripts in a virtual environment contain their own path. The account that runs the set-up code
+of packages: `build_accounts.py`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ MARKER = "baseload-complete"
 PROGRESS_S = 5.0
 PIP_S = 3600.0
 PIP_READ_S = "90"
-"""For how long pip waits for a byte: the cache fetches and checks a file before it gives it."""
-PIP_TRIES_AGAIN = "2"
-"""A cache that has vanished holds a job up for less than five minutes."""
+"""How long pip waits for a byte, because the cache fetches and checks a file before serving it."""
+PIP_RETRIES = "2"
+"""Few retries, so that a cache that is gone delays a job for less than five minutes."""
 ERROR_CHARACTERS = 2000
 
 
 def run_step(
     words: str, arguments: list[str], limit_s: float, options: dict[str, Any] | None = None
 ) -> tuple[int, str]:
-    """Run one long command, saying on stderr every few seconds that it still runs.
+    """Run one long command, and report on stderr every few seconds that it still runs.
 
-    options: further ones of Popen.
-    Returns its exit status and its output; one that passes its limit is killed: status -9.
+    options: further options of Popen.
+    Returns the exit status and the output; a command that exceeds `limit_s` is killed, status -9.
     """
     deadline = time.monotonic() + limit_s
     with tempfile.TemporaryFile() as output:
@@ -65,10 +65,10 @@ def run_step(
 
 
 def environment(folders: Folders, python_packages: list[str], cache: str | None = None) -> str:
-    """The path of the virtual environment with these packages, built when it is not there.
+    """The path of the virtual environment with these packages, built if it does not exist.
 
-    cache: host:port of the region's, through which the package index is asked; the index itself
-    is, where the cache does not answer, or what comes out of it does not do.
+    cache: host:port of the region's cache, through which pip uses the package index; pip uses the
+    index itself when the cache does not answer, or the installation from the cache fails.
     Raises: RefusedError `packages` with the end of pip's own output.
     """
     python, version = interpreter_for_jobs(folders)
@@ -88,7 +88,7 @@ def environment(folders: Folders, python_packages: list[str], cache: str | None 
 
 
 def _is_whole(path: str) -> bool:
-    """Whether we have marked it: what was built could bring a mark as well."""
+    """Whether our own marker is there; a marker of another owner may come from a package."""
     try:
         found = os.lstat(os.path.join(path, MARKER))
     except OSError:
@@ -117,11 +117,11 @@ def _build(python: str, path: str, wanted: list[str], cache: str | None) -> None
             words = "installing %d packages" % len(wanted)
             if not (cache and _install_through(cache, words, command, options)):
                 _step(words, command, options)
-    _mark(os.path.join(path, MARKER), wanted)
+    _write_marker(os.path.join(path, MARKER), wanted)
 
 
-def _mark(marker: str, wanted: list[str]) -> None:
-    """Never through what a package may have put there."""
+def _write_marker(marker: str, wanted: list[str]) -> None:
+    """Write the marker, and first remove what a package may have put at its path."""
     if os.path.isdir(marker) and not os.path.islink(marker):
         shutil.rmtree(marker)
     elif os.path.lexists(marker):
@@ -131,7 +131,7 @@ def _mark(marker: str, wanted: list[str]) -> None:
 
 
 def _installer(python: str, path: str, wanted: list[str], options: dict[str, Any]) -> list[str]:
-    """The command that installs them, once there is a pip that can."""
+    """The command that installs the packages; installs pip first if the node's pip is too old."""
     inside = os.path.join(path, "bin", "python")
     install = ["install", "--no-input", "--disable-pip-version-check", "--", *wanted]
     if _pip_version(python, options) >= (22, 3):
@@ -141,7 +141,7 @@ def _installer(python: str, path: str, wanted: list[str], options: dict[str, Any
 
 
 def _install_through(cache: str, words: str, command: list[str], options: dict[str, Any]) -> bool:
-    """Whether they could be installed out of the cache; it is never why a job fails."""
+    """Whether the packages were installed through the cache, whose failure never fails a job."""
     if not answers(cache):
         sys.stderr.write("the region's cache does not answer: asking the index itself\n")
         return False
@@ -151,7 +151,7 @@ def _install_through(cache: str, words: str, command: list[str], options: dict[s
         PIP_INDEX_URL="http://%s/simple/" % cache,
         PIP_TRUSTED_HOST=host,
         PIP_TIMEOUT=PIP_READ_S,
-        PIP_RETRIES=PIP_TRIES_AGAIN,
+        PIP_RETRIES=PIP_RETRIES,
         NO_PROXY=",".join(filter(None, (variables.get("NO_PROXY"), host))),
         no_proxy=",".join(filter(None, (variables.get("no_proxy"), host))),
     )

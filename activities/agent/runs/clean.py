@@ -1,4 +1,4 @@
-"""Removing what is no longer needed, and ending what should not be there."""
+"""The verbs that remove runs and unused caches, and that end orphaned runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from . import end, status
 
 
 def clean(request: dict[str, Any]) -> dict[str, Any]:
-    """Remove the folders of runs, and what they left elsewhere.
+    """Remove the folders of runs, and the files that their accounts left elsewhere.
 
-    Those that still run are kept and named.
-    Raises: RefusedError `not-removed`, once all were tried, when one is still there.
+    Runs that are still running are kept, and listed in `kept`.
+    Raises: RefusedError `not-removed`, after trying all, when the folder of one is still there.
     """
     folders = Folders(request.get("root", ""))
     removed: list[str] = []
@@ -32,25 +32,25 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
         if status.state_of(run)["state"] in ("running", "lost"):
             kept.append(run_id)
             continue
-        # Before the folder goes: without it the run's account may be given to another.
+        # Before the folder goes: without the folder, another run may get the run's account.
         job_accounts.forget_files((run.read("spec.json") or {}).get("user"))
         (removed if removal.remove(run) else left).append(run_id)
     if left:
-        raise RefusedError("not-removed", "not all of it could be removed: %s" % ", ".join(left))
+        raise RefusedError("not-removed", "runs could not be removed: %s" % ", ".join(left))
     return {"removed": removed, "kept": kept}
 
 
 def orphans(request: dict[str, Any]) -> dict[str, Any]:
-    """End the runs among those named that are not in `live`; what had run, with its seconds.
+    """End the runs of `among` that are not in `live`; return their states, with their seconds.
 
-    among: runs that were here before `live` was asked for; a newer one is not judged by it. One
-    that was staged, in part or whole, and never started is ended like the others, so that it never
+    among: the runs that were here before `live` was read; a newer run may be missing in `live`. A
+    run that is staged, in part or whole, and has not started is ended as well, so that it never
     starts.
+    owner: the control plane that owns the runs; runs of other control planes are not touched.
 
-    One that has ended is told again until it is cleaned, so that a lost answer loses no seconds;
-    `told_before_s` says how long ago it was told first, 0 for the first time.
-    owner: whose runs these are; those that another control plane has staged here are not touched.
-    Raises: RefusedError, once all were tried, when something of one still lives.
+    An ended run is reported again until it is cleaned, so that a lost answer loses no seconds;
+    `told_before_s` is how long ago the run was first reported, 0 for the first time.
+    Raises: RefusedError, after trying all, when a process of a run is still alive.
     """
     folders = Folders(request.get("root", ""))
     live = set(request["live"])
@@ -71,18 +71,18 @@ def orphans(request: dict[str, Any]) -> dict[str, Any]:
         except RefusedError as refused:
             left = refused
             continue
-        ended[run_id] = dict(status.state_of(run), told_before_s=_told_before_s(run))
+        ended[run_id] = dict(status.state_of(run), told_before_s=_reported_before_s(run))
     if left is not None:
         raise left
     return {"ended": ended}
 
 
-def _told_before_s(run: Run) -> float:
-    """By this node's clock alone, which may be wrong: when it ended says nothing of the telling."""
+def _reported_before_s(run: Run) -> float:
+    """How long ago the run was first reported, by this node's clock alone, which may be wrong."""
     try:
         return max(0.0, time.time() - os.stat(run.at("told")).st_mtime)
     except FileNotFoundError:
-        with contextlib.suppress(OSError):  # A full disk: it is told for the first time once more.
+        with contextlib.suppress(OSError):  # A full disk: the next report is again the first.
             run.write("told", {}, durable=False)
         return 0.0
 
@@ -109,7 +109,7 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
         marker = os.path.join(path, MARKER)
         if path in in_use or not os.path.exists(marker) or os.stat(marker).st_mtime >= oldest:
             continue
-        os.unlink(marker)  # First the mark that it is whole, then the rest.
+        os.unlink(marker)  # First the marker that says it is whole, then the rest.
         shutil.rmtree(path, ignore_errors=True)
         removed.append("packages/" + name)
     return {"removed": removed}

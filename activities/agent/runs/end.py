@@ -1,4 +1,4 @@
-"""Ending a run, and making sure that nothing of it is left."""
+"""The end of a run, which makes sure that no process of the run is left."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PROGRESS_S = 5.0
 
 
 def end(request: dict[str, Any]) -> dict[str, Any]:
-    """End the run; answers as `look` does, with `tree_gone`.
+    """End the run; return its state as `status` does, with `tree_gone`.
 
-    grace_s: between TERM and KILL; margin_s: how much longer its supervisor may take before it is
-    itself killed and its tree is ended from here.
-    A run that was never started gets an exit.json, so that a late start starts nothing; one that
-    was removed is left as it is, which is `unknown`.
-    Raises: RefusedError `tree-alive` when something of it still lives.
+    grace_s: the time between TERM and KILL; margin_s: the further time for the supervisor, after
+    which the supervisor is killed and its process tree is ended from here.
+    A run that never started gets an exit.json, so that a late start starts nothing. A removed run
+    stays removed, and its state is `unknown`.
+    Raises: RefusedError `tree-alive` when a process of the run is still alive.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
     margin_s = float(request.get("margin_s") or MARGIN_S)
@@ -38,7 +38,10 @@ def end(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_run(run: Run, grace_s: float, margin_s: float = MARGIN_S) -> None:
-    """See `end`. What is told again after its removal makes nothing anew."""
+    """End the run; silent when the run has ended, or was removed before or meanwhile.
+
+    Raises: RefusedError `tree-alive` when a process of the run is still alive.
+    """
     if run.has("exit.json") or removal.was_removed(run):
         return
     try:
@@ -73,7 +76,7 @@ def _end_run(run: Run, grace_s: float, margin_s: float) -> None:
 
 
 def _ask_supervisor(run: Run, grace_s: float, asked: int) -> int:
-    """Ask the supervisor once to end; the process id of the one that was asked."""
+    """Ask each supervisor of the run once to end; return the process id of the asked one."""
     process = run.read("process.json")
     if process is None or asked == process["supervisor_pid"]:
         return asked
@@ -85,7 +88,7 @@ def _ask_supervisor(run: Run, grace_s: float, asked: int) -> int:
 
 
 def _kill_supervisor(run: Run) -> None:
-    """It does not do what it is for: without it, its tree is found and ended from here."""
+    """Kill a supervisor that does not end its run; its process tree is then ended from here."""
     process = run.read("process.json")
     if process is not None and status.is_supervised(run):
         _signal(process["supervisor_pid"], signal.SIGKILL)
@@ -99,7 +102,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _end_unsupervised(run: Run, grace_s: float) -> None:
-    """Holding the run's lock, so with no supervisor: end what it left, say how the run ended."""
+    """End the processes of a run without a supervisor, and write its exit; needs the run's lock."""
     if run.has("exit.json"):
         return
     process = run.read("process.json")
@@ -110,7 +113,7 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
     spec = run.read("spec.json") or {}
     gone = process_tree.end_orphaned_runs(run.run_id, process, grace_s)
     if spec.get("runtime") == "systemd":
-        # After the tree: the unit's own time limit is longer than the grace that was asked for.
+        # After the process tree, because the unit's own timeout is longer than `grace_s`.
         subprocess.run(
             ["systemctl", "stop", launch.unit_of(run.run_id)],
             check=False,
@@ -120,11 +123,11 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
     if spec.get("runtime") == "podman":
         gone = containers.remove(run.run_id) and gone
     if not gone:
-        left = [one.pid for one in process_tree.strays(run.run_id, process)]
+        left = [one.pid for one in process_tree.orphans(run.run_id, process)]
         raise RefusedError("tree-alive", "run %s: still alive: %s" % (run.run_id, left))
     job_accounts.forget_ipc(spec.get("user"))
     document = exits.not_run(
-        "ended-after-supervisor-loss", "its supervisor was lost; what it had started was ended"
+        "ended-after-supervisor-loss", "its supervisor was lost; its processes were ended"
     )
     _write(run, document, status.last_beat_s(run), process["started_at"])
 

@@ -1,4 +1,4 @@
-"""What the way in which a command ended means, in words that a person can act on."""
+"""The meaning of a command's exit, in words that a person can act on."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LONGEST_LINE = 400
 
 
 def describe(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
-    """exit_code, signal, reason and message of a wait status, while its files are still there."""
-    told = _by_status(run, spec, status)
+    """The exit_code, signal, reason and message of a wait status; reads the run's files."""
+    document = _by_status(run, spec, status)
     full = disk.nearly_full(run) if status else None
     if full:
-        told.update(reason="disk-full", message="%s; %s" % (full, told["message"]))
-    return told
+        document.update(reason="disk-full", message="%s; %s" % (full, document["message"]))
+    return document
 
 
 def _by_status(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
@@ -38,14 +38,14 @@ def _by_status(run: Run, spec: dict[str, Any], status: int) -> dict[str, Any]:
         return _exited(code, "container-failed", "the container failed: %s" % _last_line(run, spec))
     number = code - SHELL_SIGNAL_BASE
     if number in _signal_names():
-        return _by_signal(code, number)  # A shell reports so that its last command was killed.
+        return _by_signal(code, number)  # By this code a shell reports a killed command.
     if code == NOT_EXECUTABLE:
         return _exited(code, "exited", "the command cannot be executed: %s" % _last_line(run, spec))
     return _exited(code, "exited", "the command ended with exit code %d, see its log" % code)
 
 
 def not_run(reason: str, message: str) -> dict[str, Any]:
-    """The outcome of a run whose supervisor did not live to describe it."""
+    """The exit of a run whose supervisor could not describe it."""
     return {"exit_code": None, "signal": None, "reason": reason, "message": message}
 
 
@@ -60,9 +60,9 @@ def log_tail(run: Run, limit: int = 400) -> bytes:
 
 
 def _last_line(run: Run, spec: dict[str, Any]) -> str:
-    """What the log ends with, for it is mostly the complaint, with the values of variables masked.
+    """The last line of the log, mostly the error, with the values of variables masked.
 
-    It becomes part of the job's reason, which many may read; the log is its owner's alone.
+    The line becomes part of the job's reason, which more people may read than the log.
     """
     text = log_tail(run, MASKED_TAIL_BYTES).decode(errors="replace")
     values = [str(value) for value in (spec.get("environment") or {}).values()]

@@ -1,4 +1,4 @@
-"""Everything that a run needs, put in place before it starts."""
+"""The staging of a run: puts everything in place that the run needs, before its start."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..packages import packages
 
 
 def stage(request: dict[str, Any]) -> dict[str, Any]:
-    """Make a run ready to start; doing it again changes nothing.
+    """Make a run ready to start; a repeat changes nothing.
 
-    spec.json is written last and is the mark that all of it was done.
+    spec.json is written last, so its presence says that the run is staged.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-needs-root`, `apt`, `image`,
     `job-user`, `no-user`, `removed`.
     """
@@ -90,13 +90,13 @@ def _owner(user: str | None) -> tuple[int, int] | None:
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
-        words = "user %s: not on this node; prepare makes it"
+        words = "user %s: does not exist on this node; `prepare` creates the account"
         raise RefusedError("no-user", words % user) from None
     return entry.pw_uid, entry.pw_gid
 
 
 def _make_work(folders: Folders, run: Run, sha256: str | None) -> None:
-    """The run's own copy of the code: what it writes there no other run sees."""
+    """Make the run's own copy of the code, so that no other run sees its changes."""
     if run.has("work"):
         return
     part = run.at("work.part")

@@ -1,4 +1,4 @@
-"""Starting a staged run, once, however often and from however many places it is asked for."""
+"""The start of a staged run, which happens once, however often and by whomever it is requested."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ POLL_S = 0.01
 
 
 def start(request: dict[str, Any]) -> dict[str, Any]:
-    """Start the run unless it was started before; answers as `look` does.
+    """Start the run, unless it was started before; return its state as `status` does.
 
-    The supervisor that takes the run's lock first is the one; any other ends without a trace.
+    The supervisor that takes the run's lock first runs the command; any other ends at once.
     Raises: RefusedError `not-staged`, `start-failed`.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])

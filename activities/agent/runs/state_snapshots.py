@@ -1,4 +1,4 @@
-"""The resume state of a run: seen cheaply, copied while the command writes it, put back."""
+"""The resume state of a run: its fingerprint, its archive while the command runs, its restoring."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..files import packing, transfer
 from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
 
-MARK_DIGITS = 32
+FINGERPRINT_DIGITS = 32
 
 
 def fingerprint_state(request: dict[str, Any]) -> dict[str, Any]:
-    """How much there is, and a mark that changes with any of it; no file is read.
+    """The size of the state, and a fingerprint that changes with any file; no file is read.
 
     Raises: RefusedError `no-folder`.
     """
@@ -24,22 +24,22 @@ def fingerprint_state(request: dict[str, Any]) -> dict[str, Any]:
     digest = hashlib.sha256()
     files = size = 0
     for entry in packing.entries(run, "state"):
-        seen = entry.look()
-        if seen is None:
+        found = entry.stat()
+        if found is None:
             continue
-        is_file = stat.S_ISREG(seen.st_mode)
+        is_file = stat.S_ISREG(found.st_mode)
         files += 1
-        size += seen.st_size if is_file else 0
-        # A folder's own times change with what lies in it, which is looked at itself.
-        times = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns) if is_file else ()
-        digest.update(repr((entry.path, seen.st_mode, seen.st_ino, times)).encode())
-    return {"mark": digest.hexdigest()[:MARK_DIGITS], "bytes": size, "files": files}
+        size += found.st_size if is_file else 0
+        # A folder's own times change with its content, which has entries of its own.
+        times = (found.st_size, found.st_mtime_ns, found.st_ctime_ns) if is_file else ()
+        digest.update(repr((entry.path, found.st_mode, found.st_ino, times)).encode())
+    return {"mark": digest.hexdigest()[:FINGERPRINT_DIGITS], "bytes": size, "files": files}
 
 
 def pack_state(request: dict[str, Any]) -> None:
     """Write the run's state folder as tar.gz to stdout, each file as it was at one moment.
 
-    Raises: RefusedError `no-folder`, `unsettled`, `bad-name`; what was written is void then.
+    Raises: RefusedError `no-folder`, `unsettled`, `bad-name`; the caller then drops the archive.
     """
     packing.pack(Folders(request.get("root", "")).run(request["run_id"]), "state", settled=True)
 
@@ -47,8 +47,8 @@ def pack_state(request: dict[str, Any]) -> None:
 def restore_state(request: dict[str, Any]) -> None:
     """Unpack the tar that follows on stdin into the state folder of a run that is not staged yet.
 
-    It replaces what was put there before; what is staged may have written newer state itself, and
-    is left alone. Raises: RefusedError `removed`, and those of an archive.
+    The files replace those of an earlier restoring. A staged run is left alone, because its command
+    may have written newer state. Raises: RefusedError `removed`, and those of `unpack`.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
     with unless_removed(run):
@@ -66,5 +66,5 @@ def _put(run: Run, folder: str) -> None:
         return
     if run.has("state"):
         shutil.rmtree(run.at("state"))
-    os.chmod(folder, 0o755)  # As staging makes it, which gives it to whose it is.
+    os.chmod(folder, 0o755)  # As staging makes the folder, before it changes the owner.
     os.rename(folder, run.at("state"))

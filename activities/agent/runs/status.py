@@ -1,4 +1,4 @@
-"""What is known on the node about runs."""
+"""The status of the runs on this node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import idleness
 
 
 def status(request: dict[str, Any]) -> dict[str, Any]:
-    """The state of each run that is asked for, of all that are here when none is named."""
+    """The state of each requested run; of all runs on this node when `run_ids` is null."""
     folders = Folders(request.get("root", ""))
     run_ids = request.get("run_ids")
     asked = folders.run_ids() if run_ids is None else run_ids
@@ -21,11 +21,11 @@ def status(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def state_of(run: Run) -> dict[str, Any]:
-    """unknown, staged, running, exited or lost (was started, its supervisor is gone).
+    """The state: unknown, staged, running, exited, or lost (started, but without a supervisor).
 
-    elapsed_s of a lost run is its last beat: what nobody measured is not made up.
+    elapsed_s of a lost run is that of its last beat, the last measured value.
     """
-    supervised = is_supervised(run)  # Looked at before exit.json, which its supervisor writes last.
+    supervised = is_supervised(run)  # Read before exit.json, which the supervisor writes last.
     process = run.read("process.json")
     finished = run.read("exit.json")
     state = {
@@ -57,7 +57,7 @@ def _name(
 
 
 def is_supervised(run: Run) -> bool:
-    """Whether the very supervisor that process.json names is alive."""
+    """Whether the supervisor that process.json names is alive."""
     process = run.read("process.json")
     if process is None or process["boot_id"] != processes.boot_id():
         return False
@@ -65,6 +65,6 @@ def is_supervised(run: Run) -> bool:
 
 
 def last_beat_s(run: Run) -> float:
-    """The elapsed seconds that the supervisor wrote down last."""
+    """The elapsed seconds of the supervisor's last beat."""
     beat = run.read("beat.json")
     return float(beat["elapsed_s"]) if beat else 0.0

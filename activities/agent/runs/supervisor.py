@@ -1,8 +1,8 @@
-"""The parent of one run: starts its command, measures it, and ends all that it has started.
+"""The supervisor of a run: starts its command, measures it, and ends its whole process tree.
 
-started → (running, with a beat each 5 s) → ending → nothing below is left → exit.json is written
+started → (running, with a beat each 5 s) → ending → no descendant is left → exit.json is written
 
-It holds the run's lock for as long as it lives, so there is never a second one.
+The supervisor holds the run's lock until it ends, so a run never has two supervisors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KILL_AGAIN_S = 0.05
 
 
 def supervise(root: str, run_id: str) -> None:
-    """Run the command of a staged run to its end, unless that has been done or is being done."""
+    """Run the command of a staged run to its end; silent when another supervisor does or did so."""
     run = Folders(root).run(run_id)
     lock = take_lock(run.at("lock"), wait=False)
     if lock is None or run.has("process.json") or run.has("exit.json"):
@@ -38,7 +38,7 @@ def supervise(root: str, run_id: str) -> None:
 
 
 class Supervisor:
-    """One run from its start to its exit.json; never returns to anything but that."""
+    """The supervisor of one run, from its start to its exit.json."""
 
     def __init__(self, run: Run, spec: dict[str, Any]) -> None:
         self.run = run
@@ -58,7 +58,7 @@ class Supervisor:
         self.process: dict[str, Any] = {}
 
     def main(self) -> None:
-        """Start, watch, end, report."""
+        """Start the command, supervise it until its process tree has ended, and write its exit."""
         self._listen()
         prctl.adopt_orphans()
         self._start()
@@ -90,7 +90,7 @@ class Supervisor:
             "boot_id": processes.boot_id(),
             "runtime": self.spec.get("runtime", "process"),
         }
-        # Said before it is done: a supervisor that dies in between has not started nothing.
+        # Written before the start, so that a supervisor that dies in between counts as started.
         self.run.write("process.json", self.process)
         self.started_s = processes.monotonic_s()
         self.pid = spawn.spawn(self.run, self.spec, self.log)
@@ -102,7 +102,7 @@ class Supervisor:
         return (self.ended_s or processes.monotonic_s()) - self.started_s
 
     def _reap(self) -> bool:
-        """Collect whatever has ended; whether anything is left below this process."""
+        """Collect ended children; return whether this process still has descendants."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -115,7 +115,7 @@ class Supervisor:
                 self.ended_s = processes.monotonic_s()
 
     def _pump(self) -> None:
-        """Wait until something happens; keep the beat, look at the disk."""
+        """Wait for the next event or deadline; write the beat and check the disk when due."""
         next_at = min(self.due.values())
         if self.kill_at is not None:
             next_at = min(next_at, self.kill_at)
@@ -131,32 +131,32 @@ class Supervisor:
             self._measure_disk_use()
 
     def _beat(self) -> None:
-        with contextlib.suppress(OSError):  # A full disk: said below, and the last beat stands.
+        with contextlib.suppress(OSError):  # A full disk: reported below; the last beat stays.
             self.run.write("beat.json", {"elapsed_s": self._elapsed_s()}, durable=False)
         self._stop_if(disk.nearly_full(self.run))
 
     def _measure_disk_use(self) -> None:
-        """Counting many files takes long, so it is done the more rarely."""
-        began = processes.monotonic_s()
+        """Measure the run's disk use; the longer a measurement takes, the rarer it is repeated."""
+        started_s = processes.monotonic_s()
         self._stop_if(disk.overuse(self.run, self.spec))
         now = processes.monotonic_s()
-        pause_s = max(LEAST_DISK_USE_S, (now - began) * DISK_USE_SHARE)
+        pause_s = max(LEAST_DISK_USE_S, (now - started_s) * DISK_USE_SHARE)
         self.due["disk"] = now + min(pause_s, MOST_DISK_USE_S)
 
     def _stop_if(self, problem: str | None) -> None:
         if problem and self.reason is None:
             self.reason, self.message = "disk-full", problem
-            self._begin_ending(float(self.spec.get("grace_s") or 0))
+            self._start_ending(float(self.spec.get("grace_s") or 0))
 
     def _consider_ending(self) -> None:
         if self.asked:
             self.asked = False
             self._end_as_asked()
         if self.status is not None and self.kill_at is None:
-            self._begin_ending(LEFTOVER_GRACE_S)
+            self._start_ending(LEFTOVER_GRACE_S)
         if self.kill_at is not None and processes.monotonic_s() >= self.kill_at:
             process_tree.signal_descendants(signal.SIGKILL)
-            # Again and again, ever more slowly: some may sleep where no signal reaches them.
+            # Repeat the KILL, ever more slowly: some processes may be in uninterruptible sleep.
             self.kill_at = processes.monotonic_s() + self.kill_again_s
             self.kill_again_s = min(self.kill_again_s * 2, 2.0)
 
@@ -166,16 +166,16 @@ class Supervisor:
         if self.status is None and self.reason is None:
             self.reason = "ended" if request else "node-stopping"
             self.message = "ended on request" if request else "the node is shutting down"
-        self._begin_ending(grace_s)
+        self._start_ending(grace_s)
 
-    def _begin_ending(self, grace_s: float) -> None:
+    def _start_ending(self, grace_s: float) -> None:
         kill_at = processes.monotonic_s() + grace_s
         first_time = self.kill_at is None
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if not first_time:
             return
         if self.spec.get("runtime") == "podman" and self.status is None:
-            # The client and its monitor must outlive the container to tell its exit code.
+            # The client and its monitor must outlive the container to report its exit code.
             containers.stop_in_background(self.run.run_id, grace_s)
             self.kill_at += containers.STOP_MARGIN_S
         else:

@@ -1,4 +1,4 @@
-"""Entries of Google's audit log about machines, read for what their workflows need to know."""
+"""Notifications read from entries of Google's audit log about machines."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from activities.providers.gcp.names import PREFIX
 from workflows.contracts.machines import MachineNews
 
 METHOD = "compute.instances."
-"""Of a call it comes after `v1.` or `beta.`; of what Google does by itself, it is the beginning."""
+"""In the method name of an API call, this text follows `v1.` or `beta.`; the method name of an
+action of Google itself starts with it."""
 ENDS: Mapping[str, str] = {
     "preempted": "it was preempted",
     "hostError": "its host has failed",
@@ -22,10 +23,10 @@ ENDS: Mapping[str, str] = {
 BY_SOMEBODY = frozenset({"delete", "stop"})
 
 
-def told_by(data: bytes, *, receipt: str, message_id: str) -> Notification:
-    """What a message says; nothing of use, for one that cannot be read or is about something else.
+def read_notification(data: bytes, *, receipt: str, message_id: str) -> Notification:
+    """The notification in a message; without news when the message is unreadable or irrelevant.
 
-    An operation has two entries, when it begins and when it ends: both are heeded, in any order.
+    An operation has two entries, at its start and at its end. Both count, in any order.
     """
     of_no_use = Notification(receipt=receipt, id=message_id)
     try:
@@ -36,22 +37,22 @@ def told_by(data: bytes, *, receipt: str, message_id: str) -> Notification:
         if event not in ENDS or not name.startswith(PREFIX) or _has_failed(entry):
             return of_no_use
         news = MachineNews(
-            what=_words(event, payload),
+            what=_description(event, payload),
             at=datetime.fromisoformat(entry["timestamp"]),
             provider_machine_id=str(entry["resource"]["labels"].get("instance_id", "")),
         )
-        told_id = str(entry.get("insertId") or message_id)
+        entry_id = str(entry.get("insertId") or message_id)
     except (ValueError, LookupError, TypeError, AttributeError):
         return of_no_use
-    return Notification(receipt=receipt, id=told_id, machine_name=name, news=news)
+    return Notification(receipt=receipt, id=entry_id, machine_name=name, news=news)
 
 
 def _has_failed(entry: Any) -> bool:
-    """A request that was refused, or an operation that ended with an error: nothing happened."""
+    """Whether the request was refused, or its operation ended with an error: nothing happened."""
     return entry.get("severity") == "ERROR" or not entry.get("operation")
 
 
-def _words(event: str, payload: Any) -> str:
+def _description(event: str, payload: Any) -> str:
     principal = payload.get("authenticationInfo", {}).get("principalEmail")
     by = f" by {principal}" if principal and event in BY_SOMEBODY else ""
     return f"{ENDS[event]}{by}"

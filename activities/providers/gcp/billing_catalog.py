@@ -1,6 +1,6 @@
-"""What Google sells Compute Engine's parts for: the Cloud Billing Catalog, page by page.
+"""The prices of Compute Engine's parts, read page by page from the Cloud Billing Catalog.
 
-It is the public list, the same for everybody; a key is needed to be answered at all.
+The catalog is the public price list, the same for every customer; reading the list needs a key.
 """
 
 import re
@@ -20,11 +20,11 @@ from workflows.rules.catalogue.price_lists import Part, PartPrice, PriceList, pr
 from workflows.rules.catalogue.prices import DiskKind
 
 SKUS = "/v1/services/6F81-5844-456A/skus"
-"""Of Compute Engine. Source: https://cloud.google.com/billing/v1/how-tos/catalog-api."""
+"""The SKUs of Compute Engine. Source: https://cloud.google.com/billing/v1/how-tos/catalog-api."""
 SOURCE = "Cloud Billing Catalog API, services/6F81-5844-456A"
 PAGE_SIZE = 5000
 MOST_PAGES = 100
-"""The whole list has about ten."""
+"""The limit of pages for one reading; the whole list has about ten."""
 NANOS = Decimal("0.000000001")
 _TAIL = re.compile(r" (?:running )?in ")
 _UNITS = {
@@ -34,15 +34,15 @@ _UNITS = {
     (Part.DISK, "GiBy.mo"): Decimal(1),
     (Part.DISK, "GiBy.h"): Decimal(HOURS_PER_MONTH),
 }
-"""What a price in a unit is multiplied by, to be one of ours."""
+"""The factor by which a price in Google's unit becomes a price in our unit."""
 
 Named = tuple[Part, str, bool]
-"""What a description is of: the part, of which series, GPU type or kind of disk, and if spot."""
+"""The subject of a SKU's description: the part; its series, GPU type or disk kind; whether spot."""
 
 
 @lru_cache(maxsize=1)
 def names() -> dict[str, tuple[Named, ...]]:
-    """By the beginning of a description. A core may be of several series."""
+    """What a SKU prices, by the start of its description. A core may belong to several series."""
     document = tomllib.loads((FACTS / "skus.toml").read_text())
     found: dict[str, list[Named]] = {}
     for one in document["series"]:
@@ -63,27 +63,30 @@ def names() -> dict[str, tuple[Named, ...]]:
 
 
 def google_prices(provider_id: str) -> PriceList:
-    """Asked with a provider's key. Blocking. Raises: Unavailable, RequestRefused."""
+    """The price list, read with a provider's key. Blocking. Raises: Unavailable, RequestRefused."""
     with translated_errors():
         return read_prices(google_session(provider_id))
 
 
 def read_prices(session: GoogleSession) -> PriceList:
-    """All of it or nothing. Raises: GoogleRefusedError, GoogleUnavailableError, KeyRefusedError."""
-    told: list[PartPrice] = []
+    """The price list with all pages; a page that cannot be read fails the whole reading.
+
+    Raises: GoogleRefusedError, GoogleUnavailableError, KeyRefusedError.
+    """
+    prices: list[PartPrice] = []
     rejected: list[str] = []
     for sku in _skus(session):
         try:
-            told += _prices(sku)
+            prices += _prices(sku)
         except ValueError as error:
             rejected.append(f"{sku.get('description')} ({sku.get('skuId')}): {error}")
     read_on = datetime.now(UTC).date()
-    found = price_list(gcp_catalogue(), told, read_on, SOURCE)
+    found = price_list(gcp_catalogue(), prices, read_on, SOURCE)
     return PriceList(found.lines, (*rejected, *found.rejected))
 
 
 def _skus(session: GoogleSession) -> Iterator[dict[str, Any]]:
-    """Those that our list counts, with a price that is no commitment's."""
+    """The SKUs of parts that we price, without those of committed use."""
     query = {"pageSize": str(PAGE_SIZE), "currencyCode": "USD"}
     for _ in range(MOST_PAGES):
         answer = session.ask("GET", "cloudbilling", SKUS, query=query)
@@ -102,7 +105,7 @@ def _stem(sku: dict[str, Any]) -> str:
 
 
 def _prices(sku: dict[str, Any]) -> list[PartPrice]:
-    """One for each region of ours and each thing that it is of. Raises: ValueError."""
+    """One price for each of our regions and each part that the SKU prices. Raises: ValueError."""
     ours = {region.name for region in gcp_catalogue().regions}
     regions = sorted(ours.intersection(sku.get("serviceRegions", ())))
     return [
@@ -113,16 +116,16 @@ def _prices(sku: dict[str, Any]) -> list[PartPrice]:
 
 
 def _dollars(part: Part, sku: dict[str, Any]) -> Decimal:
-    """Raises: ValueError, where it is no price that we know to read."""
-    told = sku.get("pricingInfo") or []
-    if not told:
+    """The newest price of a SKU. Raises: ValueError, when the price has an unknown form."""
+    infos = sku.get("pricingInfo") or []
+    if not infos:
         raise ValueError("has no price")
-    expression = max(told, key=lambda one: str(one.get("effectiveTime"))).get(
+    expression = max(infos, key=lambda one: str(one.get("effectiveTime"))).get(
         "pricingExpression", {}
     )
     unit = expression.get("usageUnit")
     if (part, unit) not in _UNITS:
-        raise ValueError(f"is priced by {unit}, which nobody knows to read")
+        raise ValueError(f"is priced by {unit}, which is an unknown unit")
     amounts = [_amount(rate.get("unitPrice", {})) for rate in expression.get("tieredRates", ())]
     dearest = max(amounts, default=Decimal())
     if dearest <= 0:

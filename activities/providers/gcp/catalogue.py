@@ -1,4 +1,4 @@
-"""What Google sells, out of the files in `facts/`."""
+"""The catalogue of Google Cloud, read from the files in `facts/`."""
 
 import tomllib
 from decimal import Decimal
@@ -14,18 +14,27 @@ FACTS = Path(__file__).parent / "facts"
 
 @lru_cache(maxsize=1)
 def gcp_catalogue() -> CloudCatalogue:
-    """Read once. Raises: ValueError, when a file says what cannot be."""
+    """The catalogue, which each process reads once.
+
+    Raises: ValueError, when the content of a file is not valid.
+    """
     return load_catalogue(FACTS)
 
 
 @lru_cache(maxsize=1)
 def gcp_storage() -> StorageClasses:
-    """As `gcp_catalogue`."""
+    """The storage classes, which each process reads once.
+
+    Raises: ValueError, when the content of a file is not valid.
+    """
     return read_storage_classes(_read(FACTS / "storage.toml"), gcp_catalogue())
 
 
 def load_catalogue(folder: Path) -> CloudCatalogue:
-    """The catalogue out of `regions.toml`, `machines.toml` and `prices.toml` of a folder."""
+    """The catalogue in `regions.toml`, `machines.toml` and `prices.toml` of a folder.
+
+    Raises: ValueError, when the content of a file is not valid.
+    """
     return read_catalogue(*(_read(folder / f"{name}.toml") for name in _FILES))
 
 

@@ -1,4 +1,4 @@
-"""What the checks of one project share: what was found so far, and the words of a check."""
+"""The context that all checks of one project share: findings so far, and how a check is worded."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,14 +9,14 @@ from workflows.contracts.providers import Check
 
 
 @dataclass
-class Looked:
-    """What the checks before have found, for those after."""
+class CheckContext:
+    """The findings of earlier checks, which later checks read, and the checks made so far."""
 
     session: GoogleSession
     number: str = ""
     created_at: datetime | None = None
     enabled: frozenset[str] | None = None
-    """None: nobody could say which APIs are on."""
+    """The APIs that are enabled; None while this is unknown."""
     checks: list[Check] = field(default_factory=list)
 
     @property
@@ -37,7 +37,7 @@ class Looked:
         return Check(name=name, status="warning", detail=detail, fix=fix)
 
     def grant(self, role: str, member: str | None = None) -> str:
-        """The command that gives a role."""
+        """The command that grants a role; to the key's service account without a `member`."""
         who = member or f"serviceAccount:{self.session.key.email}"
         return (
             f"gcloud projects add-iam-policy-binding {self.project_id} "
@@ -45,4 +45,5 @@ class Looked:
         )
 
     def switch_on(self, api: str) -> str:
+        """The page of the console on which a person enables the API."""
         return f"{CONSOLE}/apis/library/{api}.googleapis.com?project={self.project_id}"

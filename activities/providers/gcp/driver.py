@@ -1,4 +1,4 @@
-"""Machines of Compute Engine: found by name, made, ended; their host keys, proven by Google."""
+"""The driver of Compute Engine: machines, and their SSH host keys, which Google vouches for."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -41,15 +41,18 @@ SHORT = (
     "QUOTA_EXCEEDED",
     "QUOTAEXCEEDED",
 )
-"""Beginnings of the reasons for which another zone, region or type may have it, in capitals.
-`UNSUPPORTED_OPERATION` is also told of a machine that was preempted while it was being made."""
+"""The starts of reasons, in capitals, for which another zone, region or type may have capacity.
+Google also gives `UNSUPPORTED_OPERATION` for a machine that was preempted during its creation."""
 HOST_KEYS = "hostkeys/"
 KEY_KIND = "ssh-ed25519"
 
 
 @dataclass(frozen=True)
 class OwnedInstance:
-    """instance: as Google tells of it."""
+    """The `OwnedMachine` of one instance.
+
+    instance: as Google lists it; catalogue: whose prices the observation has.
+    """
 
     instance: Any
     zone: str
@@ -65,9 +68,9 @@ class OwnedInstance:
 
 
 class GoogleMachines:
-    """See `activities/providers/base.py: Driver`. A place is a zone.
+    """The `Driver` (see `activities/providers/base.py`) of a Google provider's machines.
 
-    catalogue: whose prices machines are shown with; None: those of the files.
+    catalogue: whose prices the observations have; None for the prices of the files.
     """
 
     def __init__(
@@ -83,12 +86,17 @@ class GoogleMachines:
             if instance is None:
                 return None
             self._must_be_ours(instance)
-            seen = shown(instance, zone, self._catalogue)
-            if seen.state is MachineState.RUNNING and seen.host is not None:
-                return seen.model_copy(update=self._proof(name, zone))
-            return seen
+            observation = shown(instance, zone, self._catalogue)
+            if observation.state is MachineState.RUNNING and observation.host is not None:
+                return observation.model_copy(update=self._proof(name, zone))
+            return observation
 
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
+        """Create the machine, or find the one that has the name.
+
+        Raises: NotYet, when Google does not list the machine yet; Unavailable, CapacityExhausted,
+        RequestRefused.
+        """
         body = instance_body(
             name,
             offer,
@@ -105,19 +113,23 @@ class GoogleMachines:
                     raise
         found = self.find(name, offer.zone)
         if found is None:
-            raise NotYet(f"{name}: was asked for, and is not to be seen in {offer.zone} yet")
+            raise NotYet(f"{name}: was requested, and is not listed in {offer.zone} yet")
         return found
 
     def terminate(self, name: str, zone: str) -> None:
+        """Request the machine's termination; silent when it does not exist.
+
+        Raises: Unavailable, CapacityExhausted, RequestRefused.
+        """
         with _answers():
             instance = self._instance(name, zone)
             if instance is None:
                 return
             self._must_be_ours(instance)
             if shown(instance, zone, self._catalogue).state is MachineState.ENDING:
-                return  # A second deletion would be told that it is not ready for one.
+                return  # Google would refuse a second deletion as not ready.
             try:
-                # By its number: done late, it ends no machine that has got the name since.
+                # By its number, so that a late deletion spares a newer machine with this name.
                 with naming_request(f"instance {name}"):
                     self._instances.delete_unary(
                         project=self._session.project_id,
@@ -142,7 +154,7 @@ class GoogleMachines:
             filter=f"labels.{LABEL}={self._provider_id}",
         )
         owned = []
-        # A zone that cannot be seen fails all of it: partial answers are for who asks for them.
+        # A zone that cannot be read fails the whole list; Google sends partial lists on request.
         with _answers(), naming_request("instances of every zone"):
             pages = self._instances.aggregated_list(
                 request=request, timeout=ANSWER_LIMIT_S, retry=None
@@ -152,7 +164,7 @@ class GoogleMachines:
                 owned += [OwnedInstance(each, zone, self._catalogue) for each in found.instances]
         return owned
 
-    # ── what it is made of ──────────────────────────────────────────────────────────────────
+    # ── the calls to Google ─────────────────────────────────────────────────────────────────
 
     @property
     def _instances(self) -> Any:
@@ -179,7 +191,7 @@ class GoogleMachines:
         must_be_ours(f"instance {instance.name}", instance.labels.get(LABEL), self._provider_id)
 
     def _insert(self, zone: str, body: Any) -> Any:
-        """No request id: a repeated one answers for the machine that was there before."""
+        """Insert without a request id, as a repeated id answers for an earlier machine."""
         with naming_request(f"instance {body.name}"):
             return self._instances.insert_unary(
                 project=self._session.project_id,
@@ -190,7 +202,7 @@ class GoogleMachines:
             )
 
     def _finish(self, operation: Any, zone: str, asked: str) -> None:
-        """Its error is why there is no machine; one that goes on is looked for later."""
+        """Wait for an insert and raise its error; while it still runs, return without one."""
         operation = awaited(self._session, operation, asked, zone=zone)
         for error in operation.error.errors:
             if _is_short(error.code):
@@ -198,7 +210,10 @@ class GoogleMachines:
             raise refused(asked, operation.http_error_status_code, error.code, error.message)
 
     def _proof(self, name: str, zone: str) -> dict[str, str | None]:
-        """Its minion id, or why it has none: without one it is not used, and can be ended."""
+        """The machine's minion id, or the reason why it has none.
+
+        A machine without one is not used, and can be terminated.
+        """
         try:
             key = self._host_key(name, zone)
         except GoogleRefusedError as refusal:
@@ -206,7 +221,7 @@ class GoogleMachines:
         return {"minion_id": None if key is None else fingerprint_of(key)}
 
     def _host_key(self, name: str, zone: str) -> str | None:
-        """The public half, as the machine's own agent has told Google; None: not yet."""
+        """The public host key that the machine's guest agent gave to Google; None: not yet."""
         from google.cloud import compute_v1  # noqa: PLC0415
 
         request = compute_v1.GetGuestAttributesInstanceRequest(
@@ -214,22 +229,21 @@ class GoogleMachines:
         )
         try:
             with naming_request(f"host keys of {name}"):
-                told = self._instances.get_guest_attributes(
+                attributes = self._instances.get_guest_attributes(
                     request=request, timeout=ANSWER_LIMIT_S, retry=None
                 )
         except GoogleRefusedError as refusal:
             if refusal.is_missing:
                 return None
             raise
-        keys = {item.key: item.value for item in told.query_value.items}
+        keys = {item.key: item.value for item in attributes.query_value.items}
         return f"{KEY_KIND} {keys[KEY_KIND]}" if KEY_KIND in keys else None
 
 
 def google_machines(provider_id: str) -> GoogleMachines:
-    """The driver of a provider's machines, with the key that its row refers to now, and the prices
-    that are known now.
+    """The driver of a provider's machines, with the key to which its row refers and today's prices.
 
-    Raises: RequestRefused, when there is no key, or it is none.
+    Raises: RequestRefused, when the provider has no key, or its key is malformed.
     """
     try:
         session = google_session(provider_id)
@@ -244,7 +258,7 @@ def _is_short(reason: str) -> bool:
 
 @contextmanager
 def _answers() -> Iterator[None]:
-    """Google's refusals as the four answers of a driver."""
+    """Translate Google's errors to the exceptions of a driver."""
     try:
         yield
     except GoogleUnavailableError as error:

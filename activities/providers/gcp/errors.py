@@ -1,25 +1,25 @@
-"""What Google answers instead of what was asked for, whichever of its libraries carried it."""
+"""Google's errors as our exceptions, whichever of Google's libraries raised them."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 _THERE = frozenset({"alreadyexists", "already_exists", "resource_already_exists"})
-"""Reasons for a 409 that mean: of this name there is one."""
+"""The reasons of a 409 that mean: the name exists already."""
 
 
 class GoogleUnavailableError(Exception):
-    """No answer, or one that says: later. Nothing is known of what was asked."""
+    """Google did not answer, or says: retry later. The outcome of the request is unknown."""
 
 
 class KeyRefusedError(Exception):
-    """Google does not take the key: deleted, disabled, of another time, or altered."""
+    """Google does not accept the key, which is deleted, disabled, expired or altered."""
 
 
 class GoogleRefusedError(Exception):
-    """An answer that says no.
+    """Google refused the request.
 
-    code: the HTTP status; reason: the word of it, such as `quotaExceeded` or `SERVICE_DISABLED`.
+    code: the HTTP status; reason: Google's word, such as `quotaExceeded` or `SERVICE_DISABLED`.
     """
 
     def __init__(self, asked: str, code: int, reason: str, message: str) -> None:
@@ -30,7 +30,7 @@ class GoogleRefusedError(Exception):
 
     @property
     def is_missing(self) -> bool:
-        """There is no such thing."""
+        """Whether the resource does not exist."""
         return self.code == 404
 
     @property
@@ -39,30 +39,31 @@ class GoogleRefusedError(Exception):
 
     @property
     def is_switched_off(self) -> bool:
-        """The API is not enabled in the project."""
+        """Whether the API is not enabled in the project."""
         return self.reason in {"SERVICE_DISABLED", "accessNotConfigured"}
 
     @property
     def is_in_use(self) -> bool:
-        """An answer words it one way, an operation another."""
+        """Whether the resource is in use; answers and operations spell this reason differently."""
         return self.reason.replace("_", "").lower() == "resourceinusebyanotherresource"
 
 
 LATER = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses that say nothing about what was asked."""
+"""The HTTP statuses after which the outcome of the request is unknown."""
 LATER_REASONS = frozenset(
     {"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED", "resourceNotReady"}
 )
-"""Refusals that pass by themselves. What an operation ends with is in capitals, and is its end."""
+"""The reasons that pass without our action. In capitals, they are the final error of an operation,
+and do not pass."""
 
 
 @contextmanager
 def naming_request(asked: str) -> Generator[None, None, None]:
-    """Let what is asked of Google within fail in our words, with what was asked in front.
+    """Translate the errors of Google's libraries to ours, with the request in front.
 
     Raises: KeyRefusedError, GoogleUnavailableError, GoogleRefusedError.
     """
-    import google.api_core.exceptions as api  # noqa: PLC0415 - half a second, for who asks Google
+    import google.api_core.exceptions as api  # noqa: PLC0415 - half a second, only for Google
     import google.auth.exceptions as auth  # noqa: PLC0415
     import requests.exceptions as http  # noqa: PLC0415
 
@@ -73,14 +74,14 @@ def naming_request(asked: str) -> Generator[None, None, None]:
             raise GoogleUnavailableError(f"{asked}: {_first_line(error)}") from error
         raise KeyRefusedError(f"{asked}: {_first_line(error)}") from error
     except (auth.TransportError, http.RequestException, api.RetryError) as error:
-        told = f"{asked}: no answer: {type(error).__name__}"
-        raise GoogleUnavailableError(told) from error
+        message = f"{asked}: no answer: {type(error).__name__}"
+        raise GoogleUnavailableError(message) from error
     except api.GoogleAPICallError as error:
         raise refused(asked, int(error.code or 0), _reason_of(error), str(error.message)) from error
 
 
 def refused(asked: str, code: int, reason: str, message: str) -> Exception:
-    """The error for an answer that is none of what was asked for."""
+    """The exception for an error that Google answered."""
     if code in LATER or reason in LATER_REASONS:
         return GoogleUnavailableError(f"{asked}: {code} {reason} {message}")
     if code == 401:
@@ -89,7 +90,7 @@ def refused(asked: str, code: int, reason: str, message: str) -> Exception:
 
 
 def reason_in(body: Any) -> tuple[str, str]:
-    """(reason, message) out of the JSON of an error, as each of the APIs words it."""
+    """The reason and the message in the JSON of an error, in any of the APIs' forms."""
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return "", str(body)[:200]
@@ -113,12 +114,15 @@ def _reason_of(error: Any) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Google's words; what follows them repeats the answer."""
+    """Google's message; the lines after the first repeat the answer."""
     return str(error.args[0] if error.args else error).splitlines()[0][:300]
 
 
 def must_be_ours(name: str, found: str | None, wanted: str) -> None:
-    """Raises: GoogleRefusedError, for what has our name and not our ownership label."""
+    """Check the ownership label of a resource.
+
+    Raises: GoogleRefusedError, when the resource has our name but not our ownership label.
+    """
     if found != wanted:
-        told = "exists, and is not ours: it lacks our ownership label; remove or rename it"
-        raise GoogleRefusedError(name, 409, "notOurs", told)
+        message = "exists, and is not ours: it lacks our ownership label; remove or rename it"
+        raise GoogleRefusedError(name, 409, "notOurs", message)

@@ -1,4 +1,4 @@
-"""What Compute Engine is told of a machine that is to be made, and what it tells of one."""
+"""The body of a request that creates an instance, and the observation of an instance."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _STATES = {
     "TERMINATED": MachineState.STOPPED,
 }
 LONGEST_RUN_S = traits_of(ProviderKind.GCP).lifetime_limit_s
-"""A longer limit Google refuses: a machine that is to run for longer is ended by its lease alone.
+"""Google refuses a longer limit: only its lease terminates a machine that is to run for longer.
 Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
 SHORTEST_RUN_S = 30
 
@@ -48,8 +48,8 @@ def instance_body(
 ) -> Any:
     """The body of an insert. owner: provider id and project id.
 
-    Without a service account: what runs there has no rights in the project.
-    Raises: RequestRefused, for GPUs of which nobody knows how they are had.
+    The body has no service account, so programs on the machine have no rights in the project.
+    Raises: RequestRefused, when the catalogue lacks the machine type with these GPUs.
     """
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
@@ -89,7 +89,7 @@ def instance_body(
 
 
 def machine_of(offer: MachineOffer) -> MachineType | None:
-    """The catalogue's line for an offer; None for machines that are no offers of it."""
+    """The catalogue's machine type of an offer; None when the catalogue lacks it."""
     return next(
         (
             machine
@@ -102,9 +102,10 @@ def machine_of(offer: MachineOffer) -> MachineType | None:
 
 
 def _scheduling(offer: MachineOffer, spec: MachineSpec) -> Any:
-    """Ended and deleted by Google itself when its time is up: a stopped one costs for its disks.
+    """The scheduling, by which Google itself deletes the machine at the end of its lifetime.
 
-    One that has no GPU and cannot be taken away outlives its host: it is moved, or started anew.
+    Google deletes and does not stop it, because a stopped machine still costs for its disks. An
+    on-demand machine without GPUs survives its host: Google migrates or restarts the machine.
     """
     from google.cloud import compute_v1  # noqa: PLC0415
 
@@ -124,7 +125,7 @@ def _scheduling(offer: MachineOffer, spec: MachineSpec) -> Any:
 
 
 def _local_ssds(offer: MachineOffer) -> list[Any]:
-    """As many as its price counts."""
+    """As many local SSDs as the price of the offer includes."""
     from google.cloud import compute_v1  # noqa: PLC0415
 
     ssd = compute_v1.AttachedDisk(
@@ -154,7 +155,10 @@ def _boot_disk(offer: MachineOffer, spec: MachineSpec) -> Any:
 
 
 def _metadata(offer: MachineOffer, startup: str, public_key: str) -> Any:
-    """The platform's public key, and that the machine tells Google its host keys. No secret."""
+    """The metadata: the platform's public key, and that the machine gives Google its host keys.
+
+    The metadata has no secret.
+    """
     from google.cloud import compute_v1  # noqa: PLC0415
 
     items = {
@@ -171,7 +175,7 @@ def _metadata(offer: MachineOffer, startup: str, public_key: str) -> Any:
 
 
 def _labels(spec: MachineSpec) -> dict[str, str]:
-    """As Google takes them: small letters, digits, `-` and `_`, at most 63."""
+    """The tags as Google allows labels: small letters, digits, `-` and `_`, at most 63."""
     return {
         _NOT_IN_A_LABEL.sub("-", key.lower())[:63]: _NOT_IN_A_LABEL.sub("-", value.lower())[:63]
         for key, value in spec.tags.items()
@@ -179,9 +183,9 @@ def _labels(spec: MachineSpec) -> dict[str, str]:
 
 
 def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineObservation:
-    """An instance as Google tells of it; its host key is asked for by itself.
+    """The observation of an instance, without its host key, which is another request.
 
-    catalogue: whose prices it is shown with.
+    catalogue: whose prices the observation has.
     """
     address = None
     for interface in instance.network_interfaces:
@@ -203,14 +207,13 @@ def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineObserva
     )
 
 
-def _instant(told: str) -> datetime | None:
-    """None: it has not come yet. While a machine is made it costs nothing."""
-    return datetime.fromisoformat(told) if told else None
+def _instant(text: str) -> datetime | None:
+    """The instant; None when it has not come yet. A machine costs nothing while it is created."""
+    return datetime.fromisoformat(text) if text else None
 
 
 def _price(instance: Any, zone: str, catalogue: CloudCatalogue) -> int | None:
-    """By the catalogue, for the machine that was really made, with the disk that it starts from;
-    None where it does not say."""
+    """The catalogue's price of the machine as it was created, with its boot disk; None: unknown."""
     name = instance.machine_type.rpartition("/")[2]
     attached = {
         each.accelerator_type.rpartition("/")[2]: each.accelerator_count
@@ -230,9 +233,9 @@ def _price(instance: Any, zone: str, catalogue: CloudCatalogue) -> int | None:
 
 
 def _is_it(machine: MachineType, name: str, attached: Mapping[str, int]) -> bool:
-    """Whether a machine of this type with these accelerators is that line of the catalogue.
+    """Whether a machine of this type with these accelerators is this machine of the catalogue.
 
-    Google names the accelerators of types that bring them, too.
+    Google lists accelerators also for machine types that include them.
     """
     if machine.name != name or (machine.attaches and not attached):
         return False

@@ -1,6 +1,6 @@
-"""A service-account key as it is downloaded: read, and refused at once when it cannot be one.
+"""The service-account key as a person downloads it: parsed, and refused when it is malformed.
 
-No library of Google's is needed for it, so that the API can look at a key without paying for them.
+This module needs none of Google's libraries, so the API can check a key without loading them.
 """
 
 import json
@@ -24,17 +24,17 @@ _EMAIL = re.compile(r"[^@\s]+@[a-z0-9.-]+\.gserviceaccount\.com")
 
 @dataclass(frozen=True)
 class ServiceAccountKey:
-    """A key that has the shape of one; whether it works, only Google can say."""
+    """A well-formed service-account key; only Google can say whether it works."""
 
     project_id: str
     email: str
     key_id: str
     document: Mapping[str, Any] = field(repr=False)
-    """All of it, as Google's libraries take it. Never to be shown."""
+    """The whole key, as Google's libraries take it. Secret: never show it."""
 
     @property
     def shown(self) -> dict[str, str]:
-        """What is no secret of it; of the key's id the end alone."""
+        """The parts of the key that are not secret, with only the end of the key's id."""
         return {
             "project_id": self.project_id,
             "service_account": self.email,
@@ -49,7 +49,7 @@ def read_key(text: str) -> ServiceAccountKey:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        # Without its cause, which quotes what it was given.
+        # Without the cause, which quotes the key.
         raise KeyMistakeError("credentials", "is the JSON of a service-account key") from None
     if not isinstance(document, dict):
         raise KeyMistakeError("credentials", "is the JSON object of a service-account key")
@@ -75,7 +75,10 @@ def _is_private_key(pem: str) -> bool:
 
 
 def _is_token_uri(uri: str) -> bool:
-    """Google's, or what stands in its place: else a key could send us anywhere."""
+    """Whether the address is Google's, so that a key cannot send us anywhere else.
+
+    With the setting `gcp_endpoint`, which replaces Google, any address is accepted.
+    """
     return uri == TOKEN_URI or settings().gcp_endpoint is not None
 
 

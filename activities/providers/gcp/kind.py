@@ -1,4 +1,4 @@
-"""Google Cloud as a provider kind: all that the platform asks of it."""
+"""Google Cloud as a provider kind, with all its capabilities."""
 
 from activities.providers.base import CredentialsReader, Kind
 from activities.providers.gcp.billing_catalog import google_prices
@@ -14,6 +14,7 @@ from workflows.contracts.statuses import ProviderKind
 
 
 def check_google(provider_id: str) -> tuple[Check, ...]:
+    """Run every check of a provider's project."""
     return GcpProject(provider_id).check()
 
 

@@ -1,4 +1,7 @@
-"""The network that machines of a provider are in, and who reaches them: we over SSH, each other."""
+"""The network of a provider's machines, and its firewall rules.
+
+The platform reaches the machines over SSH, and the machines reach each other.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +23,10 @@ def network_name(provider_id: str) -> str:
 
 
 def make_network(session: GoogleSession, provider_id: str) -> str:
-    """Without subnetworks: each region makes its own."""
+    """Find or create the network, without subnetworks, because each region creates its own.
+
+    Raises: the errors of `errors.py`.
+    """
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
     wanted = compute_v1.Network(
@@ -37,15 +43,21 @@ def remove_network(session: GoogleSession, provider_id: str) -> str:
 
 
 def make_ssh_firewall(session: GoogleSession, provider_id: str) -> str:
-    """SSH to our machines, from where the platform's workers are."""
+    """Find or create the rule that allows SSH to our machines from the platform's workers.
+
+    Raises: the errors of `errors.py`.
+    """
     ranges = [each.strip() for each in settings().gcp_ssh_source_ranges.split(",") if each.strip()]
     rule = {"source_ranges": ranges}
     return _make_firewall(session, provider_id, "ssh", rule, [("tcp", ["22"])])
 
 
 def make_inner_firewall(session: GoogleSession, provider_id: str) -> str:
-    """Everything between our machines: workers of one job find each other, and their region's cache
-    on its storage node, which nobody reaches from outside: no other rule lets anything in but SSH.
+    """Find or create the rule that allows all traffic between our machines.
+
+    The workers of a job reach each other, and the region's cache on its storage node. The cache
+    cannot be reached from outside, because the only other rule allows SSH alone.
+    Raises: the errors of `errors.py`.
     """
     rule = {"source_tags": [NODE_TAG]}
     allowed: list[tuple[str, list[str]]] = [("tcp", []), ("udp", []), ("icmp", [])]
@@ -99,7 +111,10 @@ def _firewalls(session: GoogleSession) -> Any:
 
 
 def _make(session: GoogleSession, client: Any, noun: str, wanted: Any) -> str:
-    """Find it, else make it. No request id: a name is given once, a second insert is told so."""
+    """Find the resource, or else create it.
+
+    The insert has no request id: a name exists once, so Google refuses a second insert.
+    """
     path = f"projects/{session.project_id}/global/{noun}s/{wanted.name}"
     found = _found(client, session, noun, wanted.name)
     if found is not None:

@@ -1,10 +1,10 @@
-"""News of a provider's machines, out of its subscription."""
+"""The notification feed of a Google provider, read from its Pub/Sub subscription."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from activities.providers.base import KeyMistakeError, Notification, RequestRefused
-from activities.providers.gcp.audit_log import told_by
+from activities.providers.gcp.audit_log import read_notification
 from activities.providers.gcp.errors import naming_request
 from activities.providers.gcp.project import translated_errors
 from activities.providers.gcp.pubsub import subscription_path
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from google import pubsub_v1
 
 PULL_S = 60.0
-"""How long one pull waits for a first message."""
+"""How long one pull waits for the first message."""
 AT_ONCE = 200
-"""Messages in one answer: more of them wait at Google."""
+"""The most messages in one answer; more of them wait at Google."""
 
 
 class GoogleNews:
-    """See `activities/providers/base.py: NotificationFeed`."""
+    """The `NotificationFeed` (see `activities/providers/base.py`) of a Google provider."""
 
     def __init__(self, session: GoogleSession, provider_id: str) -> None:
         self._subscription = subscription_path(session, provider_id)
@@ -38,7 +38,9 @@ class GoogleNews:
             except DeadlineExceeded:
                 return ()
         return [
-            told_by(each.message.data, receipt=each.ack_id, message_id=each.message.message_id)
+            read_notification(
+                each.message.data, receipt=each.ack_id, message_id=each.message.message_id
+            )
             for each in answer.received_messages
         ]
 
@@ -54,11 +56,12 @@ class GoogleNews:
 
 
 def google_news(provider_id: str) -> Callable[[], GoogleNews]:
-    """What makes the feed, on the event loop that is to use it. Blocks: Google's library is loaded.
+    """Return the function that makes the feed on the event loop which uses the feed.
 
-    Raises: RequestRefused, when there is no key, or it is none.
+    Blocking, because Google's library is loaded here.
+    Raises: RequestRefused, when the provider has no key, or its key is malformed.
     """
-    from google import pubsub_v1  # noqa: F401, PLC0415 - more than a second, before the loop waits
+    from google import pubsub_v1  # noqa: F401, PLC0415 - over a second, which the loop cannot wait
 
     try:
         session = google_session(provider_id)

@@ -1,6 +1,6 @@
-"""Operations of Compute Engine, seen to their end by our own client.
+"""Operations of Compute Engine, which our own client waits for.
 
-The library's own polls Google's host whatever the endpoint.
+The library's own waiting polls Google's host, whatever the endpoint.
 """
 
 from collections.abc import Iterable
@@ -23,15 +23,16 @@ ENDS = frozenset(
         "compute.instances.guestTerminate",
     }
 )
-"""Types of operations after which a machine costs nothing any more."""
+"""The types of operations after which a machine is no longer billed."""
 OPERATION_LIMIT_S = 90.0
-"""How long one look at an operation may last; Google itself answers after two minutes at most."""
+"""How long one poll of an operation may last; Google itself answers after two minutes at most."""
 
 
 def awaited(session: GoogleSession, operation: Any, asked: str, **scope: str) -> Any:
-    """The operation once it is done, or as it is after the limit.
+    """The operation when it is done, or as it is after `OPERATION_LIMIT_S`.
 
-    scope: `zone` or `region`, where it is in one. Raises: the errors of `errors.py`.
+    scope: the `zone` or `region` of the operation; empty for a global one.
+    Raises: the errors of `errors.py`.
     """
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
@@ -54,16 +55,16 @@ def awaited(session: GoogleSession, operation: Any, asked: str, **scope: str) ->
 
 
 def finish(session: GoogleSession, operation: Any, asked: str, **scope: str) -> None:
-    """See it to its end.
+    """Wait for the end of an operation.
 
     Raises: GoogleRefusedError with the code of the operation's error; GoogleUnavailableError while
-    it goes on, to be looked at again.
+    the operation still runs, so that the caller retries.
     """
     from google.cloud import compute_v1  # noqa: PLC0415
 
     operation = awaited(session, operation, asked, **scope)
     if operation.status != compute_v1.Operation.Status.DONE:
-        raise GoogleUnavailableError(f"{asked}: {operation.name} goes on")
+        raise GoogleUnavailableError(f"{asked}: {operation.name} still runs")
     for error in operation.error.errors:
         raise refused(asked, operation.http_error_status_code, error.code, error.message)
 
@@ -71,8 +72,10 @@ def finish(session: GoogleSession, operation: Any, asked: str, **scope: str) -> 
 def operations_of(
     session: GoogleSession, name: str, zone: str, machine_id: str | None
 ) -> list[Any]:
-    """All that Google remembers to have done to a machine, which may be gone: by its number, or to
-    all that ever had its name there.
+    """All operations on a machine, which may be gone, that Google still lists.
+
+    machine_id: Google's number of the machine; without it, the operations on every machine that
+    ever had the name in the zone. Raises: the errors of `errors.py`.
     """
     from google.cloud import compute_v1  # noqa: PLC0415
 
@@ -84,16 +87,16 @@ def operations_of(
     client = session.compute(compute_v1.ZoneOperationsClient)
     with naming_request(f"operations of {name}"):
         found = list(client.list(request=request, timeout=ANSWER_LIMIT_S, retry=None))
-    # Looked through here as well: a filter that is not understood must not mix machines up.
+    # Filter here as well: if Google ignores the filter, machines must not be mixed up.
     if machine_id:
         return [each for each in found if str(each.target_id) == machine_id]
     return [each for each in found if each.target_link.endswith(f"/{path}")]
 
 
 def lasted(operations: Iterable[Any]) -> MachineObservation:
-    """A machine that is gone: when it last began to run, and by which operation that ended.
+    """The observation of a machine that is gone: when its last run started and ended.
 
-    One whose making failed has never run.
+    A machine whose creation failed has never run.
     """
     done = [each for each in operations if each.end_time and not each.error.errors]
     began_at = ended_at = None

@@ -1,4 +1,4 @@
-"""A project at Google as a provider: what is looked at, made and removed for it as a whole."""
+"""The Google Cloud project of a provider: its checks, and the cloud resources that it has once."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,16 +17,16 @@ from workflows.contracts.providers import Check, CloudResource
 
 
 class GcpProject:
-    """Everything of one provider; blocking, and safe to be done again.
+    """The `CloudProject` of one provider. Every method blocks and may be repeated.
 
-    Raises, all of it: Unavailable, RequestRefused.
+    Raises: every method Unavailable, RequestRefused.
     """
 
     def __init__(self, provider_id: str) -> None:
         self._provider_id = provider_id
 
     def check(self) -> tuple[Check, ...]:
-        """Every check; a key that is not there, or is none, is one that fails."""
+        """Run every check; a missing or malformed key is a failed check."""
         try:
             session = google_session(self._provider_id)
         except (CredentialsError, KeyMistakeError) as mistake:
@@ -36,14 +36,17 @@ class GcpProject:
             return check_project(session)
 
     def make(self, resource: str) -> CloudResource:
-        """Find it, else make it. Raises: RequestRefused for what has our name and is not ours."""
+        """Find the resource, or else create it.
+
+        Raises: Unavailable; RequestRefused, also when a resource has our name but is not ours.
+        """
         with translated_errors():
             return CloudResource(
                 name=resource, path=RESOURCES[resource].make(self._session, self._provider_id)
             )
 
     def remove(self, resource: str) -> CloudResource:
-        """Remove it if it is there and ours."""
+        """Remove the resource if it exists. Raises: as `make`."""
         with translated_errors():
             removed = RESOURCES[resource].remove(self._session, self._provider_id)
             return CloudResource(name=resource, path=removed)
@@ -55,7 +58,11 @@ class GcpProject:
 
 @contextmanager
 def translated_errors() -> Generator[None, None, None]:
-    """Let Google's answers be those that every provider has."""
+    """Translate Google's errors to those that every provider has.
+
+    Raises: Unavailable, when Google does not answer; RequestRefused, when Google refuses the
+    request or the key, or the key is missing or malformed.
+    """
     try:
         yield
     except GoogleUnavailableError as error:

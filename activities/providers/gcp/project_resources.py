@@ -1,4 +1,4 @@
-"""What a provider has once in its project, in the order of making; removed in the reverse."""
+"""The cloud resources that a provider has once, in the order of creation; removal is in reverse."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from activities.providers.gcp.network import Part
 
 @dataclass(frozen=True)
 class Making:
-    """How one part is made and removed: each looks first, and returns what it is called."""
+    """How one resource is created and removed. Both look for it first, and return its path."""
 
     make: Part
     remove: Part

@@ -1,6 +1,7 @@
-"""How news of machines comes to us: a topic, our subscription, and the log sink that writes to it.
+"""The path of notifications about machines: a log sink, the topic it writes to, our subscription.
 
-Every function looks before it makes or removes; what it finds with our ownership label is ours.
+Every function looks for a resource before it creates or removes the resource, and takes only what
+has our ownership label. All raise the errors of `errors.py`.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 PUBLISHER = "roles/pubsub.publisher"
 ACK_DEADLINE_S = 60
 KEPT_S = 7 * 24 * 3600
-"""How long news waits for us: the longest that Google keeps it."""
+"""How long a notification waits for us: as long as Google allows for this subscription."""
 
 
 def topic_path(session: GoogleSession, provider_id: str) -> str:
@@ -50,7 +51,7 @@ def remove_topic(session: GoogleSession, provider_id: str) -> str:
 
 
 def make_subscription(session: GoogleSession, provider_id: str) -> str:
-    """It never expires, though nobody may read it for long."""
+    """Find or create the subscription, which never expires, even if it is not read for long."""
     path = subscription_path(session, provider_id)
     request = {
         "name": path,
@@ -80,7 +81,7 @@ def remove_subscription(session: GoogleSession, provider_id: str) -> str:
 
 
 def news_filter(project_id: str) -> str:
-    """Which log entries are news: what Google and people do to machines with our names."""
+    """The filter of log entries: what Google and people do to machines with our names."""
     logs = f"projects/{project_id}/logs/cloudaudit.googleapis.com%2F"
     return (
         f'resource.type="gce_instance" AND protoPayload.resourceName:"/instances/{PREFIX}" AND '
@@ -91,7 +92,7 @@ def news_filter(project_id: str) -> str:
 
 
 def make_sink(session: GoogleSession, provider_id: str) -> str:
-    """With a writer of its own; one whose filter is of an older release gets the new one."""
+    """Find or create the sink with its own writer; the filter of an older release is replaced."""
     path = f"/v2/projects/{session.project_id}/sinks"
     name = shared_name(provider_id)
     wanted = {
@@ -113,6 +114,10 @@ def make_sink(session: GoogleSession, provider_id: str) -> str:
 
 
 def remove_sink(session: GoogleSession, provider_id: str) -> str:
+    """Remove the sink; silent when it does not exist.
+
+    Raises: the errors of `errors.py`, such as GoogleRefusedError when the sink is not ours.
+    """
     path = f"/v2/projects/{session.project_id}/sinks/{shared_name(provider_id)}"
     found = _sink(session, provider_id)
     if found is not None:
@@ -126,14 +131,14 @@ def remove_sink(session: GoogleSession, provider_id: str) -> str:
 
 
 def make_publisher(session: GoogleSession, provider_id: str) -> str:
-    """Let the sink's writer publish to the topic, beside whoever may already.
+    """Let the sink's writer publish to the topic, in addition to those who already may.
 
-    Raises: GoogleUnavailableError, when the sink is not seen yet, or somebody else has changed the
-    policy between our look and our write: then all of it is done again.
+    Raises: GoogleUnavailableError, when the sink is not listed yet, or the policy has changed
+    between our read and our write; the caller then retries.
     """
     sink = _sink(session, provider_id)
     if sink is None or not sink.get("writerIdentity"):
-        raise GoogleUnavailableError(f"sink {shared_name(provider_id)}: is not there yet")
+        raise GoogleUnavailableError(f"sink {shared_name(provider_id)}: does not exist yet")
     topic, writer = topic_path(session, provider_id), str(sink["writerIdentity"])
     policy = _policy(session, topic)
     held = [
@@ -150,7 +155,10 @@ def make_publisher(session: GoogleSession, provider_id: str) -> str:
 
 
 def remove_publisher(session: GoogleSession, provider_id: str) -> str:
-    """Silent when the topic or the sink is gone: the grant went with it."""
+    """Withdraw the writer's grant; silent when the topic or the sink, and so the grant, is gone.
+
+    Raises: the errors of `errors.py`, such as GoogleRefusedError when the key may not change it.
+    """
     sink, topic = _sink(session, provider_id), topic_path(session, provider_id)
     writer = str(sink.get("writerIdentity", "")) if sink else ""
     try:
@@ -173,7 +181,7 @@ def _policy(session: GoogleSession, topic: str) -> Any:
 
 
 def _write_policy(session: GoogleSession, topic: str, policy: Any) -> None:
-    """With the etag that it was read with."""
+    """Write the policy with the etag with which it was read, so no other change is lost."""
     asked = f"policy of {topic}"
     try:
         _ask(asked, session.publisher.set_iam_policy, {"resource": topic, "policy": policy})
@@ -194,7 +202,7 @@ def _sink(session: GoogleSession, provider_id: str) -> dict[str, Any] | None:
 
 
 def _found(asked: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:
-    """The answer, None when there is no such thing."""
+    """The answer; None when the resource does not exist."""
     try:
         return _ask(asked, method, request)
     except GoogleRefusedError as refusal:
@@ -204,6 +212,6 @@ def _found(asked: str, method: Callable[..., Any], request: dict[str, Any]) -> A
 
 
 def _ask(asked: str, method: Callable[..., Any], request: dict[str, Any]) -> Any:
-    """One call over gRPC, without the library's own retries: the engine has them."""
+    """One call over gRPC, without the library's own retries, because Temporal retries."""
     with naming_request(asked):
         return method(request=request, timeout=ANSWER_LIMIT_S, retry=None)

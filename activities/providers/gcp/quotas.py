@@ -1,4 +1,4 @@
-"""What Google allows a project in one region now, and what of it is used: read live, never kept."""
+"""The quotas of a Google Cloud project in one region, and their use: read live, never stored."""
 
 import logging
 from collections import Counter
@@ -17,22 +17,22 @@ log = logging.getLogger("gcp")
 
 
 def google_quotas(provider_id: str, region: str) -> tuple[Quota, ...]:
-    """With a provider's key. Blocking. Raises: Unavailable, RequestRefused."""
+    """The quotas, read with a provider's key. Blocking. Raises: Unavailable, RequestRefused."""
     with translated_errors():
         return read_quotas(google_session(provider_id), region)
 
 
 def read_quotas(session: GoogleSession, region: str) -> tuple[Quota, ...]:
-    """Of the region, of the whole project, and of GPU families; what cannot be read is left out
-    or has no figures, which is not the same as none.
+    """The quotas of the region, of the whole project, and of GPU families.
 
+    A quota that cannot be read is left out or has no figures, which does not mean zero.
     Raises: GoogleRefusedError, GoogleUnavailableError, KeyRefusedError.
     """
     return (*_of_region(session, region), *_of_project(session), *_of_families(session, region))
 
 
 def _of_region(session: GoogleSession, region: str) -> tuple[Quota, ...]:
-    """None of them, where Google says that it could not read them."""
+    """The quotas of the region; empty when Google warns that it could not read them."""
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
     client = session.compute(compute_v1.RegionsClient)
@@ -63,8 +63,10 @@ def _read(quotas: Any, place: str) -> tuple[Quota, ...]:
 
 
 def _of_families(session: GoogleSession, region: str) -> tuple[Quota, ...]:
-    """Newer GPUs have no regional quota: their limit is told by an API of its own, their use by
-    nobody, so the machines there are counted."""
+    """The quotas of GPU families, which newer GPUs have instead of a regional quota.
+
+    A separate API has their limits. No API has their use, so we count the machines in the region.
+    """
     sold = gcp_catalogue().gpu_types_in(region)
     gpus = [gpu for gpu in gcp_catalogue().gpus if gpu.gpu_family and gpu.gpu_type in sold]
     if not gpus:
@@ -83,7 +85,7 @@ def _of_families(session: GoogleSession, region: str) -> tuple[Quota, ...]:
 
 
 def _family_limits(session: GoogleSession, region: str) -> dict[str, int]:
-    """GPU family to its limit; empty where the Cloud Quotas API is off or not allowed."""
+    """Each GPU family with its limit; empty when the Cloud Quotas API is not enabled or allowed."""
     path = (
         f"/v1/projects/{session.project_id}/locations/global/services/compute.googleapis.com"
         f"/quotaInfos/{FAMILIES_ID}"
@@ -105,7 +107,7 @@ def _family_limits(session: GoogleSession, region: str) -> dict[str, int]:
 
 
 def _used(session: GoogleSession, region: str, gpus: list[CloudGpu]) -> Counter[str]:
-    """GPUs of these types that machines in the region have, whoever made them."""
+    """The number of GPUs of these types in all machines of the region, ours or not."""
     from google.cloud import compute_v1  # noqa: PLC0415
 
     of_accelerator = {name: gpu.gpu_type for gpu in gpus for name in gpu.accelerators}

@@ -1,4 +1,4 @@
-"""A region of Google's as one of ours: what it has there beside its machines."""
+"""The cloud resources of one of our regions in Google Cloud, other than its machines."""
 
 from activities.providers.base import Unavailable
 from activities.providers.gcp.project import translated_errors
@@ -12,7 +12,10 @@ from workflows.contracts.providers import CloudResource
 
 
 class GcpRegion:
-    """Blocking, and safe to be done again. Raises, all of it: Unavailable, RequestRefused."""
+    """The `CloudRegionDriver` of one cloud region. Every method blocks and may be repeated.
+
+    Raises: every method Unavailable, RequestRefused.
+    """
 
     def __init__(self, provider_id: str, cloud_region: str) -> None:
         self._provider_id = provider_id
@@ -25,11 +28,14 @@ class GcpRegion:
         return CloudResource(name=resource, path=path)
 
     def remove(self, resource: str) -> CloudResource:
-        """Answered when it is seen to be gone."""
+        """Remove the resource, and return when Google does not list it any more.
+
+        Raises: Unavailable, also while Google still lists the resource; RequestRefused.
+        """
         with translated_errors():
             session = google_session(self._provider_id)
             path = remove_subnetwork(session, self._provider_id, self._cloud_region)
             is_left = is_subnetwork_there(session, self._provider_id, self._cloud_region)
         if is_left:
-            raise Unavailable(f"{path}: is still there")
+            raise Unavailable(f"{path}: still exists")
         return CloudResource(name=resource, path=path)

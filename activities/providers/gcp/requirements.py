@@ -1,13 +1,13 @@
-"""What a project at Google must have for us, and what helps: APIs, roles, and where to get them."""
+"""The APIs and roles that a Google Cloud project must have, and those that are useful."""
 
 from datetime import UTC, datetime
 
 CONSOLE = "https://console.cloud.google.com"
 APIS = ("compute", "pubsub", "logging", "cloudresourcemanager", "cloudbilling")
-"""Without one of these nothing can be made."""
+"""APIs without which the platform can create nothing."""
 USEFUL_APIS = {
-    "iam": "else nobody can look whether machines may be made with the project's service account",
-    "cloudquotas": "else the quotas of H100 and newer GPUs are not known",
+    "iam": "without it, the right to use the project's service account cannot be checked",
+    "cloudquotas": "without it, the quotas of H100 and newer GPUs are unknown",
 }
 ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "compute.admin": (
@@ -31,11 +31,11 @@ ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "iam.serviceAccountUser": ("Service Account User", ("iam.serviceAccounts.actAs",)),
 }  # fmt: skip
-"""Role to its name and the permissions of it that we use."""
+"""Each required role with its name and those of its permissions that we use."""
 USEFUL_ROLES: dict[str, tuple[str, str]] = {
     "cloudquotas.viewer": ("cloudquotas.quotas.get", USEFUL_APIS["cloudquotas"]),
 }
-"""Role to the permission of it that we use, and what is not known without it."""
+"""Each useful role with the permission that we use, and what is unknown without it."""
 AGENT_HAS_ITS_ROLE_SINCE = datetime(2021, 4, 8, tzinfo=UTC)
-"""Projects made before have a Pub/Sub service agent that may make no tokens."""
+"""The Pub/Sub service agent of a project that was created earlier may not create tokens."""
 TOKEN_CREATOR = "roles/iam.serviceAccountTokenCreator"  # noqa: S105 - a role

@@ -1,6 +1,6 @@
-"""The way to Google for one key: its HTTP APIs, Compute Engine and Pub/Sub.
+"""The Google clients for one key: its HTTP APIs, Compute Engine and Pub/Sub.
 
-Google's libraries cost more than a second and 150 MB; they are loaded when they are first needed.
+Google's libraries cost more than a second and 150 MB, so they are loaded on first use.
 """
 
 import threading
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from google.oauth2.service_account import Credentials
 
 ANSWER_LIMIT_S = 20.0
-"""How long one answer may take; Google's own are within a second."""
+"""How long one answer may take; Google usually answers within a second."""
 KEPT_SESSIONS = 64
 
 
 class GoogleSession:
-    """What is asked of Google with one key. Safe to be used by many threads."""
+    """The Google clients that use one key. Thread-safe."""
 
     def __init__(self, key: ServiceAccountKey, endpoint: str | None) -> None:
         self.key = key
@@ -42,7 +42,7 @@ class GoogleSession:
         return credentials_for(self.key, asks_google=self.endpoint is None)
 
     def prove_key(self) -> None:
-        """Get a token for the key; the clients of Compute and Pub/Sub would never ask for one.
+        """Get a token for the key, which the clients of Compute and Pub/Sub would never request.
 
         Raises: KeyRefusedError, GoogleUnavailableError.
         """
@@ -80,7 +80,7 @@ class GoogleSession:
         return content if isinstance(content, dict) else {}
 
     def compute(self, client: type[Any]) -> Any:
-        """A client of Compute Engine, such as `compute_v1.NetworksClient`, kept for the session."""
+        """A client of Compute Engine, such as `compute_v1.NetworksClient`, cached by session."""
         kept: dict[type[Any], Any] = self.__dict__.setdefault("_clients", {})
         if client not in kept:
             options = {"api_endpoint": self.endpoint} if self.endpoint else None
@@ -89,7 +89,7 @@ class GoogleSession:
 
     @cached_property
     def publisher(self) -> "pubsub_v1.PublisherClient":
-        """Topics. `PUBSUB_EMULATOR_HOST` is honoured by the library itself."""
+        """The client for topics. The library itself reads `PUBSUB_EMULATOR_HOST`."""
         from google import pubsub_v1  # noqa: PLC0415
 
         return pubsub_v1.PublisherClient(credentials=self.credentials)
@@ -101,14 +101,14 @@ class GoogleSession:
         return pubsub_v1.SubscriberClient(credentials=self.credentials)
 
     def listener(self) -> "pubsub_v1.SubscriberAsyncClient":
-        """As `subscriber`, for the event loop that runs; who asked for it closes it."""
+        """An asynchronous subscriber for the running event loop; the caller closes it."""
         from google import pubsub_v1  # noqa: PLC0415
 
         return pubsub_v1.SubscriberAsyncClient(credentials=self.credentials)
 
     @property
     def _http(self) -> "AuthorizedSession":
-        """One for each thread: requests' sessions are not made to be shared."""
+        """The HTTP session of this thread; sessions of requests are not thread-safe."""
         from google.auth.transport.requests import AuthorizedSession  # noqa: PLC0415
 
         if not hasattr(self._kept, "http"):
@@ -118,7 +118,7 @@ class GoogleSession:
 
 
 def google_session(provider_id: str) -> GoogleSession:
-    """The way to Google for a provider, by the key that its row refers to now.
+    """The Google session of a provider, with the key to which its row refers now.
 
     Raises: CredentialsError, KeyMistakeError.
     """
@@ -127,5 +127,5 @@ def google_session(provider_id: str) -> GoogleSession:
 
 @lru_cache(maxsize=KEPT_SESSIONS)
 def session_for(content: str, endpoint: str | None) -> GoogleSession:
-    """Kept by key, for its tokens and connections. Raises: KeyMistakeError."""
+    """The session for a key, cached for its tokens and connections. Raises: KeyMistakeError."""
     return GoogleSession(read_key(content), endpoint)

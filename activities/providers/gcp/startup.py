@@ -1,9 +1,9 @@
-"""What a machine does when it starts, before it is one of ours."""
+"""The startup script of a machine at Google, which prepares it to become a node."""
 
 from workflows.contracts.machines import MachineOffer, MachineSpec
 
 _DISKS_AND_KEY = """#!/bin/sh
-# What jobs write goes to the local SSDs, if there are any. After a restart they are as they were.
+# The files of jobs go to the local SSDs, if there are any. A restart keeps their content.
 set -- $(ls -d /dev/disk/by-id/google-local-nvme-ssd-? 2>/dev/null)
 if [ $# -gt 0 ]; then
   disk=$(blkid -L baseload)
@@ -16,7 +16,7 @@ if [ $# -gt 0 ]; then
   mkdir -p /var/lib/baseload && mount -o discard,noatime "$disk" /var/lib/baseload
   rmdir /var/lib/baseload/lost+found 2>/dev/null
 fi
-# The platform's key is the only way in; it is asked for no password, and root lets in no other.
+# Only the platform's key may log in as root, and no password may.
 umask 077
 mkdir -p /root/.ssh
 printf '%s\\n' '{public_key}' > /root/.ssh/authorized_keys
@@ -35,11 +35,11 @@ install() {
   return 1
 }
 """
-_PODMAN = """# Podman comes last: whoever finds it finds all that containers need here.
+_PODMAN = """# Podman comes last: where podman is present, all that containers need is present.
 command -v podman >/dev/null || install podman
 """
-_GPUS_OF_CONTAINERS = """# Containers get GPUs by names that are told here, once the driver is.
-for look in $(seq 240); do
+_GPUS_OF_CONTAINERS = """# The names by which containers get GPUs, written once the driver works.
+for attempt in $(seq 240); do
   nvidia-smi >/dev/null 2>&1 && break
   sleep 5
 done
@@ -49,7 +49,7 @@ nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml || exit 1
 
 
 def startup_script(offer: MachineOffer, spec: MachineSpec, public_key: str) -> str:
-    """Run by root at every start; done again it changes nothing. No secret is in it.
+    """The script that root runs at every start; a repeated run changes nothing. Has no secret.
 
     Source: https://cloud.google.com/compute/docs/instances/startup-scripts/linux.
     """
@@ -58,7 +58,7 @@ def startup_script(offer: MachineOffer, spec: MachineSpec, public_key: str) -> s
 
 
 def containers_script(gpu_count: int) -> str:
-    """The end of the script of a machine that is to have podman: it may take minutes.
+    """The end of the script for a machine that needs podman; this part may take minutes.
 
     Sources: https://podman.io/docs/installation (Debian and Ubuntu have it among their packages),
     https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html.

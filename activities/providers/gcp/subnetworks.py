@@ -1,4 +1,4 @@
-"""The part of a provider's network that is in one cloud region; its machines are in it."""
+"""The subnetwork of a provider in one cloud region, which contains the machines there."""
 
 from typing import Any
 
@@ -16,7 +16,10 @@ from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession
 
 
 def make_subnetwork(session: GoogleSession, provider_id: str, cloud_region: str) -> str:
-    """Find it, else make it; its path. Raises: the errors of `errors.py`."""
+    """Find the subnetwork, or else create it, and return its path.
+
+    Raises: the errors of `errors.py`, such as GoogleUnavailableError while it is being created.
+    """
     from google.cloud import compute_v1  # noqa: PLC0415 - more than a second
 
     name = subnetwork_name(provider_id, cloud_region)
@@ -50,7 +53,10 @@ def make_subnetwork(session: GoogleSession, provider_id: str, cloud_region: str)
 
 
 def remove_subnetwork(session: GoogleSession, provider_id: str, cloud_region: str) -> str:
-    """Silent when there is none; its path."""
+    """Remove the subnetwork, silent when it does not exist, and return its path.
+
+    Raises: the errors of `errors.py`, such as GoogleRefusedError when it is not ours.
+    """
     name = subnetwork_name(provider_id, cloud_region)
     path = f"projects/{session.project_id}/regions/{cloud_region}/subnetworks/{name}"
     found = _found(session, cloud_region, name)
@@ -74,12 +80,12 @@ def remove_subnetwork(session: GoogleSession, provider_id: str, cloud_region: st
 
 
 def is_subnetwork_there(session: GoogleSession, provider_id: str, cloud_region: str) -> bool:
-    """As Google says now."""
+    """Whether Google lists the subnetwork now. Raises: the errors of `errors.py`."""
     return _found(session, cloud_region, subnetwork_name(provider_id, cloud_region)) is not None
 
 
 def range_of(cloud_region: str) -> str:
-    """A range of 4,096 addresses for each region, in the catalogue's order."""
+    """The range of 4,096 addresses of a cloud region, in the catalogue's order."""
     names = [region.name for region in gcp_catalogue().regions]
     return f"10.{64 + names.index(cloud_region)}.0.0/20"
 

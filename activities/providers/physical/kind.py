@@ -1,4 +1,4 @@
-"""Machines that their owner brings: they are reached over SSH with the platform's own key."""
+"""The provider kind of machines that owners bring; the platform's key opens them over SSH."""
 
 from activities.providers.base import Kind
 from activities.secrets.platform_key import PlatformKeyError, platform_key_fingerprint
@@ -10,7 +10,7 @@ OTHERS_MAY = 0o077
 
 
 def check_platform_key(_: str) -> tuple[Check, ...]:
-    """Nothing is needed but the key that the nodes let in."""
+    """Check the platform's key, which is all that this provider kind needs."""
     try:
         fingerprint = platform_key_fingerprint()
     except PlatformKeyError as error:
@@ -20,7 +20,7 @@ def check_platform_key(_: str) -> tuple[Check, ...]:
 
 
 def _check_mode() -> Check:
-    """A key that others on this machine can read is no longer ours alone."""
+    """Warn when other users of this machine can read the platform's key."""
     path = settings().platform_key_path
     mode = path.stat().st_mode & 0o777
     if mode & OTHERS_MAY:

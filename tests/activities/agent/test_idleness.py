@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from activities.agent.runs.idleness import UNSEEN_S
+from activities.agent.runs.idleness import UNOBSERVED_S
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.agent.test_inspection import put_smi
 from tests.activities.waiting import wait_for
@@ -112,8 +112,8 @@ def test_the_next_watcher_goes_on_where_the_last_one_was_and_forgets_what_nobody
         wait_for(idle, "the idle run")
     assert json.loads(idle_path.read_text())["since_s"] == before["since_s"]
 
-    long_ago = {**before, "since_s": 0.0, "seen_s": before["seen_s"] - UNSEEN_S - 1}
+    long_ago = {**before, "since_s": 0.0, "seen_s": before["seen_s"] - UNOBSERVED_S - 1}
     idle_path.write_text(json.dumps(long_ago))
     with watched(agent) as idle:
         wait_for(idle, "the idle run")
-        assert idle()["job-quiet-0-1"] < UNSEEN_S
+        assert idle()["job-quiet-0-1"] < UNOBSERVED_S

@@ -78,7 +78,7 @@ def test_all_that_the_list_counts_is_told_and_used(google: GoogleSession) -> Non
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda price: price.update(usageUnit="mo"), "is priced by mo, which nobody knows to read"),
+        (lambda price: price.update(usageUnit="mo"), "is priced by mo, which is an unknown unit"),
         (lambda price: price.update(tieredRates=[]), "costs 0 dollars"),
         (
             lambda price: price["tieredRates"][0]["unitPrice"].update(currencyCode="EUR"),

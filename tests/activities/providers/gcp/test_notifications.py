@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.session import Database
 from activities.providers import notifications
-from activities.providers.gcp.audit_log import told_by
+from activities.providers.gcp.audit_log import read_notification
 from activities.providers.gcp.notifications import GoogleNews
 from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession
@@ -196,6 +196,6 @@ async def test_a_worker_that_stops_leaves_a_pull_that_waits_at_once(
 )
 def test_the_words_of_an_end(method: str, what: str) -> None:
     data = json.dumps(entry("baseload-lea-1", method)).encode()
-    told = told_by(data, receipt="r", message_id="m")
+    told = read_notification(data, receipt="r", message_id="m")
     assert told.news is not None
     assert (told.machine_name, told.id, told.news.what) == ("baseload-lea-1", "qnwer3e38dfz", what)
