@@ -27,16 +27,16 @@ from workflows.rules.catalogue.prices import (
 
 
 class LocalSsd(Fact):
-    """The disks that lie in a machine, one of which each GPU is given."""
+    """The local SSDs of machines, of which each GPU gets one."""
 
     size_gb: Annotated[int, Field(gt=0)]
-    """Of one, as the cloud sells them."""
+    """The size of one local SSD, as the cloud sells it."""
     most: Annotated[int, Field(gt=0)]
-    """As many as a machine is asked for with at the most."""
+    """The most local SSDs of one machine."""
 
 
 class QuotaMetrics(Fact):
-    """What the cloud calls the quotas that a machine counts against, whatever its GPUs."""
+    """The cloud's names of the quotas that every machine counts against, whatever its GPUs."""
 
     gpus_all_regions: str
     local_ssd: str
@@ -47,9 +47,9 @@ class QuotaMetrics(Fact):
 class CloudRegion(Fact):
     name: str
     zones: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Letters: `a` of `us-central1-a`."""
+    """The letters of the zones: `a` of `us-central1-a`."""
     gpu_zones: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """GPU type to the zones that sell it."""
+    """The letters of the zones that sell each GPU type."""
 
     @model_validator(mode="after")
     def _zones_are_of_the_region(self) -> Self:
@@ -73,14 +73,14 @@ class CloudGpu(Fact):
     gpu_type: str
     accelerators: Annotated[tuple[str, ...], Field(min_length=1)]
     quota: str | None = None
-    """The regional quota of one on demand; None where `gpu_family` has one."""
+    """The regional quota of on-demand GPUs; None: `gpu_family` has the quota."""
     spot_quota: str | None = None
     gpu_family: str | None = None
     """The dimension `gpu_family` of the Cloud Quotas API."""
     cpus_per_gpu: Annotated[int, Field(gt=0)]
     cpu_quota: str
     brings_ssd: bool
-    """The machine types have local SSDs of their own, which count against no quota."""
+    """Whether the machine types include local SSDs, which count against no quota."""
 
     @model_validator(mode="after")
     def _is_counted_once(self) -> Self:
@@ -94,15 +94,15 @@ class MachineType(Fact):
 
     name: str
     series: str
-    """What shares one price a CPU; memory is in it."""
+    """The series of machine types with one price per CPU, which includes memory."""
     cpu_count: Annotated[int, Field(gt=0)]
     memory_gib: Annotated[float, Field(gt=0)]
     gpu_type: str | None = None
     gpu_count: Annotated[int, Field(ge=0)] = 0
     attaches: bool = False
-    """The GPUs are asked for beside the machine type; else it brings them."""
+    """Whether the GPUs are attached to the machine type; False: the type includes them."""
     on_demand: bool = True
-    """False: sold as spot or by reservation alone."""
+    """False: the type is sold as spot or by reservation alone."""
 
     @model_validator(mode="after")
     def _counts_what_it_has(self) -> Self:
@@ -112,7 +112,7 @@ class MachineType(Fact):
 
 
 class CloudCatalogue(Fact):
-    """All that is known of one cloud before asking it."""
+    """The catalogue of one cloud: what it sells, and at which prices."""
 
     regions: tuple[CloudRegion, ...]
     local_ssd: LocalSsd
@@ -189,7 +189,7 @@ class CloudCatalogue(Fact):
         return tuple(gpu.gpu_type for gpu in self.gpus if gpu.gpu_type in sold)
 
     def machine_for(self, gpu_type: str, gpu_count: int, *, spot: bool) -> MachineType | None:
-        """The smallest machine with exactly so many; None where none is sold so."""
+        """The smallest machine type with exactly these GPUs; None: none is sold."""
         return next(
             (
                 machine
@@ -208,7 +208,7 @@ class CloudCatalogue(Fact):
         return 0 if gpu is None or gpu.brings_ssd else min(gpu_count, self.local_ssd.most)
 
     def price(self, machine: MachineType, region: str) -> MachinePrice | None:
-        """What it costs an hour, its boot disk aside; None where the catalogue does not say."""
+        """The price of a machine without its boot disk; None: the catalogue does not say."""
         lines = [
             (self._priced(self._series, machine.series, region), machine.cpu_count),
             *self._gpu_line(machine, region),
@@ -237,12 +237,12 @@ class CloudCatalogue(Fact):
         return [(price, count * self.local_ssd.size_gb)]
 
     def boot_disk_microcredits_per_gb_month(self, region: str) -> int:
-        """0 where the catalogue does not say."""
+        """Microcredits of a GB of boot disk for a month; 0: the catalogue does not say."""
         found = self._priced(self._disk_prices, DiskKind.BOOT, region)
         return 0 if found is None else microcredits(found.on_demand_usd_per_gb_month)
 
     def series_price(self, series: str, region: str) -> SeriesPrice | None:
-        """Of one CPU with its memory; None where the catalogue does not say."""
+        """The price of one CPU with its memory; None: the catalogue does not say."""
         found: SeriesPrice | None = self._priced(self._series, series, region)
         return found
 
@@ -295,7 +295,7 @@ def _must_be_known(noun: str, known: set[str], named: list[str]) -> None:
 
 
 def _on_demand(line: SeriesPrice | GpuPrice | DiskPrice) -> Decimal:
-    """Dollars an hour of one CPU, GPU or GB."""
+    """Dollars per hour of one CPU, GPU or GB on demand."""
     match line:
         case SeriesPrice():
             return line.on_demand_usd_per_cpu
@@ -306,7 +306,7 @@ def _on_demand(line: SeriesPrice | GpuPrice | DiskPrice) -> Decimal:
 
 
 def _spot(line: SeriesPrice | GpuPrice | DiskPrice) -> Decimal:
-    """As `_on_demand`."""
+    """Dollars per hour of one CPU, GPU or GB as spot."""
     match line:
         case SeriesPrice():
             return line.spot_usd_per_cpu

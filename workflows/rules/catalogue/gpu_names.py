@@ -1,4 +1,4 @@
-"""GPU names: what a person writes and what a driver prints, to the catalogue's name; its class."""
+"""GPU names: the catalogue's name for what a person writes or a driver prints; GPU classes."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +29,7 @@ _CLASS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """What a short form such as `A100:4` asks for; `cpu` is no name and a count of 0."""
+    """The GPUs of a short form such as `A100:4`; `cpu` has no name and a count of 0."""
 
     name: str | None
     count: int
@@ -45,7 +45,7 @@ def _key(words: Iterable[str]) -> str:
 
 
 def _plain(words: Iterable[str]) -> list[str]:
-    """Without how the board is built and how much memory it has."""
+    """The words of a name without the form of the board and its memory size."""
     return [word for word in words if word not in _FORM_WORDS and not _FORM.match(word)]
 
 
@@ -65,7 +65,7 @@ _BY_KEY = {key: model for model in CATALOGUE for key in _spellings(model)}
 
 
 def model_of(name: str) -> GpuModel | None:
-    """The catalogue's entry for its canonical name."""
+    """The catalogue's entry of a canonical name; None: there is none."""
     return _BY_NAME.get(name)
 
 
@@ -124,7 +124,7 @@ def gpu_class(gpu_type: str) -> GpuClass:
 
 @lru_cache(maxsize=4096)
 def accepted_types(asked: tuple[str, ...]) -> frozenset[str]:
-    """Every type that serves one of those asked for: `A100` also takes an `A100-80GB`."""
+    """Every GPU type that serves one of the asked ones: `A100` also takes an `A100-80GB`."""
     larger = (model.name for model in CATALOGUE if model.family in asked)
     return frozenset((*asked, *larger))
 

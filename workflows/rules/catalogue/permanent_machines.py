@@ -1,4 +1,4 @@
-"""Machines in a cloud that run all the time: storage nodes by their class, nodes by their GPUs."""
+"""Permanent machines: storage nodes by their class, compute nodes by their GPUs."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -13,7 +13,7 @@ from workflows.rules.catalogue.providers import traits_of
 
 
 class StorageClass(Fact):
-    """What a storage node of this name is made as."""
+    """The storage class of a storage node: its machine type and disk."""
 
     name: str
     machine_type: str
@@ -24,7 +24,7 @@ class StorageClass(Fact):
 
 
 class StorageClasses(Fact):
-    """All of them, the smallest first."""
+    """All storage classes, the smallest first."""
 
     classes: Annotated[tuple[StorageClass, ...], Field(min_length=1)]
 
@@ -57,7 +57,7 @@ def read_storage_classes(document: Mapping[str, Any], catalogue: CloudCatalogue)
 def storage_offers(
     catalogue: CloudCatalogue, wanted: StorageClass, cloud_region: str
 ) -> tuple[MachineOffer, ...]:
-    """With disks, one for each zone of the region; none, where the cloud has no such region."""
+    """The offers of a storage class with its disk, one for each zone; empty: no such region."""
     region = catalogue.region(cloud_region)
     price = catalogue.series_price(wanted.series, cloud_region)
     if region is None or price is None:
@@ -76,7 +76,7 @@ def storage_offers(
 
 
 def _boot_disk(catalogue: CloudCatalogue, cloud_region: str, size_gb: int) -> int:
-    """Microcredits an hour."""
+    """Microcredits per hour of a boot disk."""
     price = catalogue.boot_disk_microcredits_per_gb_month(cloud_region)
     return disk_microcredits_per_hour(size_gb, price)
 

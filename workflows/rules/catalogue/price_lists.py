@@ -23,19 +23,22 @@ NANO = Decimal("0.000000001")
 
 
 class Part(StrEnum):
-    """What a cloud has a price of."""
+    """The parts of machines that a cloud has prices for."""
 
     CORE = "core"
     MEMORY = "memory"
-    """A GiB."""
+    """One GiB of memory."""
     GPU = "gpu"
     DISK = "disk"
-    """A GB for a month; of all others an hour counts."""
+    """One GB for a month; the prices of all other parts are per hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartPrice:
-    """name: the series, GPU type or kind of disk that it is of."""
+    """The price of one part in one region.
+
+    name: the series, GPU type or kind of disk.
+    """
 
     part: Part
     name: str
@@ -46,14 +49,17 @@ class PartPrice:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """rejected: in words, what was told and cannot be."""
+    """The valid lines of a price list.
+
+    rejected: the invalid prices, in words.
+    """
 
     lines: tuple[PriceLine, ...]
     rejected: tuple[str, ...] = ()
 
 
 class _Parts:
-    """What was told, each once for a region."""
+    """The published prices of parts, by part, name, region and spot."""
 
     def __init__(self, told: Iterable[PartPrice]) -> None:
         self._told: dict[tuple[Part, str, str, bool], set[Decimal]] = defaultdict(set)
@@ -61,7 +67,7 @@ class _Parts:
             self._told[price.part, price.name, price.region, price.spot].add(price.dollars)
 
     def dollars(self, part: Part, name: str, region: str, *, spot: bool) -> Decimal | None:
-        """None: it is not told. Raises: ValueError, where it is told in two ways."""
+        """The price of a part; None: not published. Raises: ValueError, if there are two prices."""
         found = sorted(self._told.get((part, name, region, spot), ()))
         if len(found) > 1:
             kind = "spot" if spot else "on demand"
@@ -70,7 +76,7 @@ class _Parts:
         return found[0] if found else None
 
     def both(self, part: Part, name: str, region: str) -> tuple[Decimal, Decimal] | None:
-        """On demand and spot. Raises: ValueError."""
+        """The on-demand and the spot price of a part. Raises: as `dollars`."""
         on_demand = self.dollars(part, name, region, spot=False)
         spot = self.dollars(part, name, region, spot=True)
         return None if on_demand is None or spot is None else (on_demand, spot)
@@ -79,7 +85,7 @@ class _Parts:
 def price_list(
     catalogue: CloudCatalogue, told: Iterable[PartPrice], read_on: date, source: str
 ) -> PriceList:
-    """The lines for what the catalogue has, in its regions."""
+    """The price list of everything that the catalogue has, in its regions."""
     lines: list[PriceLine] = []
     rejected: list[str] = []
     parts = _Parts(told)
@@ -99,7 +105,7 @@ def price_list(
 
 
 Maker = tuple[str, Callable[[], PriceLine | None]]
-"""What it is of, and what makes the line: None where not all of it is told."""
+"""The name of a line, and the function that makes it: None if a part has no price."""
 
 
 def _makers(catalogue: CloudCatalogue, parts: _Parts, where: dict[str, Any]) -> Iterator[Maker]:
@@ -112,7 +118,7 @@ def _makers(catalogue: CloudCatalogue, parts: _Parts, where: dict[str, Any]) -> 
 
 
 def _memory_shares(catalogue: CloudCatalogue) -> dict[str, Decimal]:
-    """GiB a CPU, by series: the same in each of its machines."""
+    """GiB per CPU by series, which is equal in all machine types of a series."""
     return {one.series: Decimal(str(one.memory_gib)) / one.cpu_count for one in catalogue.machines}
 
 
@@ -140,7 +146,7 @@ def _gpu_line(parts: _Parts, where: dict[str, Any], gpu_type: str) -> GpuPrice |
 
 
 def _disk_line(parts: _Parts, where: dict[str, Any], disk: DiskKind) -> DiskPrice | None:
-    """What a machine starts from has one price, whatever the machine."""
+    """The line of a disk; a boot disk costs the same on demand and as spot."""
     on_demand = parts.dollars(Part.DISK, disk, where["region"], spot=False)
     spot = parts.dollars(Part.DISK, disk, where["region"], spot=True)
     if disk is DiskKind.BOOT:
@@ -155,7 +161,7 @@ def _disk_line(parts: _Parts, where: dict[str, Any], disk: DiskKind) -> DiskPric
 def with_prices(
     catalogue: CloudCatalogue, lines: Iterable[PriceLine], sources: Iterable[Source]
 ) -> CloudCatalogue:
-    """The same with these lines, too: of two the newer counts, and of one day these."""
+    """The catalogue with these lines added; the newer line counts, of one day the added one."""
     kept = tuple(lines)
     return CloudCatalogue(
         regions=catalogue.regions,

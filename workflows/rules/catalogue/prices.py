@@ -1,4 +1,4 @@
-"""The lines of a cloud's price list: dated, with sources, and refused where they cannot be."""
+"""The lines of a cloud's price list, dated and with sources; invalid lines are refused."""
 
 from datetime import date
 from decimal import Decimal
@@ -12,7 +12,7 @@ MICROCREDITS_PER_DOLLAR = 1_000_000
 
 
 class Fact(BaseModel):
-    """A line of a file; a field that nobody knows is a mistake."""
+    """A line of a data file, which refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,14 +23,14 @@ class Source(Fact):
 
 
 class DatedPrice(Fact):
-    """A price in one region, from the day it was read until a newer line."""
+    """A price in one region, valid from the day of its reading until a newer line."""
 
     region: str
     read_on: date
     source: str
 
     def must_be_cheaper(self, what: str, on_demand: Decimal, spot: Decimal) -> None:
-        """Raises: ValueError, where spot is dearer than on demand: such a line is wrong."""
+        """Raises: ValueError, when spot costs more than on demand, because such a line is wrong."""
         if spot > on_demand:
             raise ValueError(
                 f"{what} in {self.region} on {self.read_on}: "
@@ -39,7 +39,7 @@ class DatedPrice(Fact):
 
 
 class SeriesPrice(DatedPrice):
-    """Of one CPU with its share of the memory."""
+    """The price of one CPU of a series, with its share of the memory."""
 
     series: str
     on_demand_usd_per_cpu: Dollars
@@ -63,16 +63,16 @@ class GpuPrice(DatedPrice):
 
 
 class DiskKind(StrEnum):
-    """What a machine's disks are, as far as they have prices of their own."""
+    """The kinds of disks that have prices of their own."""
 
     BOOT = "boot"
-    """What the system starts from; it outlives a restart."""
+    """The disk from which the system boots."""
     LOCAL_SSD = "local-ssd"
-    """What is asked for beside the machine type, on the same host."""
+    """A disk on the machine's host, which is attached to the machine type."""
 
 
 class DiskPrice(DatedPrice):
-    """Of a GB (2**30 bytes, as clouds count disks) for a month, at a machine of each kind."""
+    """The price of a GB (2**30 bytes, as clouds count disks) of disk for a month."""
 
     disk: DiskKind
     on_demand_usd_per_gb_month: Dollars
@@ -92,9 +92,9 @@ class MachinePrice(Fact):
     on_demand_microcredits_per_hour: int
     spot_microcredits_per_hour: int
     read_on: date
-    """The day of the oldest of its lines."""
+    """The day of the oldest line that the price is made of."""
     region: str
-    """Whose prices these are, where the region has none of its own."""
+    """The region of the prices, which is another one if the region has none of its own."""
 
 
 def microcredits(dollars: Decimal) -> int:

@@ -12,23 +12,23 @@ DAY_S = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The facts of one kind. The defaults are those of a kind that makes no machines."""
+    """The traits of one provider kind; a kind with the defaults creates no machines."""
 
     is_cloud: bool = False
     """Its machines are created through an API, in cloud regions and zones; else an owner brings
     them."""
     resources: tuple[str, ...] = ()
-    """What a provider has once in its cloud, in the order of making; removed in the reverse."""
+    """The cloud resources of a provider in the order of creation; removed in reverse."""
     region_resources: tuple[str, ...] = ()
-    """What each region has of its own in its cloud, as `resources`."""
+    """The cloud resources of each cloud region, in the same order."""
     preemption_notice_s: int | None = None
-    """Between the decision to preempt a machine and its end; None: it preempts none."""
+    """Seconds between the notice of a preemption and the machine's end; None: no preemptions."""
     image_disk_gb: int = 0
-    """What the system takes of a boot disk; a job's own disk comes on top."""
+    """The part of a boot disk that the system takes, without the job's own disk."""
     lifetime_limit_s: int = 365 * DAY_S
-    """The longest after which the provider ends a machine by itself."""
+    """The longest lifetime of a machine that the provider enforces."""
     quotas_url: str = ""
-    """Where people have quotas raised, with `{project_id}` in it."""
+    """The address at which people raise quotas, with `{project_id}` in it."""
 
 
 TRAITS: dict[str, Traits] = {
@@ -54,12 +54,12 @@ TRAITS: dict[str, Traits] = {
         quotas_url="https://console.cloud.google.com/iam-admin/quotas?project={project_id}",
     ),
 }
-"""By the name of the kind, in the order in which people are told of them."""
+"""The traits by provider kind, in the order in which people see them."""
 NO_TRAITS = Traits()
 
 
 def traits_of(kind: str) -> Traits:
-    """Those of a kind that is not available are the defaults."""
+    """The traits of a provider kind; a kind that is not available has the defaults."""
     return TRAITS.get(kind, NO_TRAITS)
 
 

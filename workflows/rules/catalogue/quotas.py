@@ -15,14 +15,14 @@ FAMILY = "GPUS-PER-GPU-FAMILY"
 
 
 def family_metric(gpu_family: str) -> str:
-    """What the quota of a GPU family is called here: `GPUS-PER-GPU-FAMILY/NVIDIA_H100`."""
+    """Our name of the quota of a GPU family, such as `GPUS-PER-GPU-FAMILY/NVIDIA_H100`."""
     return f"{FAMILY}/{gpu_family}"
 
 
 def runnable_jobs(
     catalogue: CloudCatalogue, region: str, quotas: Iterable[Quota], gpu_count: int = 1
 ) -> tuple[RunnableJobs, ...]:
-    """For every GPU type that the region sells, on demand and as spot.
+    """The runnable jobs of every GPU type that the region sells, on demand and as spot.
 
     quotas: of the region and of the project; a metric that is missing counts as unknown.
     """
@@ -37,7 +37,7 @@ def runnable_jobs(
 
 
 def refusal(region: str, found: Iterable[RunnableJobs]) -> str | None:
-    """Why a region with these would be of no use; None when something runs, or may run."""
+    """Why a region has no use; None: its quotas allow a job, or are unknown."""
     known = tuple(found)
     if any(each.jobs is None or each.jobs > 0 for each in known):
         return None
@@ -54,7 +54,7 @@ def _shares(
         return quotas.get(metric) or Quota(metric=metric, place=place)
 
     def granted(metric: str | None, otherwise: str) -> Quota:
-        """Spot has quotas of its own where any was granted; else it counts as on demand."""
+        """The spot quota if any was granted; else spot counts against the on-demand quota."""
         found = quotas.get(metric) if spot and metric else None
         return found if found is not None and found.limit != 0 else quota(otherwise)
 
@@ -97,10 +97,10 @@ def _share(quota: Quota, per_job: int) -> Share:
 
 
 def _advice(deciding: Share, shares: tuple[Share, ...]) -> str:
-    """What one more job needs: every quota that has no room for it."""
+    """The quotas to raise for one more job, in words."""
     if deciding.jobs is None:
         quota = deciding.quota
-        return f"{quota.metric} in {quota.place} could not be read: nobody knows whether it fits"
+        return f"{quota.metric} in {quota.place} could not be read: whether a job fits is unknown"
     short = [share for share in shares if share.jobs is not None and share.jobs <= deciding.jobs]
     return "raise " + ", ".join(_raised(share, deciding.jobs + 1) for share in short)
 

@@ -23,7 +23,7 @@ def reserved_cpus(asked_cpus: int, asked_gpus: int, node_cpus: int, node_gpus: i
 
 
 class NodeCapacity:
-    """One node and what is free of it now; `take` is the only thing that changes it."""
+    """The node capacity of one node: its total and its free part; only `take` changes it."""
 
     __slots__ = (
         "active",
@@ -68,14 +68,14 @@ class NodeCapacity:
                 self.cpu_price,
             )
         )
-        """Machines of the same shape give the same answers while nothing runs on them."""
+        """Empty nodes of the same shape give the same answers."""
         self.free_gpus = sorted(slot.index for slot in offer.gpus if slot.free)
         self.free_cpus = offer.free_cpu_count
         self.free_memory_bytes = offer.free_memory_bytes
         self.free_disk_bytes = offer.free_disk_bytes
         self.used_ports = set(offer.used_ports)
         self.held_for: str | None = None
-        """A job that has waited for too long: nothing else is placed here."""
+        """The job for which a hold-back keeps the node; None: there is no hold-back."""
 
     def cpus_for(self, demand: Demand) -> int:
         if demand.cpu_count:
@@ -85,7 +85,7 @@ class NodeCapacity:
         )
 
     def admits(self, demand: Demand) -> bool:
-        """Whether the node would take such a job if all of it were free."""
+        """Whether the node would take such a job if it were empty."""
         if demand.needs_image and not self.podman:
             return False
         if self.trusted_only and self.owner_id != demand.account_id:
@@ -97,18 +97,18 @@ class NodeCapacity:
         return not self.is_too_dear(demand) and not self.lacks_credits(demand)
 
     def is_too_dear(self, demand: Demand) -> bool:
-        """Whether a GPU costs more than was said, or all workers together more than the cap."""
+        """Whether a GPU costs more than its limit, or all workers more than the price cap."""
         if demand.gpu_count and self.price > demand.max_price_microcredits_per_gpu_hour:
             return True
         cap = demand.price_cap_microcredits_per_hour
         return cap is not None and self.cost_per_hour(demand) * demand.worker_count > cap
 
     def lacks_credits(self, demand: Demand) -> bool:
-        """Whether a worker costs something here and who pays has nothing left."""
+        """Whether a worker costs something here and its payer has no credits."""
         return not demand.has_credits and self.cost_per_hour(demand) > 0
 
     def free_slots(self, demand: Demand) -> int:
-        """How many of the job's workers fit now, at most as many as it has."""
+        """The free slots: how many workers of the job fit now, at most as many as the job has."""
         if not self.active or self.held_for is not None or not self.admits(demand):
             return 0
         room = min(demand.worker_count, self.free_cpus // self.cpus_for(demand))
@@ -121,7 +121,7 @@ class NodeCapacity:
         return max(0, min(room, self.free_disk_bytes // demand.disk_bytes))
 
     def capacity(self, demand: Demand) -> int:
-        """How many of the job's workers would fit if nothing else ran here, disk aside."""
+        """How many workers of the job would fit on the empty node, whatever its free disk."""
         if not self.admits(demand):
             return 0
         capacity = min(demand.worker_count, self.offer.cpu_count // self.cpus_for(demand))
@@ -132,7 +132,7 @@ class NodeCapacity:
         return min(capacity, 1) if demand.port is not None else capacity
 
     def take(self, demand: Demand) -> tuple[int, ...]:
-        """Reserve one worker; the indices of its GPUs, lowest first."""
+        """Take the resources of one worker, and return the indices of its GPUs, lowest first."""
         taken = tuple(self.free_gpus[: demand.gpu_count])
         self.free_gpus = self.free_gpus[demand.gpu_count :]
         self.free_cpus -= self.cpus_for(demand)
@@ -143,14 +143,14 @@ class NodeCapacity:
         return taken
 
     def cost_per_hour(self, demand: Demand) -> int:
-        """Microcredits that one worker costs here while it runs."""
+        """Microcredits per hour of one worker on this node."""
         price = demand.gpu_count * self.price
         return price + self.cpus_for(demand) * self.cpu_price if self.cpu_price else price
 
 
 @dataclass(slots=True)
 class RegionCapacity:
-    """The machines of one region, by GPU type."""
+    """The region capacity of one region: its node capacities by GPU type."""
 
     region_id: str
     region_name: str
@@ -164,7 +164,7 @@ class RegionCapacity:
         return self.public or self.account_id == demand.account_id
 
     def refusal(self, demand: Demand) -> str | None:
-        """The code for which the whole region is out of question, if it is."""
+        """The code for which the whole region is refused; None: it is not."""
         if demand.region_id is not None and demand.region_id != self.region_id:
             return "wrong-region"
         if demand.only_owned and self.account_id != demand.account_id:
@@ -179,7 +179,7 @@ class RegionCapacity:
             yield from machines
 
     def pools(self, demand: Demand) -> list[list[NodeCapacity]]:
-        """Machines of each type that was asked for, those asked for first, first."""
+        """The node capacities of each accepted GPU type, one list for each type."""
         if not demand.gpu_count:
             return list(self.by_type.values())
         return [
@@ -190,7 +190,7 @@ class RegionCapacity:
 
 
 class Inventory:
-    """Every place with its machines. The order of the offers makes no difference."""
+    """All region capacities of a planning round. The order of the offers makes no difference."""
 
     def __init__(self, offers: Iterable[NodeOffer]) -> None:
         regions: dict[tuple[str, str, bool], RegionCapacity] = {}
@@ -208,7 +208,7 @@ class Inventory:
                 machines.sort(key=lambda machine: machine.node_id)
 
     def seen_by(self, demand: Demand) -> list[RegionCapacity]:
-        """Own regions and public ones. Of others nothing is told, not even a refusal."""
+        """The account's own regions and the public ones; a job gets no refusals of others."""
         return [region for region in self.regions if region.is_seen_by(demand)]
 
 

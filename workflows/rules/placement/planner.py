@@ -35,26 +35,26 @@ from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
 
 STARVATION_LIMIT = timedelta(minutes=10)
 CPUS_PER_GPU = 8
-"""What a GPU weighs beside CPUs when it is asked which project holds least."""
+"""The weight of a GPU in CPUs, to compare how much projects hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningContext:
-    """What a round has to know beside jobs and offers."""
+    """The planning context: what a planning round knows beside jobs and offers."""
 
     now: datetime
     held: Mapping[str, int] = field(default_factory=dict)
-    """Weight (see `weight`) that the running jobs of each project hold."""
+    """The weight (see `weight`) of the running jobs of each project."""
     shortages: frozenset[str] = frozenset()
-    """Ids of offers that are known to have nothing for a while."""
+    """The ids of offers with a known shortage."""
     market: Market = NO_MARKET
-    """What clouds sell."""
+    """The cloud market of the round."""
     limit: int | None = None
-    """Stop after so many placed jobs; those not reached are neither placed nor refused."""
+    """The most jobs to place; jobs that are not considered are neither placed nor refused."""
 
 
 def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], context: PlanningContext) -> Plan:
-    """Who goes where now, and why the others wait."""
+    """Plan one round: assignments and bursts, and the refusals of jobs that wait or fail."""
     shortages, market = context.shortages, context.market
     inventory = Inventory(offer for offer in offers if offer.node_id not in shortages)
     turns = _FairShareQueue(jobs, context.held)
@@ -94,12 +94,12 @@ def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], context: Plann
 
 
 def weight(worker_count: int, gpu_count: int, cpu_count: int) -> int:
-    """What a job holds, as one number to compare projects by."""
+    """The weight of a job: one number to compare how much projects hold."""
     return worker_count * (gpu_count * CPUS_PER_GPU + cpu_count)
 
 
 class _FairShareQueue:
-    """Jobs in the order in which they are looked at; `charge` moves a project back."""
+    """The fair-share queue of waiting jobs; `charge` moves a project back."""
 
     def __init__(self, jobs: Iterable[PendingJob], held: Mapping[str, int]) -> None:
         self._held = dict(held)
@@ -134,7 +134,7 @@ def _within_project(job: PendingJob) -> tuple[int, datetime, str]:
 def _decide(
     demand: Demand, inventory: Inventory, market: Market
 ) -> list[NodeCapacity] | Choice | None:
-    """Nodes that are there before machines that are made, but for providers that come first."""
+    """Choose nodes before a burst, except that preferred providers come first."""
     nodes = choose_nodes(demand, inventory)
     if nodes is not None and all(machine.preferred for machine in nodes):
         return nodes
@@ -145,7 +145,7 @@ def _decide(
 
 
 def choose_nodes(demand: Demand, inventory: Inventory) -> list[NodeCapacity] | None:
-    """One machine for each worker, or None when they do not all fit."""
+    """Choose one node for each worker; None: the workers do not all fit."""
     for mixed in (False, True):
         best: tuple[tuple[object, ...], list[NodeCapacity]] | None = None
         for region in inventory.seen_by(demand):
@@ -166,7 +166,7 @@ def choose_nodes(demand: Demand, inventory: Inventory) -> list[NodeCapacity] | N
 def _pick(
     pool: list[NodeCapacity], demand: Demand
 ) -> tuple[tuple[object, ...], list[NodeCapacity]] | None:
-    """The best machines of a pool for all workers, with a key to compare pools by."""
+    """The best nodes of a pool for all workers, with a key to compare pools by."""
     rooms = [(room, machine) for machine in pool if (room := machine.free_slots(demand))]
     whole = [machine for room, machine in rooms if room >= demand.worker_count]
     if whole:
@@ -210,7 +210,7 @@ def _take(job_id: str, chosen: list[NodeCapacity], demand: Demand) -> Assignment
 
 
 def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
-    """Keep nodes free for the job that together could hold it; False when there are none."""
+    """Hold back nodes that together could run the job. False: there are none."""
     for region in inventory.seen_by(demand):
         if region.refusal(demand) is not None:
             continue
@@ -237,7 +237,7 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
 
 
 def _failed(waiting: list[PendingJob], market: Market) -> Iterator[JobRefusals]:
-    """Those that fail for want of quota."""
+    """The jobs that fail for lack of quota, each with its refusal."""
     for job in waiting:
         if (refusal := market.quota_refusal(job.demand)) is not None:
             yield JobRefusals(job_id=job.job_id, refusals=(refusal,))
@@ -246,7 +246,7 @@ def _failed(waiting: list[PendingJob], market: Market) -> Iterator[JobRefusals]:
 def _refused(
     waiting: list[PendingJob], inventory: Inventory, market: Market
 ) -> Iterator[JobRefusals]:
-    """Reasons as they stand after the round; equal demands share them."""
+    """The refusals of waiting jobs after the round; jobs with equal demands share them."""
     keepers = {m.held_for for region in inventory.regions for m in region.machines()} - {None}
     known: dict[Demand, tuple[Refusal, ...]] = {}
     for job in waiting:
@@ -263,7 +263,7 @@ def _refused(
 def _all_refusals(
     demand: Demand, inventory: Inventory, market: Market, job_id: str | None = None
 ) -> tuple[Refusal, ...]:
-    """Every node's and every cloud region's."""
+    """The refusals of all nodes and all cloud regions."""
     clouds = market.refusals(demand)
     nodes = refusals_of(demand, inventory, job_id)
     return tuple(clouds) if clouds and nodes == (NOTHING_THERE,) else (*nodes, *clouds)
