@@ -1,6 +1,7 @@
-"""The application: routes, limits, problems. It reads rows; to change anything it asks a workflow.
+"""The API application: routes, limits and problem details.
 
-Made anew by whoever runs it, with what it needs of the process around it.
+The application reads rows. To change a resource it writes a row and an outbox row for the
+resource's workflow, in one transaction.
 """
 
 import asyncio
@@ -46,11 +47,11 @@ ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes, announcements,
     leases, provider_machines, uploads, offers, jobs, job_logs, billing, events, audit,
 )  # fmt: skip
-HAND_OVER_LIMIT_S = 1.0
+RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
 
 Send `Authorization: Bearer bl_…`. POSTs honour `Idempotency-Key`. Lists are newest first:
-`?limit=&after=`. Whatever is refused is answered with problem details and a stable `code`."""
+`?limit=&after=`. A refusal is answered with problem details and a stable `code`."""
 
 
 def create_app(
@@ -58,10 +59,10 @@ def create_app(
     check_temporal: Callable[[], Awaitable[Any]],
     stop: asyncio.Event | None = None,
 ) -> FastAPI:
-    """The application.
+    """The application, for one process.
 
     outbox_dispatcher: relays outbox rows to Temporal, after their commit.
-    check_temporal: raises unless Temporal answers. stop: set when the process is to leave.
+    check_temporal: raises unless Temporal answers. stop: set when the process must stop.
     """
     app = FastAPI(
         title="baseload",
@@ -89,8 +90,9 @@ def create_app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
-    # What is under way gets a moment; the workflow `OutboxRelay` relays what is left.
-    await app.state.outbox_dispatcher.settled(HAND_OVER_LIMIT_S)
+    # The dispatcher may finish the rows that it relays now; the workflow `OutboxRelay` relays
+    # the others.
+    await app.state.outbox_dispatcher.settled(RELAY_LIMIT_S)
 
 
 def _problem_response() -> dict[str, Any]:
@@ -102,7 +104,7 @@ def _problem_response() -> dict[str, Any]:
 
 
 def _with_submission(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the schema of a job's submission, which is read by rules of its own."""
+    """The document with the schema of a job's submission, which no route declares as its body."""
     schemas = document["components"]["schemas"]
     if "JobSubmission" not in schemas:
         reference = "#/components/schemas/{model}"

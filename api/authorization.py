@@ -1,6 +1,7 @@
-"""Who asks, for which account, and what their key lets them do.
+"""Who calls the API, for which account, and what the caller's API key allows.
 
-What is not yours is 404 wherever it is looked up; what is yours but not allowed is 403 here.
+A resource of another account is answered with 404, where the resource is read. A request that
+the scopes of the key do not allow is answered with 403, here.
 """
 
 import hashlib
@@ -25,8 +26,8 @@ NOUNS = (
 SCOPES = frozenset(
     {"*", "read", *(f"{noun}:{deed}" for noun in NOUNS for deed in ("read", "write"))}
 )
-_USE_IS_NOTED_EVERY = timedelta(minutes=10)
-# Columns and no objects: it is asked for with every request.
+_USE_INTERVAL = timedelta(minutes=10)
+# Columns instead of objects, because every request runs this query.
 _KEYS = select(  # type: ignore[call-overload]
     tables.ApiKey.id,
     tables.ApiKey.account_id,
@@ -42,7 +43,7 @@ _bearer = HTTPBearer(auto_error=False, description="An API key, `bl_…`.")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever holds the key, acting for one account."""
+    """The caller of a request: a user with an API key, who acts for one account."""
 
     account_id: str
     user_id: str
@@ -53,7 +54,7 @@ class Caller:
     """The key's own account; an administrator may act for another one."""
 
     def may(self, scope: str) -> bool:
-        """Whether the key's scopes cover this one, such as `jobs:write`."""
+        """Whether the key's scopes include this scope, such as `jobs:write`."""
         noun, _, deed = scope.partition(":")
         if deed == "read" and ("read" in self.scopes or f"{noun}:write" in self.scopes):
             return True
@@ -61,9 +62,9 @@ class Caller:
 
 
 class Needs:
-    """A dependency: the caller, when the key's scopes allow it.
+    """The dependency of a route that gives the caller, if the key's scopes include `scope`.
 
-    administrator: only for administrators; for others the resource does not exist.
+    administrator: the route is for administrators only; others are refused.
     """
 
     def __init__(self, scope: str, *, administrator: bool = False) -> None:
@@ -84,10 +85,12 @@ class Needs:
 
 
 def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
-    """The caller behind a key.
+    """The caller who holds this API key.
 
-    Raises: Problem 401 when the key is missing, unknown, expired or revoked; 403 when one who is
-    no administrator acts for another account; 404 when that account does not exist.
+    act_for: the id of the account to act for, from an administrator; None: the key's own account.
+    Raises: Problem `unauthorized`, when the key is missing, unknown, expired or revoked;
+    `forbidden`, when a caller who is no administrator acts for another account; `not-found`, when
+    that account does not exist.
     """
     if not secret:
         raise _no_entry("Authorization: Bearer bl_… is missing")
@@ -104,7 +107,7 @@ def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
 
 
 def hash_of(secret: str) -> str:
-    """What is kept of a key."""
+    """The hash of an API key's secret, the only form in which the secret is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -126,7 +129,7 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
 
 
 def _note_use(key: Row[Any], now: datetime) -> None:
-    if key.last_used_at is not None and now - key.last_used_at < _USE_IS_NOTED_EVERY:
+    if key.last_used_at is not None and now - key.last_used_at < _USE_INTERVAL:
         return
     with database().write() as session:
         row = session.get(tables.ApiKey, key.id)

@@ -1,4 +1,4 @@
-"""A limit on the size of every request's body but uploads, which have their own."""
+"""The limit on the size of a request's body; uploads have their own limit."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -9,7 +9,7 @@ UPLOADS = "/v1/uploads"
 
 
 class Limited:
-    """Refuses a body that is too large, announced or counted, with the limit."""
+    """The middleware that refuses a body over the limit, by its `Content-Length` or its bytes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -37,7 +37,7 @@ class Limited:
 
 
 def _too_large(limit: int) -> Problem:
-    # No `Connection: close`: the server then reads the rest of the body away, where closing
-    # with it unread would reset the connection before the client has seen this answer.
+    # No `Connection: close`: the server then reads and drops the rest of the body. Closing the
+    # connection with unread bytes would reset it before the client has received this answer.
     rule = f"is at most {limit} bytes"
     return Problem("too-large", f"the body {rule}", [field_error("body", rule)])

@@ -1,8 +1,8 @@
-"""How anything is changed: one transaction, then what was asked of workflows is relayed.
+"""Changes: one transaction for each request, whose outbox rows are relayed after the commit.
 
-The transaction holds the rows, the requests to workflows, the audit entry and the answer under
-its `Idempotency-Key`; so whoever sends the same again gets the same again, and nothing is done
-twice.
+The transaction writes the rows, the outbox rows, the audit entry, and the answer under its
+`Idempotency-Key`. A repeated request with the same key therefore gets the same answer, and
+changes nothing again.
 """
 
 import hashlib
@@ -31,7 +31,10 @@ A = TypeVar("A", bound=ResponseBody)
 
 @dataclass
 class ChangeContext:
-    """What a change works with: its transaction, its instant, and what it asks of workflows."""
+    """What the code of a change works with: the database session, the caller and the instant.
+
+    requests: ids of the outbox rows to relay after the commit.
+    """
 
     session: Session
     caller: Caller
@@ -40,19 +43,19 @@ class ChangeContext:
     requests: list[str] = field(default_factory=list)
 
     def create(self, row: tables.LifecycleRow) -> None:
-        """Write a new row, its first event, and the request that starts its workflow."""
+        """Write a new row, its first event, and the outbox row that starts its workflow."""
         self.requests.append(create(self.session, row))
 
     def start(self, resource_id: str, argument: BaseModel | dict[str, Any] | None = None) -> None:
-        """Ask for the resource's workflow to be started."""
-        self._ask(resource_id, "start", argument)
+        """Write the outbox row that starts the resource's workflow."""
+        self._enqueue(resource_id, "start", argument)
 
     def tell(self, resource_id: str, signal: str, argument: BaseModel | None = None) -> None:
-        """Ask for a signal to the resource's workflow."""
-        self._ask(resource_id, signal, argument)
+        """Write the outbox row that sends a signal to the resource's workflow."""
+        self._enqueue(resource_id, signal, argument)
 
     def audit(self, resource_id: str | None) -> None:
-        """Note who did this; of those without a key nothing is known."""
+        """Write the audit entry; a caller without an API key gets none."""
         if not self.caller.key_id:
             return
         self.session.add(
@@ -66,7 +69,7 @@ class ChangeContext:
             )
         )
 
-    def _ask(
+    def _enqueue(
         self, resource_id: str, verb: str, argument: BaseModel | dict[str, Any] | None
     ) -> None:
         self.requests.append(enqueue(self.session, resource_id, verb, argument, self.now))
@@ -74,7 +77,11 @@ class ChangeContext:
 
 @dataclass
 class Change:
-    """One changing request, ready to be applied."""
+    """A change: one API request that changes something, ready to be applied.
+
+    key: the `Idempotency-Key`, if there is one. fingerprint: the hash of the target and the body,
+    by which a different request under the same key is refused.
+    """
 
     caller: Caller
     action: str
@@ -84,14 +91,14 @@ class Change:
     outbox_dispatcher: OutboxDispatcher
 
     async def apply(self, answer: type[A], effect: Callable[[ChangeContext], A]) -> A:
-        """Run the effect in its transaction, or find the answer that was given before."""
+        """Run the change's function in its transaction, or return the answer stored for its key."""
         given, requests = await run_in_threadpool(self._commit, answer, effect)
         self.outbox_dispatcher.take(requests)
         return given
 
     def _commit(self, answer: type[A], effect: Callable[[ChangeContext], A]) -> tuple[A, list[str]]:
-        turn = f"idempotency/{self.caller.account_id}/{self.key}" if self.key else None
-        with database().write(turn) as session:
+        lock = f"idempotency/{self.caller.account_id}/{self.key}" if self.key else None
+        with database().write(lock) as session:
             earlier = self._earlier(session)
             if earlier is not None:
                 self.response.headers["Idempotent-Replayed"] = "true"
@@ -99,7 +106,7 @@ class Change:
             context = ChangeContext(session, self.caller, datetime.now(UTC), self.action)
             given = effect(context)
             context.audit(getattr(given, "id", None))
-            self._remember(context, given)
+            self._store(context, given)
         return given, context.requests
 
     def _earlier(self, session: Session) -> tables.IdempotencyKey | None:
@@ -114,7 +121,7 @@ class Change:
             )
         return found
 
-    def _remember(self, context: ChangeContext, given: ResponseBody) -> None:
+    def _store(self, context: ChangeContext, given: ResponseBody) -> None:
         if self.key is None:
             return
         context.session.add(
@@ -130,7 +137,7 @@ class Change:
 
 
 def _sealed(given: ResponseBody, key: str) -> dict[str, Any]:
-    """An answer to be kept; a key's secret lies in no row in plain."""
+    """The answer as it is stored; the secret of a new API key is encrypted."""
     body = given.model_dump(mode="json")
     if "secret" in body:
         body["secret"] = secret_box().seal(body["secret"].encode(), key.encode()).hex()
@@ -146,7 +153,7 @@ def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
 
 
 class Changes:
-    """A dependency: the change that a request asks for, when the key's scopes allow it."""
+    """The dependency of a route that gives the change, if the key's scopes include `scope`."""
 
     def __init__(self, scope: str, *, administrator: bool = False) -> None:
         self.needs = Needs(scope, administrator=administrator)
@@ -169,7 +176,10 @@ class Changes:
 def change_of(
     request: Request, response: Response, caller: Caller, sent: tuple[str | None, bytes]
 ) -> Change:
-    """The change that a request asks for; sent: its idempotency key, and what tells its body."""
+    """The change of a request.
+
+    sent: the idempotency key, and bytes that identify the body, such as the body or its hash.
+    """
     key, body = sent
     target = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
     return Change(
@@ -183,5 +193,5 @@ def change_of(
 
 
 def changing(scope: str, *, administrator: bool = False) -> Any:
-    """`Annotated[Change, changing("jobs:write")]`."""
+    """The annotation of a route's change: `Annotated[Change, changing("jobs:write")]`."""
     return Depends(Changes(scope, administrator=administrator).dependency())

@@ -1,7 +1,7 @@
-"""Server-sent events: whoever follows gets everything once, also after coming back.
+"""Server-sent events: a client that follows a stream gets every message once, also after a break.
 
-A stream ends when the process stops, so that leaving never waits for a reader; the reader comes
-back with `Last-Event-ID` and goes on where it was.
+A stream ends when the process stops, so that the shutdown never waits for a client. The client
+reconnects with `Last-Event-ID` and gets the messages after that one.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message of a stream. `name` None: the default, `message`."""
+    """One message of a stream. `name` is None for the default name, `message`."""
 
     data: str
     id: str | None = None
@@ -37,11 +37,11 @@ class Sent:
         return ("\n".join(lines) + "\n\n").encode()
 
 
-class Look:
-    """What a stream finds when it looks: what is new, and whether that was all.
+class Poll:
+    """The source that a stream polls: returns the new messages, and whether the stream has ended.
 
-    It is called in a thread, again and again, never twice at once; `every_s` apart when there
-    was nothing.
+    The stream calls the poll in a thread, never twice at once, and waits `every_s` after a call
+    that found no message.
     """
 
     every_s = 0.1
@@ -50,16 +50,16 @@ class Look:
         raise NotImplementedError
 
 
-def stream(look: Look, stop: asyncio.Event) -> StreamingResponse:
-    """Send what `look` finds until it says that this was all, or the process stops."""
-    return StreamingResponse(_messages(look, stop), 200, HEADERS, "text/event-stream")
+def stream(poll: Poll, stop: asyncio.Event) -> StreamingResponse:
+    """The response that sends the messages of `poll` until the poll ends or the process stops."""
+    return StreamingResponse(_messages(poll, stop), 200, HEADERS, "text/event-stream")
 
 
-async def _messages(look: Look, stop: asyncio.Event) -> AsyncIterator[bytes]:
+async def _messages(poll: Poll, stop: asyncio.Event) -> AsyncIterator[bytes]:
     yield b": open\n\n"
     quiet_since = time.monotonic()
     while not stop.is_set():
-        found, ended = await run_in_threadpool(look)
+        found, ended = await run_in_threadpool(poll)
         for message in found:
             yield message.encode()
             quiet_since = time.monotonic()
@@ -70,7 +70,7 @@ async def _messages(look: Look, stop: asyncio.Event) -> AsyncIterator[bytes]:
             yield b": still here\n\n"
             quiet_since = time.monotonic()
         if not found:
-            await _pause(stop, look.every_s)
+            await _pause(stop, poll.every_s)
 
 
 async def _pause(stop: asyncio.Event, limit_s: float) -> None:
@@ -80,10 +80,11 @@ async def _pause(stop: asyncio.Event, limit_s: float) -> None:
         return
 
 
-class LogLook(Look):
-    """New bytes of a log as text. A message's id is the offset after its last byte.
+class LogPoll(Poll):
+    """The poll of a log: new bytes as text. A message's id is the offset after its last byte.
 
-    read: bytes from an offset; ended: whether nothing more will come (asked before reading).
+    read: returns bytes from an offset. ended: returns whether no more bytes will come; the poll
+    calls it before it reads.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class LogLook(Look):
         content = self._read(self._offset)
         whole = _whole_characters(content)
         if ended and not whole:
-            whole = content  # half a character that will stay half
+            whole = content  # The rest of this character will never come.
         if not whole:
             return (), ended
         begins = self._offset
@@ -114,7 +115,7 @@ class LogLook(Look):
 
 
 def _whole_characters(content: bytes) -> bytes:
-    """The bytes without the beginning of a character whose rest is still to come."""
+    """The bytes without the first part of a character whose other bytes have not come yet."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(content)
     pending = decoder.getstate()[0]
@@ -122,14 +123,14 @@ def _whole_characters(content: bytes) -> bytes:
 
 
 def resume_offset(last_event_id: str | None, offset: int) -> int:
-    """Where a reader goes on: after what it had last, or at the offset it asks for."""
+    """The offset from which a client reads: after its last message, or the offset that it gives."""
     if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
         return int(last_event_id)
     return offset
 
 
-class EventLook(Look):
-    """New events after a position, oldest first. A message's id is the event's position."""
+class EventPoll(Poll):
+    """The poll of events after a position, oldest first. A message's id is the event's position."""
 
     every_s = 0.25
 
@@ -149,5 +150,5 @@ def wants_stream(
     follow: Annotated[bool, Query(description="As server-sent events, as they come")] = False,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> bool:
-    """A dependency: whether the answer is to be a stream."""
+    """The dependency of a route: whether the client wants the answer as a stream."""
     return follow or (accept is not None and "text/event-stream" in accept)

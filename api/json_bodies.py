@@ -1,7 +1,7 @@
-"""A look at every JSON body before anyone reads it: Python's parser takes more than can be kept.
+"""The check of every JSON body, because Python's parser accepts values that cannot be stored.
 
-It takes numbers that are none (`NaN`, `1e999`) and halves of characters (an escaped surrogate by
-itself), which no database and no answer can hold.
+The parser accepts numbers that are not finite (`NaN`, `1e999`) and halves of characters (an
+escaped surrogate by itself). Neither a row nor an answer can hold them.
 """
 
 import json
@@ -19,7 +19,10 @@ CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
 class Readable:
-    """Refuses bodies with what is no text or no number, naming the fields. Behind the limit."""
+    """The middleware that refuses a body with values that cannot be stored, and names the fields.
+
+    The middleware reads the whole body, so it runs after the limit on the body's size.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -37,14 +40,14 @@ class Readable:
             return
         messages.reverse()
 
-        async def again() -> Message:
+        async def replay() -> Message:
             return messages.pop() if messages else await receive()
 
-        await self._app(scope, again, send)
+        await self._app(scope, replay, send)
 
 
 async def _whole(receive: Receive) -> AsyncIterator[Message]:
-    """Messages until the body has ended, or the client is gone."""
+    """The messages until the body has ended or the client has disconnected."""
     more = True
     while more:
         message = await receive()
@@ -53,7 +56,10 @@ async def _whole(receive: Receive) -> AsyncIterator[Message]:
 
 
 def _check(body: bytes) -> None:
-    """Raises: Problem `invalid-request`. What is no JSON at all is left to who reads it."""
+    """Check the values of a body; a body that is not JSON is left to the route.
+
+    Raises: Problem `invalid-request`, when a value cannot be stored.
+    """
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -64,7 +70,10 @@ def _check(body: bytes) -> None:
 
 
 def _mistakes(document: Any) -> Iterator[FieldError]:
-    """Without recursion, since a document may be deep; no value is repeated, it cannot be."""
+    """The field errors of a document, without the values, which no answer can hold.
+
+    The function does not recurse, because a document may be nested deeply.
+    """
     waiting: list[tuple[str, Any]] = [("", document)]
     while waiting:
         field, value = waiting.pop()

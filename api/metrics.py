@@ -1,4 +1,4 @@
-"""What Prometheus reads: requests as they were answered, and resources as they stand."""
+"""Metrics for Prometheus: the requests that were answered, and the resources by status."""
 
 import time
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ SECONDS = Histogram(
 
 
 class _Resources(Collector):
-    """Counted when asked for, by status."""
+    """The number of resources by status, counted at each scrape."""
 
     def collect(self) -> Iterable[Metric]:
         with database().read() as session:
@@ -49,12 +49,12 @@ class _Resources(Collector):
             waiting = select(func.count()).where(col(tables.OutboxRow.delivered_at).is_(None))
             yield GaugeMetricFamily(
                 "baseload_requests_undelivered",
-                "Requests that Temporal has not taken yet.",
+                "Outbox rows that have not been relayed to Temporal yet.",
                 value=session.exec(waiting).one(),
             )
 
 
-# Registered without being asked what it would say: that would read the database at import.
+# The collector is not in REGISTRY: registering it there would read the database at import.
 _RESOURCES = _Resources()
 
 
@@ -66,7 +66,7 @@ def exposition() -> tuple[bytes, str]:
 
 
 class Measured:
-    """Counts and times every request under its route's template."""
+    """The middleware that counts and times each request under the path template of its route."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -11,6 +11,6 @@ async def _nothing(*_: object) -> None:
 
 
 def document() -> str:
-    """What is checked in as `api/openapi.json`."""
+    """The content of `api/openapi.json`."""
     app = create_app(OutboxDispatcher(_nothing), _nothing)
     return json.dumps(app.openapi(), indent=1, ensure_ascii=False) + "\n"

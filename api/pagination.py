@@ -17,42 +17,45 @@ Row = TypeVar("Row")
 P = TypeVar("P", bound=Page[Any])
 
 
-class Place(BaseModel):
-    """Which page: at most `limit` items older than `before`."""
+class PageQuery(BaseModel):
+    """The page that a client asks for: at most `limit` items older than `before`."""
 
     limit: int
     before: str | None
 
 
-def _place(
+def _page_query(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     after: Annotated[str | None, Query(max_length=200, description="`next` of a page")] = None,
-) -> Place:
-    return Place(limit=limit, before=None if after is None else _read(after))
+) -> PageQuery:
+    return PageQuery(limit=limit, before=None if after is None else _read(after))
 
 
-Paging = Annotated[Place, Depends(_place)]
+Paging = Annotated[PageQuery, Depends(_page_query)]
 
 
 def page(
     session: Session,
     answer: type[P],
     rows: SelectOfScalar[Row],
-    place: Place,
+    query: PageQuery,
     view: tuple[Any, Callable[[Sequence[Row]], list[Any]]],
 ) -> P:
-    """One page of `rows`; view: the column that orders them, and how rows are shown."""
+    """One page of `rows`.
+
+    view: the column that orders the rows, and the function that turns rows into responses.
+    """
     column, shown = view
-    if place.before is not None:
-        rows = rows.where(column < _typed(place.before, column.type.python_type))
-    found = session.exec(rows.order_by(column.desc()).limit(place.limit + 1)).all()
-    kept = found[: place.limit]
-    cursor = _write(str(getattr(kept[-1], column.key))) if len(found) > place.limit else None
+    if query.before is not None:
+        rows = rows.where(column < _typed(query.before, column.type.python_type))
+    found = session.exec(rows.order_by(column.desc()).limit(query.limit + 1)).all()
+    kept = found[: query.limit]
+    cursor = _write(str(getattr(kept[-1], column.key))) if len(found) > query.limit else None
     return answer(items=shown(kept), next=cursor)
 
 
 def each(shown: Callable[[Row], Any]) -> Callable[[Sequence[Row]], list[Any]]:
-    """How rows are shown that need nothing but themselves."""
+    """The function that turns rows into responses one by one."""
     return lambda rows: [shown(row) for row in rows]
 
 

@@ -1,6 +1,6 @@
-"""Every answer that is not a success, as problem details (RFC 9457), from one table.
+"""Problem details (RFC 9457): every answer that is not a success, from one table.
 
-Routes and changes raise `Problem` with a code of the table; nothing else decides a status.
+Routes and changes raise `Problem` with a code of the table; only the table decides the status.
 """
 
 import logging
@@ -49,7 +49,10 @@ _SECRET_FIELDS = frozenset(
 
 
 class Problem(HTTPException):
-    """A refusal. `detail` is for a person: the thing, what was asked, what was found."""
+    """A refused request. `detail` tells a person the resource, what was asked and what was found.
+
+    code: a code of `PROBLEMS`. mistakes: the field errors of the request.
+    """
 
     def __init__(
         self,
@@ -65,15 +68,18 @@ class Problem(HTTPException):
 
 
 def missing(noun: str, name: str) -> Problem:
-    """There is no such thing, or it is not yours: nobody can tell which."""
+    """The problem of a resource that does not exist or belongs to another account.
+
+    Both cases have the same answer, so that a caller cannot learn what other accounts have.
+    """
     return Problem("not-found", f"{noun} {name}: not found")
 
 
 def invalid(*mistakes: FieldError) -> Problem:
-    """A user's mistakes, all of them, each with field, rule and value."""
-    said = "; ".join(f"{error.field}: {error.rule}" for error in mistakes[:3])
+    """The problem of a request with these field errors."""
+    summary = "; ".join(f"{error.field}: {error.rule}" for error in mistakes[:3])
     more = f"; and {len(mistakes) - 3} more" if len(mistakes) > 3 else ""
-    return Problem("invalid-request", said + more, mistakes)
+    return Problem("invalid-request", summary + more, mistakes)
 
 
 def field_error(field: str, rule: str, value: Any = None) -> FieldError:
@@ -81,7 +87,7 @@ def field_error(field: str, rule: str, value: Any = None) -> FieldError:
 
 
 def install(app: FastAPI) -> None:
-    """Let the application answer every failure with problem details."""
+    """Add the exception handlers by which the application answers with problem details."""
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(OperationalError, _on_database)
@@ -128,15 +134,15 @@ def _on_database(request: Request, error: Exception) -> JSONResponse:
 
 
 def _on_race(request: Request, error: Exception) -> JSONResponse:
-    """Another request has made the same thing between our look and our write."""
+    """Another request has created the same resource between our read and our write."""
     log.warning("%s %s: %s", request.method, request.url.path, error)
-    return response(Problem("conflict", "another request was faster: there is such a one now"))
+    return response(Problem("conflict", "another request has just created the same resource"))
 
 
 def _on_unstorable(request: Request, error: Exception) -> JSONResponse:
-    """Such as a NUL in a name, which PostgreSQL's text does not have."""
+    """A value that the database cannot store, such as a name with a NUL for PostgreSQL."""
     log.warning("%s %s: %s", request.method, request.url.path, error)
-    rule = "has values that can be kept: text without NUL, numbers in their range"
+    rule = "has values that can be stored: text without NUL, numbers in their range"
     return response(invalid(field_error("request", rule)))
 
 
@@ -146,8 +152,9 @@ def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:
 
 
 def _mistake_of(details: Mapping[str, Any]) -> FieldError:
-    place = [str(context) for context in details["loc"]]
-    path = place[1:] if place and place[0] in ("body", "query", "path", "header") else place
+    location = [str(part) for part in details["loc"]]
+    in_request = bool(location) and location[0] in ("body", "query", "path", "header")
+    path = location[1:] if in_request else location
     given = details.get("input")
     plain = isinstance(given, str | int | float | bool) and details["type"] != "missing"
     hidden = bool(_SECRET_FIELDS.intersection(path))

@@ -1,4 +1,4 @@
-"""A limit on how often one peer may do something, kept in this process."""
+"""The limit on how often one client address may call, counted in this process."""
 
 import time
 from collections import OrderedDict
@@ -8,7 +8,10 @@ MAX_PEERS = 10_000
 
 
 class Rate:
-    """At most `per_minute` calls a minute and peer, all of them at once if it likes."""
+    """A rate limit of `per_minute` calls a minute for each peer, which may come all at once.
+
+    Only the latest `MAX_PEERS` peers are remembered.
+    """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
@@ -16,7 +19,7 @@ class Rate:
         self._peers: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, peer: str) -> float:
-        """0 when the peer may go on, which counts as a call; else seconds until it may."""
+        """Seconds until the peer may call; 0 if the peer may call now, which counts as a call."""
         now = self._clock()
         left, at = self._peers.pop(peer, (float(self._per_minute), now))
         left = min(self._per_minute, left + (now - at) * self._per_minute / 60)

@@ -1,6 +1,6 @@
-"""Uploaded archives, looked at as a whole before anything of them is kept.
+"""The check of uploaded archives, before any of their bytes are stored.
 
-Reads every header and unpacks nothing. What passes here is refused by no node.
+The check reads every header and unpacks nothing. A node refuses no archive that passes here.
 """
 
 import gzip
@@ -22,11 +22,11 @@ _LONG_HEADERS = (
 
 
 class ArchiveRefusedError(ValueError):
-    """The archive breaks a rule; the message is the rule, with what was found."""
+    """An archive breaks a rule; the message is the rule, with what was found."""
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose long headers are small enough to be read into memory."""
+    """A member of an archive; long headers that are too large for memory are refused."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type in _LONG_HEADERS and self.size > MAX_HEADER_BYTES:
@@ -36,9 +36,9 @@ class _Member(tarfile.TarInfo):
 
 
 def check_archive(path: Path, max_unpacked_bytes: int) -> None:
-    """See that a tar.gz is whole, and that nothing in it lies, leads or grows outside.
+    """Check that a tar.gz is complete, within its limits, and has no path outside its folder.
 
-    Raises: ArchiveRefusedError.
+    Raises: ArchiveRefusedError, when the archive breaks a rule.
     """
     try:
         with (
@@ -67,12 +67,12 @@ def _check_members(archive: tarfile.TarFile, max_unpacked_bytes: int) -> None:
             links.add(name)
         elif name in links:
             raise ArchiveRefusedError(f"{member.name} replaces a link")
-        # Python keeps every header it has read; a stream needs none of them again.
+        # Python keeps every header that it has read; a stream does not need them again.
         archive.members = []  # type: ignore[attr-defined]
 
 
 def _check_rest(content: IO[bytes]) -> None:
-    """After the last member comes nothing but padding, and the checksum is right."""
+    """Check that only padding follows the last member, and that the checksum is right."""
     left = 0
     while chunk := content.read(64 * 1024):
         left += len(chunk)

@@ -93,7 +93,7 @@ def fingerprint(public_key: str) -> str | None:
     return fingerprint_of(public_key)
 
 
-def nobody() -> Caller:
+def anonymous_caller() -> Caller:
     """Who announces a machine: anyone."""
     return Caller(
         account_id="announcements",
