@@ -1,4 +1,4 @@
-"""`python -m workers [main|planning|sites|api]`: one process, left through `workers.process`."""
+"""`python -m workers [main|planning|sites|api]`: one process, which ends by `workers.process`."""
 
 import argparse
 import gc
@@ -19,7 +19,7 @@ _KINDS = {
 
 
 def main() -> NoReturn:
-    """Serve one kind of queue, or the API, until a signal."""
+    """Serve one kind of task queue, or the API, until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m workers", description=__doc__)
     parser.add_argument(
         "kind",
@@ -33,9 +33,9 @@ def main() -> NoReturn:
 
 
 def server_of(kind: str) -> Any:
-    """What serves a kind, with all that it needs loaded."""
+    """The function that serves this kind of process, with everything that it imports loaded."""
     module, function = _KINDS[kind]
-    gc.disable()  # A sixth of the start is looking for garbage in what stays to the end.
+    gc.disable()  # Collecting garbage among the imports takes a sixth of the start.
     with without_grpc():
         found = getattr(importlib.import_module(module), function)
     gc.freeze()
@@ -45,9 +45,10 @@ def server_of(kind: str) -> Any:
 
 @contextmanager
 def without_grpc() -> Generator[None, None, None]:
-    """Temporal's library loads grpc where it finds it, half a second for what nobody here uses.
+    """Hide grpc from Temporal's library, which imports it if installed but does not need it here.
 
-    Google's library for Pub/Sub brought it, and loads it itself when it is needed.
+    The import takes half a second. Google's library for Pub/Sub installs grpc, and imports it
+    later when it is needed.
     """
     if "grpc" in sys.modules:
         yield

@@ -1,4 +1,4 @@
-"""The API's process: rows brought up to date, then HTTP until the stop."""
+"""The API process: migrates the database, then serves HTTP until it is stopped."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,10 @@ from workers.process import serve_http
 
 
 async def serve_api(stop: asyncio.Event) -> int:
-    """Serve until `stop`; the exit status. Temporal may come later: requests wait as rows."""
+    """Serve until `stop` is set, and return the exit status.
+
+    Temporal may start later: until then, outbox rows wait in the database.
+    """
     register(KINDS)
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
@@ -25,7 +28,7 @@ async def serve_api(stop: asyncio.Event) -> int:
     set_client(await lazy_client(chosen))
     host, _, port = chosen.api.rpartition(":")
     app = create_app(process_dispatcher(), _check_temporal, stop)
-    served: Any = app  # an ASGI application, which says so in its own words
+    served: Any = app  # An ASGI application, whose own types differ from uvicorn's.
     status = await serve_http(served, host, int(port), stop)
     await asyncio.to_thread(database().close)
     return status

@@ -31,37 +31,40 @@ log = structlog.get_logger("temporal")
 
 
 async def connect(settings: Settings, runtime: Runtime | None = None) -> Client:
-    """Connect once. Raises: RuntimeError, when the server does not answer."""
+    """Connect to Temporal. Raises: RuntimeError, when the server does not answer."""
     return await _connect(settings, lazy=False, runtime=runtime)
 
 
 async def connect_until(
     settings: Settings, stop: asyncio.Event, runtime: Runtime | None = None
 ) -> Client | None:
-    """Connect, however long the server takes to come up; None when stopped before.
+    """Connect to Temporal, retrying every second until its server answers; None if stopped first.
 
-    runtime: the SDK's threads and metrics; None: the usual one, which shows none.
+    runtime: the SDK's threads and metrics; None: the default runtime, without metrics.
     """
-    said = False
+    is_logged = False
     while not stop.is_set():
         try:
             return await connect(settings, runtime)
         except (RuntimeError, OSError) as error:
-            if not said:
+            if not is_logged:
                 log.warning("waits for temporal", address=settings.temporal_address, why=str(error))
-                said = True
+                is_logged = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), RETRY_INTERVAL_S)
     return None
 
 
 async def lazy_client(settings: Settings) -> Client:
-    """A client that connects at its first call: the API serves without Temporal too."""
+    """A client that connects at its first call, so that the API also serves without Temporal."""
     return await _connect(settings, lazy=True)
 
 
 async def ensure_search_attributes(client: Client) -> None:
-    """Register what the workflows are found by; silent where that is somebody else's task."""
+    """Register the search attributes of the workflows; a refusal is only logged.
+
+    A server may let only its administrator register them.
+    """
     request = AddSearchAttributesRequest(
         search_attributes=dict.fromkeys(
             SEARCH_ATTRIBUTES, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
@@ -76,7 +79,7 @@ async def ensure_search_attributes(client: Client) -> None:
 
 
 def measured(settings: Settings) -> Runtime | None:
-    """What shows a worker's metrics where the settings say; None where they name no place.
+    """The runtime that serves a worker's metrics at the address of the settings; None without one.
 
     Raises: ValueError, when the port is taken.
     """

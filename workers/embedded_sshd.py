@@ -2,7 +2,7 @@
 
 `python -m workers.embedded_sshd FOLDER` serves commands and SFTP on the loopback as the user who
 runs it, with the host key and the authorised keys of FOLDER (see `workers.runner.local_sshd`). As
-with sshd, a command whose connection is lost is not killed: it only finds its pipes closed.
+with sshd, a command whose connection is lost is not killed: only its pipes are closed.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from workers.process import run_process
 from workers.runner.local_sshd import Machine, read_machine
 
 log = logging.getLogger("sshserver")
-_HANDED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+_INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 _CLOSE_LIMIT_S = 3.0
 
 
 async def serve(machine: Machine, stop: asyncio.Event) -> int:
-    """Serve until `stop` is set; the exit status."""
+    """Serve until `stop` is set, and return the exit status."""
     commands = _Commands(_clean_environment(os.environ))
-    inside: set[asyncssh.SSHServerConnection] = set()
+    connections: set[asyncssh.SSHServerConnection] = set()
     server = await asyncssh.listen(
         machine.host,
         machine.port,
-        server_factory=lambda: _Gate(machine, inside),
+        server_factory=lambda: _Authentication(machine, connections),
         server_host_keys=[str(machine.folder / "host_key")],
         process_factory=commands.run,
         sftp_factory=True,
@@ -41,32 +41,32 @@ async def serve(machine: Machine, stop: asyncio.Event) -> int:
     )
     await stop.wait()
     server.close()
-    for connection in tuple(inside):
+    for connection in tuple(connections):
         connection.abort()
     try:
         async with asyncio.timeout(_CLOSE_LIMIT_S):
             await server.wait_closed()
-            await commands.let_go()
+            await commands.wait_closed()
     except TimeoutError:
-        log.info("left with connections open")
+        log.info("stopped with connections open")
     return 0
 
 
-class _Gate(asyncssh.SSHServer):
-    """Who may log in: our own user, with a key that is authorised at that moment."""
+class _Authentication(asyncssh.SSHServer):
+    """The check of a login: only our own user, with a key that is authorised at that moment."""
 
-    def __init__(self, machine: Machine, inside: set[asyncssh.SSHServerConnection]) -> None:
+    def __init__(self, machine: Machine, connections: set[asyncssh.SSHServerConnection]) -> None:
         self._machine = machine
-        self._inside = inside
+        self._connections = connections
         self._connection: asyncssh.SSHServerConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
-        self._inside.add(conn)
+        self._connections.add(conn)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncssh names it
         if self._connection is not None:
-            self._inside.discard(self._connection)
+            self._connections.discard(self._connection)
 
     def begin_auth(self, username: str) -> bool:  # noqa: ARG002 - asyncssh names it
         return True
@@ -82,7 +82,7 @@ class _Gate(asyncssh.SSHServer):
 
 
 class _Commands:
-    """The commands that were started here, whether or not their connections still stand."""
+    """The commands that this server has started, with or without an open connection."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -91,7 +91,7 @@ class _Commands:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, session: asyncssh.SSHServerProcess[bytes]) -> None:
-        """Run the session's command to its end and hand its exit status over."""
+        """Run the session's command to its end and send its exit status."""
         if session.command is None:
             session.stderr.write(b"only commands and sftp are served here\n")
             session.exit(1)
@@ -105,7 +105,7 @@ class _Commands:
         ended.add_done_callback(self._waiting.discard)
         stdin, stdout, stderr = ends
         files = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)
-        # The end of one output must not end the channel, over which the other one goes as well.
+        # The end of one output must not close the channel, which the other output uses as well.
         await session.redirect(*files, send_eof=False)
         status = await asyncio.shield(ended)
         await session.stdout.drain()
@@ -115,16 +115,16 @@ class _Commands:
         else:
             session.exit(status)
 
-    async def let_go(self) -> None:
-        """Until every session that was closed has closed its pipes as well."""
+    async def wait_closed(self) -> None:
+        """Wait until every closed session has closed its pipes as well."""
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def _start(self, command: str) -> tuple[asyncio.subprocess.Process, tuple[int, int, int]]:
-        """Pipes of our own, not asyncio's, whose closing would kill the command."""
+        """Start a command with pipes of our own: closing asyncio's pipes would kill the command."""
         (in_read, in_write), (out_read, out_write), (err_read, err_write) = (
             os.pipe(), os.pipe(), os.pipe()
         )  # fmt: skip
-        theirs = (in_read, out_write, err_write)
+        child_ends = (in_read, out_write, err_write)
         try:
             process = await asyncio.create_subprocess_exec(
                 self._shell,
@@ -142,14 +142,14 @@ class _Commands:
                 os.close(end)
             raise
         finally:
-            for end in theirs:
+            for end in child_ends:
                 os.close(end)
         return process, (in_write, out_read, err_read)
 
 
 def _clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a log-in would have: nothing of ours reaches a job."""
-    kept = {name: environment[name] for name in _HANDED_ON if name in environment}
+    """The environment of a login, so that no variable of this process reaches a job."""
+    kept = {name: environment[name] for name in _INHERITED if name in environment}
     user = pwd.getpwuid(os.getuid())
     return {
         "HOME": user.pw_dir,

@@ -17,17 +17,17 @@ from workers.process import GRACE_S
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.schedules import start_singletons
 from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, Sites
-from workers.startup import begin, run_worker
+from workers.startup import run_worker, start_worker_process
 from workflows.contracts import queues
 
 ROW_THREADS = 32
 STICKY_FOR = timedelta(seconds=3)
-"""How long workflows wait for a worker that was killed before another takes them up."""
+"""How long a workflow waits for its worker, which may be dead, before another worker takes over."""
 
 
 async def serve_main(stop: asyncio.Event) -> int:
-    """Serve the main queue and the sites until stopped; the exit status."""
-    client = await begin(stop, measured(settings()))
+    """Serve the main queue and the sites until stopped, and return the exit status."""
+    client = await start_worker_process(stop, measured(settings()))
     if client is None:
         return 0
     with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
@@ -53,7 +53,7 @@ def main_worker(client: Client, rows: ThreadPoolExecutor) -> Worker:
 
 
 def notifications_worker(client: Client) -> Worker:
-    """The worker that listens to providers; what it does takes no CPU, and no thread of rows."""
+    """The worker that receives notifications; its activities need no CPU and no row thread."""
     return Worker(
         client,
         task_queue=queues.NOTIFICATIONS,
@@ -66,7 +66,7 @@ def notifications_worker(client: Client) -> Worker:
 
 
 async def _beside(client: Client, stop: asyncio.Event) -> None:
-    """What this process has to do beside the main queue, until it is stopped."""
+    """Serve notifications and sites beside the main queue, until the process is stopped."""
     await ensure_search_attributes(client)
     await start_singletons(client)
     async with notifications_worker(client):

@@ -1,6 +1,7 @@
-"""The planning process: rules that use the CPU, away from everything that waits.
+"""The planning process: runs the rules of placement, which use the CPU, apart from the main worker.
 
-A module of its own, since it needs neither SSH nor workflows, which take longest to load.
+This is a module of its own, because planning needs neither SSH nor workflows, whose imports take
+longest.
 """
 
 import asyncio
@@ -11,15 +12,15 @@ from temporalio.worker import Worker
 
 from activities.registry.planning import PLANNING
 from workers.process import GRACE_S
-from workers.startup import begin, run_worker
+from workers.startup import run_worker, start_worker_process
 from workflows.contracts import queues
 
 THREADS = 4
 
 
 async def serve_planning(stop: asyncio.Event) -> int:
-    """Serve the planning queue until stopped; the exit status."""
-    client = await begin(stop)
+    """Serve the planning queue until stopped, and return the exit status."""
+    client = await start_worker_process(stop)
     if client is None:
         return 0
     with ThreadPoolExecutor(THREADS, "planning") as rows:

@@ -1,8 +1,8 @@
-"""Leaving a process: the one place that owns SIGTERM and SIGINT and ends any process of ours.
+"""The shutdown of a process: the one module that handles SIGTERM and SIGINT and ends the process.
 
-The Temporal SDK's native threads can crash an interpreter that finalises (exit 134 or 139), so
-nothing of ours ever does: what has to be closed is closed in order, output is flushed, and the
-process leaves by `os._exit`.
+The Temporal SDK's native threads can crash an interpreter that finalises (exit 134 or 139), so no
+process of ours finalises: it closes its resources in order, flushes its output, and ends by
+`os._exit`.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ def run_process(
     shutdown_limit_s: float = SHUTDOWN_LIMIT_S,
     set_up_logging: bool = True,
 ) -> NoReturn:
-    """Run `main` until it returns its exit status, then leave the process.
+    """Run `main` until it returns its exit status, then end the process.
 
-    main: is handed the stop event, set by the first SIGTERM or SIGINT; it must then return soon.
-    Leaves with main's status, 1 if it raised, 128 + signal on a second signal, and 70 when the
+    main: gets the stop event, which the first SIGTERM or SIGINT sets; main must then return soon.
+    The exit status is main's, 1 if main raised, 128 + signal after a second signal, and 70 if the
     shutdown took longer than `shutdown_limit_s`, counted from the signal and again from main's end.
     """
     if set_up_logging:
@@ -51,7 +51,7 @@ def run_process(
 
 
 def leave(status: int) -> NoReturn:
-    """Flush what was written and leave at once, without finalising the interpreter."""
+    """Flush the output and end the process at once, without finalising the interpreter."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -60,18 +60,18 @@ def leave(status: int) -> NoReturn:
 
 
 def leave_pytest(session_status: int) -> NoReturn:
-    """End a test session with its own status; call last in `pytest_unconfigure`.
+    """End a test session with its own status; call this last in `pytest_unconfigure`.
 
-    By then the reports are written; only the interpreter's finalisation is left out.
+    By then the reports are written; only the interpreter's finalisation is skipped.
     """
     leave(int(session_status))
 
 
 async def serve_http(app: ASGIApplication, host: str, port: int, stop: asyncio.Event) -> int:
-    """Serve `app` until `stop` is set; the exit status.
+    """Serve `app` until `stop` is set, and return the exit status.
 
-    Streams that are still open are cut after two seconds. A port that is taken is one clear
-    line and status 1.
+    Streams that are still open are closed after two seconds. A port that is taken gives one
+    clear line in the log and status 1.
     """
     try:
         listener = _listen(host, port)
@@ -99,7 +99,7 @@ async def serve_http(app: ASGIApplication, host: str, port: int, stop: asyncio.E
 
 
 def configure_logging(chosen: Settings) -> None:
-    """structlog and logging alike: a line per record on stderr, JSON where it is no terminal."""
+    """Let structlog and logging write a line per record to stderr, as JSON if it is no terminal."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -160,7 +160,7 @@ class _Server(uvicorn.Server):
 
 
 class _Departure:
-    """The way out of one process: the stop event, the signals, and the limit on the shutdown."""
+    """The shutdown of one process: the stop event, the signals, and the limit on the shutdown."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -175,7 +175,7 @@ class _Departure:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._on_signal)
             status = runner.run(self._guard(main, self._stop))
-            # Closing the loop cancels what main left behind and joins its threads.
+            # Closing the loop cancels the tasks that main left behind and joins its threads.
             self._limit("its tasks and threads are still running")
             runner.close()
         return status
@@ -187,7 +187,7 @@ class _Departure:
             return await main(stop)
         except SystemExit as exit_asked:
             return exit_asked.code if isinstance(exit_asked.code, int) else 1
-        except Exception:  # Whatever it was, it is told, and the process leaves as any other.
+        except Exception:  # Any error is logged, and the process ends as after any other end.
             log.exception("stopped by an error")
             return 1
 
@@ -197,11 +197,13 @@ class _Departure:
             self._leave_now(f"{signal.Signals(number).name} again: leaving at once", 128 + number)
         self._limit(f"still stopping after {signal.Signals(number).name}")
         if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):  # The loop is closed: we are leaving already.
+            with contextlib.suppress(
+                RuntimeError
+            ):  # The loop is closed: the process is ending already.
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def _limit(self, reason: str) -> None:
-        """Leave in `limit_s`, whatever the event loop is doing then."""
+        """End the process after `limit_s`, whatever the event loop does then."""
         line = f"{reason} after {self._limit_s:g} s: leaving at once"
         timer = threading.Timer(self._limit_s, self._leave_now, args=(line, EXIT_OVERRUN))
         timer.daemon = True

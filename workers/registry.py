@@ -1,4 +1,4 @@
-"""Which queue is served by what: workflows and activities of each kind of worker."""
+"""The workflows that the main worker serves, and the sandbox that runs them."""
 
 from importlib import import_module
 
@@ -19,7 +19,7 @@ from workflows.reconciliation.reconcilers import (
 
 
 def _lifecycle_of(noun: LifecycleNoun) -> type:
-    """The class `NodeLifecycle` of `workflows/nodes/node_lifecycle.py`: so every noun has it."""
+    """The lifecycle of a noun, such as `NodeLifecycle` of `workflows/nodes/node_lifecycle.py`."""
     module = import_module(f"workflows.{noun.plural}.{noun.name}_lifecycle")
     found: type = getattr(module, noun.workflow)
     return found
@@ -38,6 +38,6 @@ WORKFLOWS: tuple[type, ...] = (
 
 
 def workflow_runner() -> WorkflowRunner:
-    """The sandbox, with our own pure package passed through once instead of per run."""
+    """The sandbox, which imports our package `workflows` once instead of for each workflow run."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules("workflows")
     return QuietSandbox(restrictions=restrictions)

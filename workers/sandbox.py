@@ -1,8 +1,8 @@
-"""The sandbox of workflows, which is entered to run them and for nothing else.
+"""The sandbox of workflows, which the worker enters only to run them.
 
-Temporal's library enters it for every payload and every summary of a command, each time anew, and
-asks whose it is. That is for codecs, and for stores of payloads beside Temporal: we have neither,
-and the answers took half of the time of a worker that starts many workflows.
+Temporal's library also enters the sandbox for every payload and every summary of a command, to
+ask for the serialization context. Codecs and external payload stores need that context; we have
+neither, and the questions took half of the time of a worker that starts many workflows.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import Info
 
-_NOBODYS = StorageDriverStoreContext(target=None)
+_NO_CONTEXT = StorageDriverStoreContext(target=None)
 
 
 class QuietInstance(WorkflowInstance):
-    """A workflow in its sandbox, whose payloads are nobody's to those outside."""
+    """A workflow in its sandbox, which answers questions for a context without entering it."""
 
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner
@@ -37,7 +37,7 @@ class QuietInstance(WorkflowInstance):
         self,
         command_info: Any,  # noqa: ARG002 - the library names it
     ) -> StorageDriverStoreContext:
-        return _NOBODYS
+        return _NO_CONTEXT
 
     def get_info(self) -> Info:
         return self._inner.get_info()
@@ -48,7 +48,7 @@ class QuietInstance(WorkflowInstance):
 
 @dataclass(frozen=True)
 class QuietSandbox(SandboxedWorkflowRunner):
-    """For a client without codec and without external storage."""
+    """The sandboxed runner for a client without a codec and without external storage."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         return QuietInstance(super().create_instance(det))

@@ -1,4 +1,4 @@
-"""What there is once in the whole installation: endless loops, and workflows by a schedule."""
+"""The workflows that exist once in an installation: endless loops and scheduled workflows."""
 
 import contextlib
 from datetime import timedelta
@@ -25,7 +25,7 @@ PRICES_INTERVAL = timedelta(days=1)
 
 
 async def start_singletons(client: Client) -> None:
-    """Start placement, the outbox relay and the schedules; those that are there are found."""
+    """Start placement, the outbox relay and the schedules; a second call finds the first ones."""
     loops: tuple[tuple[str, Contract, str], ...] = (
         ("Placement", PlacementRequest(), "placement"),
         ("OutboxRelay", ReconciliationRequest(), "outbox"),
@@ -44,13 +44,13 @@ async def start_singletons(client: Client) -> None:
         ("LeaseReconciliation", "lease-reconciliation", RECONCILIATION_INTERVAL),
         ("PriceRefresh", "prices", PRICES_INTERVAL),
     )
-    for again, name, every in schedules:
+    for scheduled, name, every in schedules:
         with contextlib.suppress(ScheduleAlreadyRunningError):
             await client.create_schedule(
                 name,
                 Schedule(
                     action=ScheduleActionStartWorkflow(
-                        again, ReconciliationRequest(), id=name, task_queue=queues.MAIN
+                        scheduled, ReconciliationRequest(), id=name, task_queue=queues.MAIN
                     ),
                     spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
                     policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),

@@ -1,4 +1,4 @@
-"""The worker processes of sites: one queue for each region, whose nodes they reach over SSH."""
+"""The worker processes of sites, which reach the nodes of regions: one queue for each region."""
 
 import asyncio
 import contextlib
@@ -19,17 +19,20 @@ from workflows.contracts import queues
 
 SITES_INTERVAL_S = 0.5
 LONG_ACTIVITIES = 1000
-"""How many activities that wait for somebody else (a node, a provider) one worker runs at once."""
+"""How many activities that wait for a node or a provider one worker runs at once."""
 LONG_ACTIVITY_HEARTBEAT = timedelta(seconds=4)
-"""Cancelling reaches an activity with its next heartbeat; the default passes on few of them."""
+"""The longest interval between two heartbeats that are sent to the server.
+
+A cancellation reaches an activity with its next heartbeat; the library's default sends fewer.
+"""
 
 log = structlog.get_logger("worker")
 
 
 async def serve_sites(stop: asyncio.Event) -> int:
-    """Serve the queues of chosen regions from inside their network; no database is opened.
+    """Serve the queues of the named regions from inside their network, without a database.
 
-    To serve all regions it would have to ask the database which there are: that is refused.
+    `BASELOAD_SITES=*` is refused, because only the database knows all regions.
     """
     if "*" in settings().sites:
         log.error("name the regions: BASELOAD_SITES=reg-…,reg-…", sites=settings().sites)
@@ -57,10 +60,10 @@ def site_worker(client: Client, region_id: str) -> Worker:
 
 
 class Sites:
-    """A worker for the queue of each region that this process serves, as regions come and go.
+    """The workers for the queues of the regions that this process serves, as regions come and go.
 
-    all_regions: reads the ids of all open regions from the database; None in a process that opens
-    none, and serves the regions that its settings name.
+    all_regions: reads the ids of all open regions from the database; None in a process without a
+    database, which serves the regions that its settings name.
     """
 
     def __init__(
@@ -77,20 +80,20 @@ class Sites:
         self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Serve until stopped; regions that come and go meanwhile are followed."""
+        """Serve until stopped, and start and end workers as regions come and go."""
         while not stop.is_set():
-            await self._follow(await self.wanted())
+            await self._update(await self.wanted())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), SITES_INTERVAL_S)
         await self._end(tuple(self._workers))
 
     async def wanted(self) -> frozenset[str]:
-        """Ids of the regions to serve. A site in a customer's network asks no database for them."""
+        """The ids of the regions to serve; a site in a customer's network reads no database."""
         if self._all_regions is None:
             return self._named
         return frozenset(await asyncio.to_thread(self._all_regions)) - self._left_out
 
-    async def _follow(self, wanted: frozenset[str]) -> None:
+    async def _update(self, wanted: frozenset[str]) -> None:
         for region_id in wanted - self._workers.keys():
             worker = site_worker(self._client, region_id)
             task = asyncio.create_task(worker.run(), name=worker.task_queue)

@@ -1,4 +1,4 @@
-"""What worker processes have in common: how they begin, and how long they serve."""
+"""The start of a worker process, and how long it serves."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -20,8 +20,10 @@ from workers.client import connect_until
 log = structlog.get_logger("worker")
 
 
-async def begin(stop: asyncio.Event, runtime: Runtime | None = None) -> Client | None:
-    """Rows and keys are there and Temporal answers; None when stopped before."""
+async def start_worker_process(
+    stop: asyncio.Event, runtime: Runtime | None = None
+) -> Client | None:
+    """Migrate the database, make the platform's keys, and connect to Temporal; None if stopped."""
     register(KINDS)
     chosen = settings()
     await asyncio.to_thread(migrate, chosen.database)
@@ -35,9 +37,9 @@ async def begin(stop: asyncio.Event, runtime: Runtime | None = None) -> Client |
 async def run_worker(
     stop: asyncio.Event, worker: Worker, beside: Coroutine[Any, Any, None] | None = None
 ) -> None:
-    """Until stopped. A worker that fails ends the process, which the runner starts again.
+    """Run a worker until stopped. A failed worker ends the process, which the runner restarts.
 
-    beside: what is done for as long as it serves, and ends by itself when stopped.
+    beside: a coroutine that runs as long as the worker serves, and ends by itself when stopped.
     """
     running = [asyncio.create_task(worker.run(), name=worker.task_queue)]
     if beside is not None:

@@ -1,4 +1,4 @@
-"""Accounts, for administrators; and one's own."""
+"""Accounts, for administrators, and the caller's own account."""
 
 from functools import partial
 from typing import Annotated
@@ -62,13 +62,13 @@ async def grant_credits(account_id: str, asked: CreditGrant, change: Administrat
     granted = await change.apply(
         Transaction, lambda context: billing.grant_credits(context, account_id, asked)
     )
-    wake_placement()  # jobs that cost may have waited for them
+    wake_placement()  # Jobs may have waited for these credits.
     return granted
 
 
 @router.get("/v1/account", operation_id="get_own_account")
 def get_own_account(caller: Reader) -> Account:
-    """The account of the key, or the one that an administrator acts for."""
+    """The account of the key, or the account that an administrator acts for."""
     with database().read() as session:
         row = accounts.find_account(session, caller.account_id)
         return accounts.account_response(session, row)

@@ -1,4 +1,4 @@
-"""Announcements: machines making themselves known, without a key and limited in rate."""
+"""Announcements: machines make themselves known, without an API key and with a rate limit."""
 
 from typing import Annotated
 
@@ -25,14 +25,14 @@ async def _announcing(
         headers = {"Retry-After": str(int(wait_s) + 1)}
         raise Problem("too-many-requests", f"announcements from {peer}", (), headers)
     sent = (idempotency_key, await request.body())
-    return change_of(request, response, announcements.nobody(), sent)
+    return change_of(request, response, announcements.anonymous_caller(), sent)
 
 
 @router.post("", status_code=202, operation_id="announce_machine")
 async def announce_machine(
     asked: AnnouncementCreation, change: Annotated[Change, Depends(_announcing)]
 ) -> AnnouncementReceipt:
-    """Say where a machine is; its host key proves at every connection that it is that machine."""
+    """Announce the address of a machine; its host key proves its identity at every connection."""
     return await change.apply(
         AnnouncementReceipt, lambda context: announcements.announce(context, asked)
     )

@@ -25,7 +25,7 @@ _CSV: dict[int | str, dict[str, Any]] = {
 
 @router.get("/transactions", operation_id="list_transactions")
 def list_transactions(caller: Reader, paging: Paging, job_id: str | None = None) -> TransactionPage:
-    """Balanced movements of the account, newest first."""
+    """Ledger transactions of the account, newest first."""
     rows = select(tables.LedgerTransaction).where(
         tables.LedgerTransaction.account_id == caller.account_id
     )
@@ -46,7 +46,10 @@ def get_statement(
     ends_at: AwareDatetime | None = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Any:
-    """Movements and balances of at most 366 days, by default the last 30; CSV if asked."""
+    """Movements and balances of at most 366 days, by default the last 30; CSV if accepted.
+
+    Raises: Problem `invalid-request`, when the period is empty or longer than 366 days.
+    """
     until = ends_at or datetime.now(UTC) + timedelta(seconds=1)
     since = begins_at or until - timedelta(days=30)
     if not timedelta(0) < until - since <= LONGEST:

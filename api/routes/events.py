@@ -1,4 +1,4 @@
-"""Events: of the account, and of each resource with a lifecycle."""
+"""Events of the account, and of each resource with a lifecycle."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -22,10 +22,10 @@ from api.services.ownership import own, visible_job
 router = APIRouter(tags=["events"])
 Following = Annotated[bool, Depends(wants_stream)]
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
-AT_ONCE = 500
+READ_LIMIT = 500
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A page, newest first; as a stream: events, oldest first, each with its "
+        "description": "A page, newest first; or a stream of events, oldest first, each with its "
         "position as id.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
@@ -41,16 +41,16 @@ def list_events(
     following: Following = False,
     last_event_id: LastEventId = None,
 ) -> EventPage | StreamingResponse:
-    """Events of all the account's resources; a stream begins now, or after `Last-Event-ID`."""
+    """Events of all resources of the account; a stream starts now, or after `Last-Event-ID`."""
     mine = col(tables.EventRow.account_id) == caller.account_id
     if not following:
         return _page(mine, paging)
-    begin = resume_offset(last_event_id, -1)
-    return stream(EventPoll(begin if begin >= 0 else _newest(mine), _reader(mine)), _stop(request))
+    start = resume_offset(last_event_id, -1)
+    return stream(EventPoll(start if start >= 0 else _newest(mine), _reader(mine)), _stop(request))
 
 
 def _add_route(kind: LifecycleKind[Any, Any]) -> None:
-    """`GET /v1/<noun>s/{id}/events`; a stream begins with the first event."""
+    """Add `GET /v1/<noun>s/{id}/events`, whose stream starts with the resource's first event."""
     noun, plural = kind.noun.name, kind.noun.plural
 
     def checked(
@@ -67,10 +67,10 @@ def _add_route(kind: LifecycleKind[Any, Any]) -> None:
         following: Following = False,
         last_event_id: LastEventId = None,
     ) -> EventPage | StreamingResponse:
-        of_it = col(tables.EventRow.resource_id) == resource_id
+        of_resource = col(tables.EventRow.resource_id) == resource_id
         if not following:
-            return _page(of_it, paging)
-        poll = EventPoll(resume_offset(last_event_id, 0), _reader(of_it))
+            return _page(of_resource, paging)
+        poll = EventPoll(resume_offset(last_event_id, 0), _reader(of_resource))
         return stream(poll, _stop(request))
 
     router.add_api_route(
@@ -103,7 +103,7 @@ def _reader(condition: ColumnElement[bool]) -> Callable[[int], Sequence[Event]]:
         position = col(tables.EventRow.position)
         rows = select(tables.EventRow).where(condition, position > after)
         with database().read() as session:
-            found = session.exec(rows.order_by(position).limit(AT_ONCE)).all()
+            found = session.exec(rows.order_by(position).limit(READ_LIMIT)).all()
         return [event_response(row) for row in found]
 
     return read

@@ -1,4 +1,4 @@
-"""Whether the process lives, whether it can serve, and what it has done."""
+"""The health, the readiness and the metrics of the API process."""
 
 import asyncio
 
@@ -24,7 +24,10 @@ async def get_health() -> Health:
 
 @router.get("/readyz", operation_id="get_readiness", responses={503: {"model": Readiness}})
 async def get_readiness(request: Request, response: Response) -> Readiness:
-    """Database and Temporal answer; 503 when one does not. Changes are taken without Temporal."""
+    """Whether the database and Temporal answer; 503 when one of them does not.
+
+    The API accepts changes also while Temporal does not answer.
+    """
     rows, engine = await asyncio.gather(run_in_threadpool(database_state), temporal_state(request))
     ready = rows == engine == "ok"
     response.status_code = 200 if ready else 503
@@ -50,6 +53,6 @@ def database_state() -> str:
 async def temporal_state(request: Request) -> str:
     try:
         await asyncio.wait_for(request.app.state.check_temporal(), TEMPORAL_LIMIT_S)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001 - any failure is the answer
         return f"{type(error).__name__}: does not answer"
     return "ok"

@@ -1,4 +1,4 @@
-"""What a job prints and leaves behind: its log and its output."""
+"""The log and the output of a job."""
 
 from typing import Annotated, Any
 
@@ -18,8 +18,8 @@ Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 LENGTH_HEADER = "Baseload-Log-Length"
 _LOG: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The log's bytes; as a stream: messages whose id is the offset to go on at,"
-        ' with data `{"worker", "offset", "text"}`, and one named `end` at the end.',
+        "description": "The log's bytes; or a stream of messages whose id is the offset to resume"
+        ' at, with data `{"worker", "offset", "text"}`, and a last message named `end`.',
         "content": {
             "text/plain": {"schema": {"type": "string"}},
             "text/event-stream": {"schema": {"type": "string"}},
@@ -29,7 +29,7 @@ _LOG: dict[int | str, dict[str, Any]] = {
 }
 _OUTPUT: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A tar.gz of the output folder; of several workers, a folder for each.",
+        "description": "A tar.gz of the output folder, with a folder for each of several workers.",
         "content": {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
@@ -58,10 +58,10 @@ def get_job_logs(
     following: Annotated[bool, Depends(wants_stream)] = False,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> StreamingResponse:
-    """The log of one worker from a byte on; with `follow` as it grows, until the job has ended."""
+    """The log of one worker from a byte on; with `follow`, as it grows until the job has ended."""
     if following:
-        begin = resume_offset(last_event_id, offset)
-        return stream(LogPoll(log.worker, begin, log.read, log.ended), request.app.state.stop)
+        start = resume_offset(last_event_id, offset)
+        return stream(LogPoll(log.worker, start, log.read, log.ended), request.app.state.stop)
     length = log.length()
     headers = {LENGTH_HEADER: str(length), "X-Content-Type-Options": "nosniff"}
     return StreamingResponse(
@@ -78,7 +78,7 @@ def get_job_logs(
 def get_job_output(
     job_id: str, caller: Reader, worker: Annotated[int | None, Query(ge=0, le=255)] = None
 ) -> StreamingResponse:
-    """What the job has left in its output folder."""
+    """The files that the job has left in its output folder."""
     with database().read() as session:
         job = visible_job(session, caller, job_id)
     headers = {"Content-Disposition": f'attachment; filename="{job.id}.tar.gz"'}

@@ -1,4 +1,4 @@
-"""Jobs: submitted, looked at, ended, started again, removed."""
+"""Jobs: submit, read, stop, start again, cancel and remove them."""
 
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ def list_jobs(
     status: Annotated[list[str] | None, Query()] = None,
     project_id: str | None = None,
 ) -> JobPage:
-    """Jobs of the account and of projects that its user is a member of; not the archived ones."""
+    """Jobs of the account and of projects that its user is a member of; archived ones by status."""
     with database().read() as session:
         rows = jobs.jobs_of(session, caller)
         state = col(tables.Job.status)
@@ -44,7 +44,7 @@ def list_jobs(
 
 @router.post("", status_code=202, operation_id="submit_job", openapi_extra=_SUBMISSION)
 async def submit_job(document: Annotated[Any, Body()], change: Writer) -> Job:
-    """Submit a job. A document with several mistakes gets all of them at once."""
+    """Submit a job. The answer to a wrong document names all of its mistakes."""
     return await change.apply(Job, lambda context: jobs.submit_job(context, document))
 
 
@@ -74,13 +74,13 @@ async def start_job(job_id: str, change: Writer) -> Job:
 
 @router.post("/{job_id}/cancel", status_code=202, operation_id="cancel_job")
 async def cancel_job(job_id: str, change: Writer) -> Job:
-    """End a job for good, in whatever state it is."""
+    """Cancel a job, whatever its status is; a canceled job cannot be started again."""
     return await change.apply(Job, lambda context: jobs.cancel_job(context, job_id))
 
 
 @router.delete("/{job_id}", status_code=202, operation_id="remove_job")
 async def remove_job(job_id: str, change: Writer) -> Job:
-    """Remove a job that has ended, with its log and output; what it cost stays."""
+    """Remove a job that has ended, with its log and output; its charges stay."""
     return await change.apply(Job, lambda context: jobs.remove_job(context, job_id))
 
 
@@ -92,6 +92,6 @@ def get_job_charges(job_id: str, caller: Reader) -> JobCharges:
 
 @router.get("/{job_id}/placement", operation_id="get_job_placement")
 def get_job_placement(job_id: str, caller: Reader) -> JobPlacement:
-    """Why the job waits, or where it went."""
+    """Why the job waits, or on which nodes it was placed."""
     with database().read() as session:
         return jobs.placement_response(session, visible_job(session, caller, job_id))

@@ -1,4 +1,4 @@
-"""Leases: every machine that costs money, and what it has cost."""
+"""Leases: the machines that cost money, with their costs."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -29,7 +29,7 @@ def list_leases(
     provider_id: str | None = None,
     live: bool = False,
 ) -> LeasePage:
-    """The account's leases; live: only those whose machine may still cost money."""
+    """The account's leases; with `live`, only those whose machine may still cost money."""
     rows = select(tables.Lease).where(tables.Lease.account_id == caller.account_id)
     if status is not None:
         rows = rows.where(tables.Lease.status == status)
@@ -56,5 +56,5 @@ def get_lease(lease_id: str, caller: Reader) -> Lease:
 
 @router.delete("/{lease_id}", status_code=202, operation_id="kill_lease")
 async def kill_lease(lease_id: str, change: Writer) -> Lease:
-    """End the machine, whatever it does; it is over when its status is `released`."""
+    """Terminate the lease's machine, also while it runs a job; `released` says that it is gone."""
     return await change.apply(Lease, lambda context: leases.kill(context, lease_id))

@@ -37,7 +37,10 @@ def list_nodes(
 
 @router.post("", status_code=202, operation_id="add_node")
 async def add_node(asked: NodeCreation, change: Writer) -> Node:
-    """Add a machine by its minion id; it is reached once it has announced itself."""
+    """Add a machine as a node, by its minion id or, in a cloud, by its GPUs.
+
+    The platform reaches a machine without an address once the machine has announced itself.
+    """
     return await change.apply(Node, lambda context: nodes.add_node(context, asked))
 
 
@@ -49,19 +52,19 @@ def get_node(node_id: str, caller: Reader) -> Node:
 
 @router.post("/{node_id}/activate", status_code=202, operation_id="activate_node")
 async def activate_node(node_id: str, change: Writer) -> Node:
-    """Let a node in maintenance take jobs."""
+    """Activate a node in maintenance, so that it takes jobs."""
     return await change.apply(Node, lambda context: nodes.change_node(context, node_id, "activate"))
 
 
 @router.post("/{node_id}/maintenance", status_code=202, operation_id="maintain_node")
 async def maintain_node(node_id: str, change: Writer) -> Node:
-    """Take no new jobs; those that run go on."""
+    """Put a node in maintenance: it takes no new jobs, and its running jobs go on."""
     return await change.apply(Node, lambda context: nodes.change_node(context, node_id, "maintain"))
 
 
 @router.post("/{node_id}/reboot", status_code=202, operation_id="reboot_node")
 async def reboot_node(node_id: str, change: Writer, force: bool = False) -> Node:
-    """Restart the machine; with jobs on it only when forced: they end with it."""
+    """Reboot a node's machine; a node with jobs only with `force`, which ends the jobs."""
     return await change.apply(
         Node, lambda context: nodes.reboot_node(context, node_id, force=force)
     )
@@ -69,13 +72,13 @@ async def reboot_node(node_id: str, change: Writer, force: bool = False) -> Node
 
 @router.post("/{node_id}/replace", status_code=202, operation_id="replace_node")
 async def replace_node(node_id: str, change: Writer) -> Node:
-    """Swap a storage node for another machine; those of physical regions are swapped by hand."""
+    """Replace a storage node of a cloud region by a node on another machine."""
     return await change.apply(Node, lambda context: nodes.replace_node(context, node_id))
 
 
 @router.delete("/{node_id}", status_code=202, operation_id="remove_node")
 async def remove_node(node_id: str, change: Writer, force: bool = False) -> Node:
-    """Remove a node; with jobs on it only when forced."""
+    """Remove a node; a node with jobs only with `force`."""
     return await change.apply(
         Node, lambda context: nodes.remove_node(context, node_id, force=force)
     )

@@ -16,7 +16,9 @@ Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 
 @router.get("", operation_id="list_offers")
 def list_offers(caller: Reader, wanted: Annotated[OffersQuery, Query()]) -> OfferList:
-    """What would take such a job, best first: nodes that are there, machines that a cloud would
-    make; and each refusal with its reason."""
+    """Offers for such a job, best first, and each refusal with its reason.
+
+    An offer is a node, or a machine that a cloud would create.
+    """
     with database().read() as session:
         return offers.offers_for(session, caller, wanted, datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""The platform itself, as far as machines have to know it."""
+"""The platform: the key that machines must let in."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ Reader = Annotated[Caller, Depends(Needs("account:read"))]
 
 class Platform(ResponseBody):
     ssh_public_key: str
-    """The line that a node's authorized_keys has to hold; `deploy/node/join.sh` puts it there."""
+    """The line that a node's authorized_keys must have; `deploy/node/join.sh` adds it."""
     ssh_key_fingerprint: str
 
 

@@ -1,4 +1,4 @@
-"""Projects: they group jobs, and their owner pays."""
+"""Projects: groups of jobs, which the owner of the project pays for."""
 
 from typing import Annotated
 
@@ -59,7 +59,7 @@ def list_project_secrets(project_id: str, caller: Reader, paging: Paging) -> Pro
 async def store_project_secret(
     project_id: str, asked: ProjectSecretCreation, change: Writer
 ) -> ProjectSecret:
-    """Store a value for the project's jobs; one of the same name is replaced."""
+    """Store a secret for the project's jobs; a secret of the same name is replaced."""
     return await change.apply(
         ProjectSecret, lambda context: projects.store_secret(context, project_id, asked)
     )

@@ -1,4 +1,4 @@
-"""A provider's machines: what it lists itself, and what of that is nobody's."""
+"""A provider's machines, as the provider lists them, orphaned machines included."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -15,20 +15,20 @@ router = APIRouter(prefix="/v1/providers/{provider_id}/machines", tags=["leases"
 Reader = Annotated[Caller, Depends(Needs("leases:read"))]
 Writer = Annotated[Change, changing("leases:write")]
 Name = Annotated[str, Path(pattern="^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$")]
-Place = Annotated[str, Query(pattern="^[-a-z0-9]{1,63}$")]
+Zone = Annotated[str, Query(pattern="^[-a-z0-9]{1,63}$")]
 
 
 @router.get("", operation_id="list_provider_machines")
 def list_provider_machines(provider_id: str, caller: Reader) -> ProviderMachineList:
-    """Every machine with our ownership label, as its provider says; `held`: by a lease."""
+    """Every machine with our ownership label that the provider lists; `held` says: by a lease."""
     return provider_machines.machines_of(caller, provider_id, datetime.now(UTC))
 
 
 @router.delete("/{name}", status_code=202, operation_id="end_provider_machine")
 async def end_provider_machine(
-    provider_id: str, name: Name, zone: Place, change: Writer
+    provider_id: str, name: Name, zone: Zone, change: Writer
 ) -> MachineEnding:
-    """End the machine, whoever holds it; it is over when the provider no longer lists it."""
+    """Terminate a machine, held by a lease or orphaned; it is gone when no longer listed."""
     machine = OrphanedMachine(name=name, zone=zone)
     return await change.apply(
         MachineEnding, lambda context: provider_machines.end(context, provider_id, machine)

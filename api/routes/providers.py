@@ -1,4 +1,4 @@
-"""Providers: enabled sources of machines."""
+"""Providers: the sources of machines that an account has enabled."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ def list_providers(caller: Reader, paging: Paging, status: str | None = None) ->
 
 @router.post("", status_code=202, operation_id="enable_provider")
 async def enable_provider(asked: ProviderCreation, change: Writer) -> Provider:
-    """Enable a provider; `status` tells when it is ready, `checks` why it is not."""
+    """Enable a provider; `status` says when it is ready, `checks` why it is not."""
     return await change.apply(Provider, lambda context: providers.enable_provider(context, asked))
 
 
@@ -47,7 +47,7 @@ def get_provider(provider_id: str, caller: Reader) -> Provider:
 
 @router.patch("/{provider_id}", status_code=202, operation_id="change_provider")
 async def change_provider(provider_id: str, asked: ProviderChange, change: Writer) -> Provider:
-    """Give a provider another key of the same project; every check is run again with it."""
+    """Give a provider another key of the same project; all checks run again with that key."""
     return await change.apply(
         Provider, lambda context: providers.change_provider(context, provider_id, asked)
     )
@@ -55,7 +55,7 @@ async def change_provider(provider_id: str, asked: ProviderChange, change: Write
 
 @router.post("/{provider_id}/recheck", status_code=202, operation_id="recheck_provider")
 async def recheck_provider(provider_id: str, change: Writer) -> Provider:
-    """Run every check again."""
+    """Run all checks of a provider again."""
     return await change.apply(
         Provider, lambda context: providers.recheck_provider(context, provider_id)
     )
@@ -63,7 +63,7 @@ async def recheck_provider(provider_id: str, change: Writer) -> Provider:
 
 @router.delete("/{provider_id}", status_code=202, operation_id="remove_provider")
 async def remove_provider(provider_id: str, change: Writer, force: bool = False) -> Provider:
-    """Remove a provider; with regions only when forced."""
+    """Remove a provider; a provider with regions only with `force`."""
     return await change.apply(
         Provider, lambda context: providers.remove_provider(context, provider_id, force=force)
     )

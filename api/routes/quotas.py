@@ -1,4 +1,4 @@
-"""Quotas: what a cloud allows, before there is a region."""
+"""Quotas: the limits of a cloud, before a region exists there."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -15,5 +15,5 @@ Reader = Annotated[Caller, Depends(Needs("providers:read"))]
 
 @router.get("", operation_id="list_quotas")
 def list_quotas(caller: Reader, wanted: Annotated[QuotasQuery, Query()]) -> QuotaList:
-    """Limits, use, and runnable jobs by GPU type in a cloud region, asked of the cloud now."""
+    """Limits, usage and runnable jobs by GPU type in a cloud region, read from the cloud now."""
     return quotas_for(caller, wanted, datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""Regions: places that nodes are in."""
+"""Regions: the sites and cloud regions that nodes belong to."""
 
 from typing import Annotated
 
@@ -35,10 +35,10 @@ def list_regions(caller: Reader, paging: Paging, status: str | None = None) -> R
 
 @router.post("", status_code=202, operation_id="create_region")
 async def create_region(asked: RegionCreation, change: Writer) -> Region:
-    """Create a region of a provider that is ready; one in a cloud is made with its storage node."""
-    of_no_use = await run_in_threadpool(refusal_of, change.caller, asked)
+    """Create a region of a provider that is ready; a cloud region comes with a storage node."""
+    refusal = await run_in_threadpool(refusal_of, change.caller, asked)
     return await change.apply(
-        Region, lambda context: regions.create_region(context, asked, of_no_use)
+        Region, lambda context: regions.create_region(context, asked, refusal)
     )
 
 
@@ -50,14 +50,14 @@ def get_region(region_id: str, caller: Reader) -> Region:
 
 @router.get("/{region_id}/quotas", operation_id="list_region_quotas")
 def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> RegionQuotaPage:
-    """What a cloud allows there now; empty where the machines are one's own."""
+    """The cloud's quotas for the region, read now; empty in a region of machines you own."""
     del paging
     return quotas_of_region(caller, region_id)
 
 
 @router.delete("/{region_id}", status_code=202, operation_id="remove_region")
 async def remove_region(region_id: str, change: Writer, force: bool = False) -> Region:
-    """Remove a region; with nodes only when forced."""
+    """Remove a region; a region with nodes only with `force`."""
     return await change.apply(
         Region, lambda context: regions.remove_region(context, region_id, force=force)
     )

@@ -1,4 +1,4 @@
-"""Uploads: archives of code or data, kept under the hash of their content."""
+"""Uploads: archives of code or data, stored under the hash of their content."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -57,7 +57,7 @@ async def create_upload(
         str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
     ] = None,
 ) -> Upload:
-    """Upload a tar.gz. One that is broken, leaves its folder or is too large is refused whole."""
+    """Upload a tar.gz. An archive that is broken, too large or leaves its folder is refused."""
     await run_in_threadpool(uploads.keep, received)
     sent = (idempotency_key, received.sha256.encode())
     change = change_of(request, response, caller, sent)

@@ -1,4 +1,4 @@
-"""Users of an account, and their keys."""
+"""Users of an account, and their API keys."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ async def create_user(asked: UserCreation, change: UserWriter) -> User:
 
 @router.get("/v1/api-keys", operation_id="list_api_keys")
 def list_api_keys(caller: KeyReader, paging: Paging) -> ApiKeyPage:
-    """The account's keys that are not revoked; their secrets are not kept."""
+    """The account's API keys that are not revoked, without their secrets, which are not stored."""
     rows = select(tables.ApiKey).where(
         tables.ApiKey.account_id == caller.account_id, col(tables.ApiKey.revoked_at).is_(None)
     )
@@ -54,11 +54,11 @@ def list_api_keys(caller: KeyReader, paging: Paging) -> ApiKeyPage:
 
 @router.post("/v1/api-keys", status_code=201, operation_id="create_api_key")
 async def create_api_key(asked: ApiKeyCreation, change: KeyWriter) -> NewApiKey:
-    """Make a key; its secret is in this answer and nowhere else."""
+    """Create an API key; only this answer has its secret."""
     return await change.apply(NewApiKey, lambda context: accounts.create_key(context, asked))
 
 
 @router.delete("/v1/api-keys/{key_id}", operation_id="revoke_api_key")
 async def revoke_api_key(key_id: str, change: KeyWriter) -> ApiKey:
-    """Revoke a key, at once and for ever."""
+    """Revoke an API key immediately and permanently."""
     return await change.apply(ApiKey, lambda context: accounts.revoke_key(context, key_id))

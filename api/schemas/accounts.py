@@ -1,4 +1,4 @@
-"""Accounts, their users, keys and projects."""
+"""The schemas of accounts, users, API keys, projects, secrets and audit entries."""
 
 import re
 from datetime import datetime
@@ -27,11 +27,11 @@ class AccountCreation(RequestBody):
     plan: Plan = "individual"
     billing_account_id: str | None = None
     owner_email: Email | None = None
-    """Of the account's first user, who owns its keys; None: one is made up."""
+    """The address of the account's first user, who owns its keys; None: an address is made up."""
 
 
 class AccountChange(RequestBody):
-    """Fields that are left out stay as they are."""
+    """A change of an account; fields that are left out keep their values."""
 
     name: Name | None = None
     plan: Plan | None = None
@@ -39,7 +39,7 @@ class AccountChange(RequestBody):
 
 
 class OwnAccountChange(RequestBody):
-    """Fields that are left out stay as they are."""
+    """A change of the caller's own account; fields that are left out keep their values."""
 
     name: Name | None = None
     wallet_address: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -58,7 +58,7 @@ class Account(ResponseBody):
     wallet_address: str | None
     personal_project_id: str
     balance_microcredits: int
-    """Of the account that pays: the billing account where there is one."""
+    """The balance of the payer: the billing account if there is one, else this account."""
     created_at: datetime
     updated_at: datetime
 
@@ -87,10 +87,10 @@ class UserPage(Page[User]):
 class ApiKeyCreation(RequestBody):
     name: Name
     scopes: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
-    """`*`, `read`, `<noun>:read` or `<noun>:write`; left out: those of the key that asks."""
+    """`*`, `read`, `<noun>:read` or `<noun>:write`; None: the scopes of the caller's key."""
     expires_at: AwareDatetime | None = None
     user_id: str | None = None
-    """Whose key it is, a user of the account; None: whoever asks."""
+    """The user of the account who gets the key; None: the caller."""
 
 
 class ApiKey(ResponseBody):
@@ -106,7 +106,7 @@ class ApiKey(ResponseBody):
 
 class NewApiKey(ApiKey):
     secret: str
-    """The key itself, `bl_…`: shown here and never again."""
+    """The key itself, `bl_…`, which is shown only in this answer."""
 
 
 class ApiKeyPage(Page[ApiKey]):
@@ -140,11 +140,11 @@ class ProjectSecretCreation(RequestBody):
 
 
 class ProjectSecret(ResponseBody):
-    """A secret without its value, which is never readable again."""
+    """A secret of a project, without its value, which cannot be read again."""
 
     name: str
     reference: str
-    """What a job names it by: `store://projects/<project>/<name>`."""
+    """The reference by which a job names the secret: `store://projects/<project>/<name>`."""
     updated_at: datetime
 
 
@@ -153,7 +153,7 @@ class ProjectSecretPage(Page[ProjectSecret]):
 
 
 class AuditEntry(ResponseBody):
-    """Who did what, when."""
+    """An audit entry: which API key did what, to which resource, and when."""
 
     id: str
     account_id: str

@@ -1,4 +1,4 @@
-"""The bases of what the API takes and gives."""
+"""The base classes of the API's request and response bodies."""
 
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -9,26 +9,26 @@ T = TypeVar("T")
 
 
 class RequestBody(BaseModel):
-    """A body of a request: frozen, and refuses fields that it does not know."""
+    """The body of a request: frozen, and unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ResponseBody(BaseModel):
-    """A body of an answer. Every field is always there, so clients need no defaults."""
+    """The body of an answer. Every field is always present, so clients need no defaults."""
 
     model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
 
 
 class Page(ResponseBody, Generic[T]):
-    """One page of a list, newest first. `next` goes into `after` for the page that follows."""
+    """One page of a list, newest first. `next` is the `after` of the following page, or null."""
 
     items: list[T]
     next: str | None = None
 
 
 class Lifecycle(ResponseBody):
-    """What every resource with a lifecycle has."""
+    """The fields of every resource with a lifecycle."""
 
     id: str
     account_id: str
@@ -41,7 +41,7 @@ class Lifecycle(ResponseBody):
 
 
 class FieldError(ResponseBody):
-    """One thing wrong with a request."""
+    """One mistake in a request: the field, the rule that it breaks, and the given value."""
 
     field: str
     rule: str
@@ -49,7 +49,7 @@ class FieldError(ResponseBody):
 
 
 class ProblemDetails(ResponseBody):
-    """Every answer that is not a success (RFC 9457); `code` is stable."""
+    """Problem details: every answer that is not a success (RFC 9457); `code` is stable."""
 
     type: str
     title: str

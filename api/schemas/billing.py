@@ -1,4 +1,4 @@
-"""Transactions and statements: integer microcredits."""
+"""The schemas of ledger transactions and statements, in integer microcredits."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ class Posting(ResponseBody):
 
 
 class Transaction(ResponseBody):
-    """A balanced movement: its postings add up to zero."""
+    """A ledger transaction: a movement of money whose postings add up to zero."""
 
     id: str
     business_key: str
@@ -38,7 +38,7 @@ class StatementLine(ResponseBody):
     job_id: str | None
     amount_microcredits: int
     balance_microcredits: int
-    """After this line."""
+    """The balance after this line."""
 
 
 class Statement(ResponseBody):
@@ -50,5 +50,5 @@ class Statement(ResponseBody):
     opening_microcredits: int
     closing_microcredits: int
     totals_microcredits: dict[str, int]
-    """By kind of transaction."""
+    """The sums of the lines, by kind of transaction."""
     lines: list[StatementLine]

@@ -1,4 +1,4 @@
-"""Events and health."""
+"""The schemas of events, health and readiness."""
 
 from datetime import datetime
 
@@ -8,11 +8,11 @@ from api.schemas.base import Page, ResponseBody
 
 
 class Event(ResponseBody):
-    """One thing that happened to a resource."""
+    """An event: one entry in the history of a resource."""
 
     id: str
     position: int
-    """Grows with every event of the platform; a stream's `Last-Event-ID`."""
+    """A number that grows with every event of the platform; the `Last-Event-ID` of a stream."""
     account_id: str
     resource_id: str
     sequence: int

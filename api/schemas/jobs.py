@@ -1,4 +1,4 @@
-"""Jobs as the API shows them; the submission itself is `workflows/contracts/job_submission.py`."""
+"""The schemas of jobs and uploads; a submission is `workflows/contracts/job_submission.py`."""
 
 from datetime import datetime
 
@@ -29,14 +29,14 @@ class UploadPage(Page[Upload]):
 
 
 class PlacementRefusal(ResponseBody):
-    """Why one offer was not taken."""
+    """Why placement did not take one offer."""
 
     offer_id: str
     region_id: str | None
     code: str
     detail: str
     ever: bool
-    """False: no freed capacity will change it."""
+    """Whether free capacity can change the refusal."""
 
 
 class JobWorker(ResponseBody):
@@ -54,7 +54,7 @@ class JobWorker(ResponseBody):
 
 
 class Job(Lifecycle):
-    """A job. Values of variables are masked."""
+    """A job. The values of its variables are masked."""
 
     type: str
     project_id: str
@@ -81,7 +81,7 @@ class JobPage(Page[Job]):
 
 class JobsKilled(ResponseBody):
     job_ids: list[str]
-    """Jobs that were told to end."""
+    """The jobs that are being canceled."""
 
 
 class JobCharge(ResponseBody):
@@ -98,7 +98,7 @@ class JobCharges(ResponseBody):
     charged_microcredits: int
     gpu_seconds: int
     rates: dict[str, JsonValue] | None
-    """What each worker costs, fixed when the job was placed."""
+    """The rates of each worker, fixed when the job was placed."""
     charges: list[JobCharge]
 
 
@@ -116,7 +116,7 @@ class JobAssignment(ResponseBody):
 
 
 class JobPlacement(ResponseBody):
-    """Why a job waits, or went where it did."""
+    """The placement of a job: where its workers were placed, and which offers were refused."""
 
     job_id: str
     status: str

@@ -1,4 +1,4 @@
-"""Leases: machines that cost money."""
+"""The schemas of leases, whose machines cost money."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from api.schemas.base import Lifecycle, Page, ResponseBody
 
 
 class LeasedOffer(ResponseBody):
-    """Where the machine is, or is being asked for, and of which type."""
+    """The machine offer of a lease: where its machine is or is requested, and of which type."""
 
     zone: str
     machine_type: str
@@ -20,17 +20,17 @@ class Lease(Lifecycle):
     provider_kind: str
     region_id: str
     holder_id: str
-    """The resource that the machine is for."""
+    """The resource that the lease's machine is for."""
     offer: LeasedOffer | None
     host: str | None
     microcredits_per_hour: int | None
     price_is_estimate: bool
-    """From a dated list, where the provider does not say what this very machine costs."""
+    """Whether the price is from a dated list, because the provider does not give this machine's."""
     deadline: datetime
     began_at: datetime | None
     ended_at: datetime | None
     seconds: int
-    """For which it has cost money until now."""
+    """The seconds for which the machine has cost money until now."""
     cost_microcredits: int
 
 

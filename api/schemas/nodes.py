@@ -1,4 +1,4 @@
-"""Nodes, and the announcements by which machines make themselves known."""
+"""The schemas of nodes, and of the announcements by which machines make themselves known."""
 
 import re
 from datetime import datetime
@@ -40,14 +40,14 @@ MinionId = Annotated[str, AfterValidator(_minion_id)]
 
 def _not_ephemeral(kind: str) -> str:
     if kind != "permanent":
-        raise ValueError("is permanent: ephemeral ones are made for jobs, and gone after them")
+        raise ValueError("is permanent: the platform creates ephemeral nodes itself, for jobs")
     return kind
 
 
 class AnnouncementCreation(RequestBody):
     minion_id: MinionId
     host_public_key: Annotated[str, Field(max_length=4096)]
-    """As in an OpenSSH public key file: type and base64."""
+    """The SSH host key as in an OpenSSH public key file: type and base64."""
     address: Address
     port: Port
     user: UserName = "root"
@@ -61,18 +61,21 @@ class AnnouncementReceipt(ResponseBody):
     first_at: datetime
     last_at: datetime
     added: bool
-    """A node with this minion id has been added already."""
+    """Whether a node with this minion id has been added already."""
 
 
 class NodeCreation(RequestBody):
     region_id: str
     name: Name
     minion_id: MinionId | None = None
-    """Of one's own machine; one that is made in a cloud has none before."""
+    """The minion id of a machine you own; a machine that is created in a cloud has none yet."""
     gpus: Annotated[str | None, Field(max_length=100)] = None
-    """What is made in a cloud, such as `T4:1`; it runs, and costs, until it is removed."""
+    """The GPUs of a machine to create in a cloud, such as `T4:1`.
+
+    The machine runs and costs money until the node is removed.
+    """
     disk_size_gb: Annotated[int, Field(ge=50, le=2000)] = 100
-    """Of what is made in a cloud."""
+    """The disk size of a machine to create in a cloud."""
     type: Annotated[Literal["permanent", "ephemeral"], AfterValidator(_not_ephemeral)] = "permanent"
     services: Annotated[tuple[Literal["compute", "storage"], ...], Field(min_length=1)] = (
         "compute",
@@ -80,7 +83,7 @@ class NodeCreation(RequestBody):
     upnp: bool = True
     mining: bool = False
     address: Address | None = None
-    """None: the one that the machine announces."""
+    """The address of the machine; None: the address that the machine announces."""
     port: Port = 22
     user: UserName = "root"
 
@@ -101,7 +104,7 @@ class NodeDisk(ResponseBody):
 
 
 class NodeHardware(ResponseBody):
-    """What inspection found."""
+    """The hardware of a node, as the inspection found it."""
 
     hostname: str
     os_name: str
@@ -129,7 +132,7 @@ class NodeGpu(ResponseBody):
     pcie_lanes: int | None
     driver_version: str | None
     job_id: str | None
-    """The job that holds it now."""
+    """The job that holds the GPU now."""
 
 
 class NodePreparation(ResponseBody):
@@ -142,9 +145,9 @@ class NodePreparation(ResponseBody):
 class Node(Lifecycle):
     region_id: str
     minion_id: str
-    """Empty until the machine that is leased for it has been made."""
+    """The minion id; empty until the machine that is leased for the node has been created."""
     leased: bool
-    """Its machine is leased for it, see `/v1/leases`."""
+    """Whether the node's machine is leased, see `/v1/leases`."""
     type: str
     services: list[str]
     upnp: bool
@@ -163,7 +166,7 @@ class Node(Lifecycle):
     preparation: NodePreparation | None
     gpus: list[NodeGpu]
     job_ids: list[str]
-    """Jobs that hold a place on it now."""
+    """The jobs that hold an allocation on the node now."""
 
 
 class NodePage(Page[Node]):

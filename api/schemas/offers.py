@@ -1,4 +1,4 @@
-"""Offers: where a job would go now, without submitting it."""
+"""The schemas of offers: where a job would be placed now, without submitting it."""
 
 from datetime import date
 from typing import Annotated
@@ -11,7 +11,7 @@ from workflows.contracts.placement import SpotPolicy
 
 
 class OffersQuery(RequestBody):
-    """What a job would ask for, as query parameters."""
+    """The demand of a job that is not submitted, as query parameters."""
 
     gpus: Annotated[str, Field(max_length=100, description="`cpu`, TYPE or TYPE:COUNT")] = "cpu"
     cpu_count: int | None = None
@@ -25,19 +25,21 @@ class OffersQuery(RequestBody):
 
 
 class Offer(ResponseBody):
-    """A node that has room now, or a machine that a cloud would make for each worker, in the order
-    in which placement would take them."""
+    """An offer: a node with free slots, or a machine that a cloud would create for each worker.
+
+    Offers are in the order in which placement would take them.
+    """
 
     rank: int
     offer_id: str
     node_id: str | None
-    """None: it would be made."""
+    """The node of the offer; null for a machine that would be created."""
     node_name: str
     machine_type: str | None
-    """Of a machine that would be made."""
+    """The machine type of a machine that would be created; null for a node."""
     spot: bool
     zones: list[str]
-    """In which it would be tried, in this order."""
+    """The zones in which the creation would be tried, in this order."""
     region_id: str
     region_name: str
     provider_kind: str
@@ -52,17 +54,17 @@ class Offer(ResponseBody):
     workers_that_fit: int
     microcredits_per_gpu_hour: int
     microcredits_per_hour: int
-    """Of one worker as asked for; of a machine that would be made, all of it with our fee."""
+    """The price of one worker; for a machine that would be created, of all of it with our fee."""
     price_is_estimate: bool
-    """From a dated list; the cloud's own bill counts."""
+    """Whether the price is from a dated list; the cloud's own bill decides."""
     price_read_on: date | None
-    """The day of that list; null for a node that is there."""
+    """The day of the price list; null for a node."""
 
 
 class OfferList(ResponseBody):
-    """The plan without the job."""
+    """The offers and refusals of a planning round for a job that is not submitted."""
 
     placeable: bool
-    """Whether all workers fit at this moment."""
+    """Whether all workers fit now."""
     offers: list[Offer]
     refusals: list[PlacementRefusal]

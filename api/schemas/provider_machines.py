@@ -1,4 +1,4 @@
-"""Machines as their providers list them, whatever we believe."""
+"""The schemas of machines as their providers list them, also where no lease knows them."""
 
 from datetime import datetime
 
@@ -11,18 +11,18 @@ class ProviderMachine(ResponseBody):
     name: str
     zone: str
     state: str
-    """`making`, `running`, `ending` or `cancel_and_wait`."""
+    """`making`, `running`, `ending` or `stopped`."""
     provider_machine_id: str | None
     microcredits_per_hour: int | None
     began_at: datetime | None
     lease_id: str | None
     """The lease that has, or had, a machine of this name."""
     held: bool
-    """That lease has not ended, and is at this place; else nobody will miss the machine."""
+    """Whether that lease has not ended and is in this zone; else the machine is orphaned."""
 
 
 class ProviderMachineList(ResponseBody):
-    """All of them, as the provider says now."""
+    """All machines with our ownership label that the provider lists now."""
 
     provider_id: str
     read_at: datetime
@@ -30,7 +30,7 @@ class ProviderMachineList(ResponseBody):
 
 
 class MachineEnding(ResponseBody):
-    """What ends a machine: its lease, or the provider's own workflow where none holds it."""
+    """What terminates a machine: its lease, or the provider's workflow for an orphaned machine."""
 
     provider_id: str
     name: str

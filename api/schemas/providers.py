@@ -1,4 +1,4 @@
-"""Providers: where machines come from."""
+"""The schemas of providers, the sources of machines."""
 
 from typing import Annotated, Literal
 
@@ -29,7 +29,7 @@ Credentials = Annotated[
         "`store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`"
     ),
 ]
-"""Never shown again."""
+"""The credential of a provider, which is never shown again."""
 
 
 class ProviderCreation(RequestBody):
@@ -39,11 +39,11 @@ class ProviderCreation(RequestBody):
     credentials: Credentials | None = None
     preferred_credits_microcredits: Annotated[int, Field(gt=0, le=10**15)] | None = None
     waive_usage_fee: bool = False
-    """For administrators alone."""
+    """Whether the provider's usage fee is waived; only administrators may set it."""
 
 
 class ProviderChange(RequestBody):
-    """A new key for the same project; every check is run again with it."""
+    """A new key of the same project; all checks run again with that key."""
 
     credentials: Credentials
 
@@ -53,23 +53,23 @@ class ProviderCheck(ResponseBody):
     status: str
     detail: str
     fix: str
-    """The role, the link or the command that mends it; empty where nothing is to be mended."""
+    """The role, link or command that repairs what failed; empty where nothing failed."""
 
 
 class ProviderCredentials(ResponseBody):
-    """Where a provider's key is, and what of it is no secret."""
+    """The credential of a provider: where the key is, and the parts that are not secret."""
 
     reference: str
     read_only: bool
-    """The server's environment has it: nobody changes it here."""
+    """Whether the key comes from the server's environment and cannot be changed here."""
     project_id: str
     service_account: str
     key: str
-    """The end of the key's id."""
+    """The last characters of the key's id."""
 
 
 class ProviderResource(ResponseBody):
-    """What was made in the cloud for the provider as a whole."""
+    """A cloud resource that was created for the whole provider."""
 
     name: str
     path: str

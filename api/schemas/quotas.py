@@ -1,4 +1,4 @@
-"""Quotas: what a cloud allows in one of its regions, and how many jobs that leaves room for."""
+"""The schemas of quotas: the limits in a cloud region, and how many jobs they allow."""
 
 from datetime import datetime
 from typing import Annotated
@@ -10,7 +10,7 @@ from workflows.rules.catalogue.gpu_names import MAX_GPUS_PER_WORKER
 
 
 class QuotasQuery(RequestBody):
-    """Which ones, as query parameters."""
+    """The quotas to read, as query parameters."""
 
     provider_id: Annotated[str, Field(max_length=100)]
     cloud_region: Annotated[str, Field(max_length=100, description="such as us-central1")]
@@ -20,7 +20,7 @@ class QuotasQuery(RequestBody):
 
 
 class Quota(ResponseBody):
-    """One limit of the cloud; what it did not tell is null, which is not the same as none."""
+    """One limit of the cloud; a value that the cloud does not give is null, which is not 0."""
 
     metric: str
     place: str
@@ -35,24 +35,24 @@ class RunnableJobs(ResponseBody):
     gpu_count: int
     spot: bool
     jobs: int | None
-    """How many such jobs may run at once beside what is used now; null where nobody knows."""
+    """How many such jobs may run at once beside the present usage; null where it is unknown."""
     limiting: str | None
-    """The metric of the quota that decides."""
+    """The metric of the quota that limits the number of jobs."""
     advice: str
-    """What to raise where for one more job."""
+    """Which quota to raise, and where, for one more job."""
     microcredits_per_hour: int | None
-    """What one such machine costs by the catalogue, an estimate; null where none is sold so."""
+    """The estimated price of one such machine by the catalogue; null where none is sold so."""
 
 
 class QuotaList(ResponseBody):
-    """As the cloud tells now; nothing of it is kept."""
+    """The quotas as the cloud gives them now; they are not stored."""
 
     provider_id: str
     cloud_region: str
     read_at: datetime
     raise_at: str
-    """Where a person asks for more."""
+    """The address where a person asks the cloud for higher quotas."""
     runnable: list[RunnableJobs]
     refusal: str | None
-    """Why a region there would be of no use; null where something runs, or may run."""
+    """Why no job could run in a region there; null where some job can, or may be able to."""
     quotas: list[Quota]

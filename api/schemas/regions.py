@@ -1,4 +1,4 @@
-"""Regions: where machines are."""
+"""The schemas of regions."""
 
 import re
 from typing import Annotated, Literal
@@ -21,15 +21,15 @@ class RegionCreation(RequestBody):
     storage_mode: Literal["local", "central"] = "local"
     public: bool = False
     exclusive_nodes: bool = True
-    """The nodes serve the platform alone: all other log-ins are closed."""
+    """Whether the nodes serve only the platform: all other logins are closed."""
     node_root: Annotated[str | None, AfterValidator(_folder)] = None
     """The agent's folder on the nodes; None: each node's own default."""
     cloud_region: Annotated[str | None, Field(max_length=100)] = None
-    """Where in the provider's cloud, such as `us-central1`; none where machines are one's own."""
+    """The region of the provider's cloud, such as `us-central1`; None for machines you own."""
     storage_node_class: Annotated[str | None, Field(max_length=100)] = None
-    """Of the storage node that a region in a cloud makes itself; None there: `small`."""
+    """The class of the storage node that a cloud region creates itself; None: `small`."""
     relaxed_requirements: Annotated[tuple[str, ...], Field(max_length=50)] = ()
-    """Names of requirements that may fail here; `all` relaxes everything."""
+    """Names of requirements that nodes of the region may fail; `all` relaxes every one."""
 
 
 class Region(Lifecycle):
@@ -43,26 +43,26 @@ class Region(Lifecycle):
     node_root: str | None
     relaxed_requirements: list[str]
     trusted_only: bool
-    """Jobs cannot be kept apart from each other on one of its nodes, or more."""
+    """Whether jobs cannot be isolated from each other on at least one of the region's nodes."""
     trusted_only_reason: str | None
-    """The nodes, and why not."""
+    """The nodes that cannot isolate jobs, and why."""
     warnings: list[str]
-    """Such as a name that DNS would not take."""
+    """Warnings about the region, such as a name that is no DNS label."""
 
 
 class RegionQuota(ResponseBody):
-    """What a cloud allows there of one type of GPU; null where it does not say."""
+    """The quota of one type of GPU in the region; null where the cloud does not give a value."""
 
     gpu_type: str
     spot: bool
     limiting: str | None
-    """The metric of the quota that decides, whose limit and use these are."""
+    """The metric of the quota that limits the number of jobs; `limit` and `used` are its values."""
     limit: int | None
     used: int | None
     runnable_jobs: int | None
-    """How many jobs with one such GPU may run at once beside what is used now."""
+    """How many jobs with one such GPU may run at once beside the present usage."""
     advice: str
-    """What to raise where for one more."""
+    """Which quota to raise, and where, for one more job."""
 
 
 class RegionQuotaPage(Page[RegionQuota]):

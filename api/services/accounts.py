@@ -1,4 +1,4 @@
-"""Accounts, users, keys and projects: how they are shown, and how they are changed."""
+"""Accounts, users and API keys: their responses and their changes."""
 
 import secrets
 from datetime import datetime
@@ -36,9 +36,9 @@ def audit_response(row: tables.AuditRow) -> schemas.AuditEntry:
 
 
 def find_account(session: Session, account_id: str) -> tables.Account:
-    """Any account, for administrators.
+    """The account of this id, whoever owns it.
 
-    Raises: Problem `not-found`.
+    Raises: Problem `not-found`, when there is no such account.
     """
     row = session.get(tables.Account, account_id)
     if row is None:
@@ -100,7 +100,7 @@ def _check_email(session: Session, email: str | None) -> None:
 def _check_billing(session: Session, payer_id: str | None, account_id: str | None) -> None:
     if payer_id is None:
         return
-    advisory_lock(session, "billing-accounts")  # two changes at once could make a chain
+    advisory_lock(session, "billing-accounts")  # Two changes at once could make a chain of payers.
     payer = session.get(tables.Account, payer_id)
     if payer is None or payer_id == account_id:
         raise invalid(field_error("billing_account_id", "is the id of another account", payer_id))
@@ -113,8 +113,8 @@ def _check_billing(session: Session, payer_id: str | None, account_id: str | Non
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         raise Problem(
             "conflict",
-            f"account {account_id}: pays for {', '.join(names[:5])}{more}; who pays for others "
-            "pays for itself",
+            f"account {account_id}: pays for {', '.join(names[:5])}{more}; an account that pays "
+            "for others pays for itself",
         )
 
 
@@ -132,11 +132,11 @@ def create_user(context: ChangeContext, asked: schemas.UserCreation) -> schemas.
 
 
 def create_key(context: ChangeContext, asked: schemas.ApiKeyCreation) -> schemas.NewApiKey:
-    """A key for a user of the account, with no more scopes than the asking key has."""
+    """Create an API key for a user of the account, with no more scopes than the caller's key."""
     scopes = asked.scopes if asked.scopes is not None else tuple(sorted(context.caller.scopes))
     _check_scopes(context.caller, scopes)
     _check_expiry(asked.expires_at, context.now)
-    # 256 random bits: nothing to guess, so that a plain hash is enough to keep.
+    # The secret has 256 random bits, so nobody can guess it, and a plain hash is safe to store.
     secret = f"bl_{secrets.token_urlsafe(32)}"
     row = tables.ApiKey(
         id=new_id("key"),
@@ -175,7 +175,10 @@ def _check_expiry(expires_at: datetime | None, now: datetime) -> None:
 
 
 def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
-    """The asked user of the account; else the caller, or the owner when someone acts for it."""
+    """The id of the user who gets the key: the given user, else the caller.
+
+    When an administrator acts for the account, its owner is the default.
+    """
     if user_id is not None:
         user = session.get(tables.User, user_id)
         if user is None or user.account_id != caller.account_id:

@@ -1,4 +1,4 @@
-"""Announcements: a machine says where it is, before or after it is added as a node."""
+"""Announcements: a machine makes itself known, before or after it is added as a node."""
 
 import base64
 import binascii
@@ -23,9 +23,9 @@ _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp
 def announce(
     context: ChangeContext, asked: schemas.AnnouncementCreation
 ) -> schemas.AnnouncementReceipt:
-    """Note where a machine is, and tell its node when it has been added.
+    """Store the address of a machine, and signal its node if the machine has been added.
 
-    Whoever announces proves nothing: the host key is checked at every connection.
+    An announcement proves nothing: the host key is checked at every connection.
     """
     _check_fingerprint(asked)
     advisory_lock(context.session, f"minion/{asked.minion_id}")
@@ -44,10 +44,10 @@ def announce(
     row.last_at = context.now
     node = node_of(context.session, asked.minion_id)
     if node is not None and node.status not in GONE:
-        told = Announcement(
+        announcement = Announcement(
             minion_id=asked.minion_id, host=asked.address, port=asked.port, user=asked.user
         )
-        context.tell(node.id, "announced", told)
+        context.tell(node.id, "announced", announcement)
     return schemas.AnnouncementReceipt(
         minion_id=row.minion_id,
         address=row.host,
@@ -60,7 +60,7 @@ def announce(
 
 
 def node_of(session: Session, minion_id: str) -> tables.Node | None:
-    """The node that was added for a machine and is not archived; None where there is none."""
+    """The node of this minion id that is not archived; None where there is none."""
     return session.exec(
         select(tables.Node).where(
             tables.Node.minion_id == minion_id, tables.Node.status != NodeStatus.ARCHIVED
@@ -79,7 +79,7 @@ def _check_fingerprint(asked: schemas.AnnouncementCreation) -> None:
 
 
 def fingerprint(public_key: str) -> str | None:
-    """`SHA256:…` of an OpenSSH public key; None when it is no such key."""
+    """The fingerprint `SHA256:…` of an OpenSSH public key; None for any other text."""
     words = public_key.split()
     if len(words) < 2 or words[0] not in _KEY_TYPES:
         return None
@@ -93,8 +93,8 @@ def fingerprint(public_key: str) -> str | None:
     return fingerprint_of(public_key)
 
 
-def nobody() -> Caller:
-    """Who announces a machine: anyone."""
+def anonymous_caller() -> Caller:
+    """The caller without an API key, who announces a machine."""
     return Caller(
         account_id="announcements",
         user_id="",

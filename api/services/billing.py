@@ -1,4 +1,4 @@
-"""Transactions, charges and statements; `activities/billing/ledger.py` posts all that moves."""
+"""Transactions, charges and statements; `activities/billing/ledger.py` posts them."""
 
 import csv
 import io
@@ -26,10 +26,10 @@ _TOTAL = select(func.coalesce(func.sum(tables.LedgerPosting.amount_microcredits)
 def grant_credits(
     context: ChangeContext, account_id: str, asked: CreditGrant
 ) -> schemas.Transaction:
-    """Post credits to the account that pays for this one."""
+    """Post credits to the payer of an account."""
     account = find_account(context.session, account_id)
     payer = find_account(context.session, payers.payer_of(account))
-    # One grant for each applied request: the idempotency key is what makes a second one the same.
+    # Each applied request is a grant of its own; only the idempotency key makes a repeat equal.
     posted = ledger.add_credits(
         context.session, payer, asked.amount_microcredits, new_id("grant"), context.now
     )
@@ -59,7 +59,7 @@ def transaction_response(session: Session, row: tables.LedgerTransaction) -> sch
 
 
 def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
-    """What a job has cost so far, posting by posting, whoever paid at that time."""
+    """The charges of a job so far, posting by posting, whichever account paid at that time."""
     payer_id = col(tables.LedgerTransaction.account_id)
     name = literal("account/") + payer_id + literal("/credits")
     rows = session.exec(
@@ -96,7 +96,7 @@ def charges_of(session: Session, job: tables.Job) -> job_shapes.JobCharges:
 def statement(
     session: Session, account_id: str, begins_at: datetime, ends_at: datetime
 ) -> schemas.Statement:
-    """All movements of an account's own credits in a period, oldest first."""
+    """The statement of an account's own credits in a period, oldest line first."""
     name, at = payers.credits_name(account_id), col(tables.LedgerTransaction.at)
     opening = int(session.exec(_movements(_TOTAL, name).where(at < begins_at)).one())
     rows = session.exec(
@@ -123,7 +123,7 @@ def statement(
 
 
 def _movements(columns: Any, ledger_account: str) -> Any:
-    """What has moved on one side of the ledger."""
+    """The query for these columns of all postings of one ledger account."""
     transaction = col(tables.LedgerPosting.transaction_id) == col(tables.LedgerTransaction.id)
     return (
         columns.select_from(tables.LedgerPosting)
@@ -147,7 +147,7 @@ def _line(
 
 
 def as_csv(found: schemas.Statement) -> str:
-    """The statement's lines for a spreadsheet, with a line of names first."""
+    """The statement's lines as CSV, with a line of names first."""
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(schemas.StatementLine.model_fields))
     writer.writeheader()
@@ -157,7 +157,7 @@ def as_csv(found: schemas.Statement) -> str:
 
 
 def _plain(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
+    """The value of a CSV cell, quoted so that no spreadsheet runs it as a formula."""
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value

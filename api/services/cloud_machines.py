@@ -1,4 +1,4 @@
-"""Nodes of own machines and of machines in a cloud: what their creation may ask for."""
+"""The creation of nodes on machines you own and in a cloud: the fields that each may have."""
 
 from activities.db import tables
 from activities.db.ids import new_id
@@ -13,18 +13,21 @@ from workflows.contracts.statuses import NodeType, ProviderKind
 from workflows.rules.catalogue.gpu_names import canonical_name, parse_gpus
 from workflows.rules.catalogue.permanent_machines import compute_offers, lasting_spec
 
-OWN_MACHINES = "is for regions in a cloud: here machines are one's own"
+OWN_MACHINES = "is for regions in a cloud: this region has machines you own"
 
 
 def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
-    """What is to be made in a region of a cloud. Raises: Problem `invalid-request`."""
+    """The node to create in a cloud region, with the machine claim for it.
+
+    Raises: Problem `invalid-request`, when a field is wrong or no machine has these GPUs.
+    """
     if region.cloud_region is None:
         raise invalid(field_error("gpus", OWN_MACHINES, asked.gpus))
     catalogue = priced_catalogue(region.provider_kind)
-    made = "is of one's own machine: in a cloud it is made"
-    wrong = _given(asked, ("minion_id", "address"), made)
+    rule = "is for machines you own: in a cloud the platform creates the machine"
+    wrong = _given(asked, ("minion_id", "address"), rule)
     if asked.services != ("compute",):
-        rule = "are compute: the region makes its storage node itself"
+        rule = "are compute: the region creates its storage node itself"
         wrong.append(field_error("services", rule, ", ".join(asked.services)))
     if asked.gpus is None:
         wrong.append(field_error("gpus", "is needed in a cloud, such as T4:1"))
@@ -63,7 +66,10 @@ def leased_node(region: tables.Region, asked: NodeCreation) -> LeasedNode:
 def must_be_left_out(
     asked: RegionCreation | NodeCreation, fields: tuple[str, ...], rule: str
 ) -> None:
-    """Raises: Problem `invalid-request`, naming each of the fields that has a value."""
+    """Refuse a request that has one of these fields.
+
+    Raises: Problem `invalid-request`, naming each of the fields that has a value.
+    """
     if wrong := _given(asked, fields, rule):
         raise invalid(*wrong)
 
@@ -71,13 +77,16 @@ def must_be_left_out(
 def _given(
     asked: RegionCreation | NodeCreation, fields: tuple[str, ...], rule: str
 ) -> list[FieldError]:
-    """A mistake for each of these fields that has a value."""
+    """A field error for each of these fields that has a value."""
     values = {field: getattr(asked, field) for field in fields}
     return [field_error(field, rule, value) for field, value in values.items() if value is not None]
 
 
 def must_be_own(asked: NodeCreation) -> str:
-    """The minion id of one's own machine. Raises: Problem `invalid-request`."""
+    """The minion id of a machine you own.
+
+    Raises: Problem `invalid-request`, when the minion id is missing or GPUs are given.
+    """
     must_be_left_out(asked, ("gpus",), OWN_MACHINES)
     if asked.minion_id is None:
         raise invalid(field_error("minion_id", "is needed: it is shown on the machine's console"))

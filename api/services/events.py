@@ -1,4 +1,4 @@
-"""Events: how they are shown."""
+"""Events: their responses."""
 
 from activities.db import tables
 from api.schemas.events import Event

@@ -1,4 +1,4 @@
-"""The log of one worker of a job: its attempts one after another, as one row of bytes."""
+"""The log of one worker of a job: the logs of its attempts, one after another."""
 
 import time
 from collections.abc import Iterator
@@ -13,41 +13,45 @@ from api.services.jobs import ENDED
 from workflows.contracts.jobs import run_id
 from workflows.contracts.statuses import JobStatus
 
-ROW_EVERY_S = 0.4
+ROW_INTERVAL_S = 0.4
 LONGEST_CHARACTER = 4
 _QUIET = (*ENDED, JobStatus.STOPPED, JobStatus.REMOVING)
 
 
 class WorkerLog:
-    """Reads one worker's log; looks at the job's row to know its attempts and its end."""
+    """The log of one worker; reads the job's row for the number of attempts and the status."""
 
     def __init__(self, job_id: str, worker: int, logs: LogStore | None = None) -> None:
         self._job_id = job_id
         self.worker = worker
         self._logs = logs or log_store(settings().storage)
         self._attempts = 1
-        self._looked_at = -ROW_EVERY_S
+        self._row_read_at = -ROW_INTERVAL_S
 
     def ended(self) -> bool:
-        """Whether nothing more will be written, as things are. Looks at the row, now and then."""
-        if time.monotonic() - self._looked_at < ROW_EVERY_S:
+        """Whether the job has ended or is stopped, so that its log does not grow.
+
+        The job's row is read at most every `ROW_INTERVAL_S`; between two reads the answer is
+        False.
+        """
+        if time.monotonic() - self._row_read_at < ROW_INTERVAL_S:
             return False
         with database().read() as session:
             status, attempt = session.exec(
                 select(tables.Job.status, tables.Job.attempt).where(tables.Job.id == self._job_id)
             ).one()
         self._attempts = attempt
-        self._looked_at = time.monotonic()
+        self._row_read_at = time.monotonic()
         return status in _QUIET
 
     def length(self) -> int:
-        """Bytes stored of all attempts."""
+        """The number of bytes stored of all attempts."""
         return sum(self._logs.length(run) for run in self._runs())
 
     def read(self, offset: int) -> bytes:
-        """What is stored from `offset` on, about one chunk; empty at the end.
+        """The stored bytes from `offset` on, about one chunk; empty at the end.
 
-        An attempt may end within a character: what follows is then needed to tell.
+        An attempt may end within a character, so a short chunk also has bytes of the next attempt.
         """
         content = b""
         for run in self._runs():

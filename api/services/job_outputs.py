@@ -1,4 +1,4 @@
-"""The output of a job: one archive of one worker, or all workers' in one."""
+"""The output of a job: the archive of one worker, or one archive of all workers."""
 
 import tarfile
 import tempfile
@@ -15,7 +15,7 @@ from api.problems import Problem, missing
 def output_of(job: tables.Job, worker: int | None) -> Iterator[bytes]:
     """The newest attempt's output as tar.gz; with several workers each has its own folder.
 
-    Raises: Problem `not-found`, before the first byte.
+    Raises: Problem `not-found`, before the first byte, when there is no such worker or output.
     """
     blobs = blob_store(settings().storage)
     count = len(job.spec["workers"])
@@ -42,7 +42,7 @@ def _stored(
 
 
 def _joined(blobs: BlobStore, stored: list[tuple[int, str]]) -> Iterator[bytes]:
-    """One archive of several; it is put together on disk, for outputs may be large."""
+    """One archive of several; it is written to disk first, because outputs may be large."""
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as joined:
             for worker, name in stored:

@@ -1,6 +1,7 @@
-"""What a job's document names: uploads, regions, providers and secrets of whoever submits it.
+"""The references in a job's document: uploads, regions, providers and secrets of the caller.
 
-Looked up in the document as it was sent, so that a wrong id is told beside all other mistakes.
+The document is checked as it was sent, so that the answer names a wrong id together with all
+other mistakes.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from workflows.rules.jobs.formats import project_of_secret
 
 
 def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
-    """Ids that name nothing of the caller's, wherever the document names one."""
+    """The field errors for ids in the document that name no resource that the caller may use."""
     if not isinstance(document, dict):
         return []
     found = [
@@ -73,7 +74,7 @@ def _wrong_providers(context: ChangeContext, document: Any) -> list[FieldError]:
 
 
 def _wrong_secrets(context: ChangeContext, document: Any) -> list[FieldError]:
-    """References to what is no secret of the job's own project."""
+    """The field errors for references that name no secret of the job's own project."""
     references = _at(document, ("environment", "secrets"))
     if not isinstance(references, dict):
         return []

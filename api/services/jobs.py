@@ -1,4 +1,4 @@
-"""Jobs: how they are shown, and how they are submitted, ended, started again and removed."""
+"""Jobs: their responses, and how they are submitted, ended, started again and removed."""
 
 from typing import Any
 
@@ -33,8 +33,9 @@ def job_response(row: tables.Job) -> schemas.Job:
     spec = JobSubmission.model_validate(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
-    made = [told["detail"] for told in row.placement_refusals if told["code"] == BEING_MADE]
-    reason = made[0] if waits and made else row.status_reason
+    refusals = row.placement_refusals
+    created = [refusal["detail"] for refusal in refusals if refusal["code"] == BEING_MADE]
+    reason = created[0] if waits and created else row.status_reason
     return schemas.Job(
         **lifecycle(row) | {"status_reason": reason},
         type=row.type,
@@ -58,14 +59,14 @@ def job_response(row: tables.Job) -> schemas.Job:
 
 
 def _worker_response(worker: dict[str, Any]) -> schemas.JobWorker:
-    place = worker.get("assignment") or {}
+    assignment = worker.get("assignment") or {}
     ended = worker.get("exit") or {}
     return schemas.JobWorker(
         index=worker["index"],
         status=worker["status"],
-        node_id=(place.get("node") or {}).get("node_id"),
-        lease_id=place.get("lease_id"),
-        gpu_uuids=list(place.get("gpu_uuids") or ()),
+        node_id=(assignment.get("node") or {}).get("node_id"),
+        lease_id=assignment.get("lease_id"),
+        gpu_uuids=list(assignment.get("gpu_uuids") or ()),
         exit_code=ended.get("exit_code"),
         signal=ended.get("signal"),
         reason=ended.get("reason"),
@@ -76,9 +77,10 @@ def _worker_response(worker: dict[str, Any]) -> schemas.JobWorker:
 
 
 def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
-    """Write down a job whose document breaks no rule; its workflow does the rest.
+    """Create a job from a document that breaks no rule.
 
-    Raises: Problem `invalid-request` with every mistake; `insufficient-credits`.
+    Raises: Problem `invalid-request`, with every mistake in the document;
+    `insufficient-credits`, when the job costs and the payer's balance is not positive.
     """
     known = known_gpu_types(context.session)
     submission = _read(context, document, known)
@@ -104,17 +106,17 @@ def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
 
 
 def _read(context: ChangeContext, document: Any, known: list[str]) -> JobSubmission:
-    """The document as a submission; every mistake in it at once."""
+    """The document as a submission; the problem for a wrong document names every mistake."""
     reading = read_submission(document, known)
-    told = [field_error(found.field, found.rule, found.value) for found in reading.mistakes]
-    wrong = told + wrong_references(context, document)
+    mistakes = [field_error(found.field, found.rule, found.value) for found in reading.mistakes]
+    wrong = mistakes + wrong_references(context, document)
     if reading.submission is None or wrong:
         raise invalid(*wrong)
     return reading.submission
 
 
 def known_gpu_types(session: Session) -> list[str]:
-    """GPU types that nodes of the platform have."""
+    """The GPU types that nodes of the platform have."""
     rows = session.exec(
         select(tables.Node.gpu_type)
         .where(tables.Node.status != NodeStatus.ARCHIVED, col(tables.Node.gpu_type).is_not(None))
@@ -130,7 +132,7 @@ def _project(context: ChangeContext, project_id: str | None) -> tables.Project:
 
 
 def _check_balance(session: Session, account_id: str, resources: Resources) -> None:
-    """What costs nothing may run with an empty account."""
+    """Refuse a job that costs if the payer's balance is not positive."""
     if not resources.gpu_count and not settings().cpu_core_hour_microcredits:
         return
     account = session.get(tables.Account, account_id)
@@ -152,7 +154,10 @@ def cancel_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 
 def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
-    """End the command of a notebook or endpoint, which can start again."""
+    """Stop a notebook or endpoint, which can be started again.
+
+    Raises: Problem `conflict`, when the job is of another type or has ended.
+    """
     row = visible_job(context.session, context.caller, job_id, "all")
     if not JobType(row.type).is_service:
         raise Problem("conflict", f"job {row.name}: is of type {row.type}; cancel it instead")
@@ -163,7 +168,10 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 
 def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
-    """Start a stopped notebook or endpoint again."""
+    """Start a stopped notebook or endpoint again.
+
+    Raises: Problem `conflict`, when the job is not stopped.
+    """
     row = visible_job(context.session, context.caller, job_id, "all")
     if row.status != JobStatus.STOPPED:
         raise wrong_state("job", row, "stopped to start again")
@@ -175,6 +183,10 @@ def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 
 def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
+    """Remove a job that has ended; a second call changes nothing.
+
+    Raises: Problem `conflict`, when the job has not ended.
+    """
     row = visible_job(context.session, context.caller, job_id, "all")
     if row.status == JobStatus.STOPPED:
         context.tell(row.id, "remove")
@@ -186,7 +198,7 @@ def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 
 def kill_all(context: ChangeContext) -> schemas.JobsKilled:
-    """Tell every open job of the account to end."""
+    """Cancel every open job of the account."""
     rows = context.session.exec(
         select(tables.Job).where(
             tables.Job.account_id == context.caller.account_id,
@@ -208,8 +220,8 @@ def _end(context: ChangeContext) -> EndRequest:
 
 
 def placement_response(session: Session, row: tables.Job) -> schemas.JobPlacement:
-    """Why a job waits, or where its attempts went."""
-    places = session.exec(
+    """The allocations of a job's attempts, and the refusals while the job waits."""
+    allocations = session.exec(
         select(tables.Allocation, tables.Node)
         .join(tables.Node, col(tables.Node.id) == col(tables.Allocation.node_id))
         .where(tables.Allocation.job_id == row.id)
@@ -221,23 +233,23 @@ def placement_response(session: Session, row: tables.Job) -> schemas.JobPlacemen
         attempt=row.attempt,
         assignments=[
             schemas.JobAssignment(
-                worker=place.worker,
-                attempt=place.attempt,
+                worker=allocation.worker,
+                attempt=allocation.attempt,
                 node_id=node.id,
                 node_name=node.name,
                 region_id=node.region_id,
-                gpu_indices=place.gpu_indices,
-                cpu_count=place.cpu_count,
-                memory_bytes=place.memory_bytes,
-                reserved_at=place.created_at,
-                released_at=place.released_at,
+                gpu_indices=allocation.gpu_indices,
+                cpu_count=allocation.cpu_count,
+                memory_bytes=allocation.memory_bytes,
+                reserved_at=allocation.created_at,
+                released_at=allocation.released_at,
             )
-            for place, node in places
+            for allocation, node in allocations
         ],
         refusals=[schemas.PlacementRefusal(**found) for found in row.placement_refusals],
     )
 
 
 def jobs_of(session: Session, caller: Caller) -> SelectOfScalar[tables.Job]:
-    """All jobs that a caller may list."""
+    """The query for all jobs that a caller may list."""
     return select(tables.Job).where(visible_jobs(session, caller))

@@ -1,4 +1,4 @@
-"""Leases: how a machine that costs money is shown, and ended by a person."""
+"""Leases: their responses, and how a person has a lease's machine terminated."""
 
 from datetime import datetime
 
@@ -14,14 +14,14 @@ from workflows.rules.billing.metering import cumulative_microcredits
 
 
 def lease_response(row: tables.Lease, now: datetime) -> schemas.Lease:
-    """A lease with its seconds and cost until `now`, or until its machine was gone."""
+    """The lease with its seconds and cost until `now`, or until its machine was gone."""
     offer = None if row.offer is None else MachineOffer.model_validate(row.offer)
     price = row.microcredits_per_hour or (offer.microcredits_per_hour if offer else None)
     seconds = 0
     if row.began_at is not None:
         seconds = max(0, int(((row.ended_at or now) - row.began_at).total_seconds()))
     return schemas.Lease(
-        **row.model_dump(include=_AS_THEY_ARE),
+        **row.model_dump(include=_UNCHANGED),
         workflow_id=workflow_id_of(row.id),
         offer=None if offer is None else schemas.LeasedOffer(**offer.model_dump(include=_SHOWN)),
         microcredits_per_hour=price,
@@ -32,14 +32,14 @@ def lease_response(row: tables.Lease, now: datetime) -> schemas.Lease:
 
 
 _SHOWN = set(schemas.LeasedOffer.model_fields)
-_AS_THEY_ARE = set(schemas.Lease.model_fields) - {
+_UNCHANGED = set(schemas.Lease.model_fields) - {
     "workflow_id", "offer", "microcredits_per_hour", "price_is_estimate", "seconds",
     "cost_microcredits",
 }  # fmt: skip
 
 
 def kill(context: ChangeContext, lease_id: str) -> schemas.Lease:
-    """End a machine, whatever it does; doing it again is silent."""
+    """Release a lease and terminate its machine; a second call changes nothing."""
     row = own_locked(context.session, tables.Lease, lease_id, context.caller)
     if not LeaseStatus(row.status).is_final:
         asked = LeaseRelease(reason=f"killed by {context.caller.user_id}", by_person=True)

@@ -1,4 +1,4 @@
-"""What all nouns with a lifecycle share: removed, refused in a wrong state."""
+"""The removal of resources with a lifecycle, and the problem of a wrong status."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ GONE = ("removing", "archived")
 def remove(
     context: ChangeContext, row: tables.LifecycleRow, *, force: bool, holds: tuple[str, list[str]]
 ) -> None:
-    """Ask for a resource to be removed; doing it again is silent.
+    """Signal the workflow of a resource to remove the resource; a second call changes nothing.
 
-    holds: what uses it, which forbids the removal unless it is forced.
-    Raises: Problem `conflict`, naming them.
+    holds: the kind and the names of the dependents, which forbid a removal that is not forced.
+    Raises: Problem `conflict`, naming the dependents.
     """
     if row.status in GONE:
         return
@@ -28,14 +28,17 @@ def remove(
 
 
 def must_be_free(row: tables.LifecycleRow, holds: tuple[str, list[str]]) -> None:
-    """Raises: Problem `conflict`, naming what uses it."""
-    what, names = holds
+    """Refuse to remove or reboot a resource that has dependents.
+
+    Raises: Problem `conflict`, naming the dependents.
+    """
+    kind, names = holds
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         noun = type(row).__name__.lower()
         raise Problem(
             "conflict",
-            f"{noun} {row.name}: has {what} {', '.join(names[:5])}{more}; force ends them",
+            f"{noun} {row.name}: has {kind} {', '.join(names[:5])}{more}; force ends them",
         )
 
 
@@ -44,6 +47,6 @@ def wrong_state(noun: str, row: tables.LifecycleRow, asked: str) -> Problem:
 
 
 def names_of(session: Session, table: type[SQLModel], conditions: tuple[Any, ...]) -> list[str]:
-    """`name (id)` of each that meets the conditions, by name."""
+    """The texts `name (id)` of the rows that meet the conditions, ordered by name."""
     rows = session.exec(select(table).where(*conditions).order_by(col(table.name)))  # type: ignore[attr-defined]
     return [f"{row.name} ({row.id})" for row in rows]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Nodes: how they are shown, and how they are changed."""
+"""Nodes: their responses and their changes."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
 def node_responses(session: Session, rows: Sequence[tables.Node]) -> list[schemas.Node]:
-    """Nodes with the jobs that hold their GPUs."""
+    """The nodes, each with the jobs that hold its GPUs."""
     live = session.exec(
         select(tables.Allocation).where(
             col(tables.Allocation.node_id).in_([row.id for row in rows]),
@@ -48,7 +48,7 @@ def node_response(session: Session, row: tables.Node) -> schemas.Node:
 
 
 def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
-    job_of = {index: place.job_id for place in held for index in place.gpu_indices}
+    job_of = {index: each.job_id for each in held for index in each.gpu_indices}
     hardware = Hardware.model_validate(row.hardware).model_dump() if row.hardware else None
     preparation = Preparation.model_validate(row.preparation) if row.preparation else None
     requirements = [Requirement.model_validate(found) for found in row.requirements]
@@ -64,11 +64,16 @@ def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
             schemas.NodeGpu(**gpu, job_id=job_of.get(gpu["index"]))
             for gpu in (hardware or {}).get("gpus", ())
         ],
-        job_ids=sorted({place.job_id for place in held}),
+        job_ids=sorted({each.job_id for each in held}),
     )
 
 
 def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Node:
+    """Add a machine you own as a node, or create a node on a machine in a cloud.
+
+    Raises: Problem `not-found`, when the region is not the account's; `conflict`, when the region
+    takes no nodes, or a node has this minion id; `invalid-request`, when a field is wrong.
+    """
     region = own_locked(context.session, tables.Region, asked.region_id, context.caller)
     if region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
         raise wrong_state("region", region, "healthy to take nodes")
@@ -83,7 +88,7 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
     minion_id = must_be_own(asked)
     _check_node(context, asked, region, minion_id)
     known = context.session.get(tables.NodeAnnouncement, minion_id)
-    told = asked.address is None and known is not None
+    is_announced = asked.address is None and known is not None
     row = tables.Node(
         id=new_id("nod"),
         account_id=context.caller.account_id,
@@ -94,9 +99,9 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
         services=sorted(set(asked.services)),
         upnp=asked.upnp,
         mining=asked.mining,
-        host=known.host if told and known else asked.address,
-        port=known.port if told and known else asked.port,
-        user=known.user if told and known else asked.user,
+        host=known.host if is_announced and known else asked.address,
+        port=known.port if is_announced and known else asked.port,
+        user=known.user if is_announced and known else asked.user,
         hardware=None,
         requirements=[],
         preparation=None,
@@ -123,7 +128,7 @@ def _check_node(
 
 
 def _check_storage(session: Session, asked: schemas.NodeCreation, region: tables.Region) -> None:
-    """Where storage is central there is one node for it, and it comes first."""
+    """Refuse a second storage node in a region, and a compute node before the storage node."""
     live = session.exec(
         select(tables.Node).where(
             tables.Node.region_id == region.id, tables.Node.status != NodeStatus.ARCHIVED
@@ -131,29 +136,34 @@ def _check_storage(session: Session, asked: schemas.NodeCreation, region: tables
     )
     storage = next((node for node in live if "storage" in node.services), None)
     if "storage" in asked.services and storage is not None:
-        said = f"region {region.name}: has its one storage node, {storage.name} ({storage.id})"
-        raise Problem("conflict", said)
+        detail = f"region {region.name}: has its one storage node, {storage.name} ({storage.id})"
+        raise Problem("conflict", detail)
     if "storage" not in asked.services and (storage is None or storage.status not in _IN_USE):
         found = "none" if storage is None else f"{storage.name}, which is {storage.status}"
-        said = f"region {region.name}: needs its storage node first, found {found}"
-        raise Problem("conflict", said)
+        detail = f"region {region.name}: needs its storage node first, found {found}"
+        raise Problem("conflict", detail)
 
 
 def change_node(context: ChangeContext, node_id: str, deed: str) -> schemas.Node:
-    """Ask for `activate` or `maintain`; what is so already stays so.
+    """Signal a node to `activate` or `maintain`; a node with that status keeps it.
 
-    A node that has failed for want of a machine is activated by being given another.
+    A leased node that has failed because it got no machine is activated by getting another one.
+    Raises: Problem `conflict`, when the node has another status.
     """
     row = own(context.session, tables.Node, node_id, context.caller)
-    wants_one = deed == "activate" and row.machine is not None and row.status == NodeStatus.FAILED
-    if row.status not in _CONNECTED and not wants_one:
+    is_leased = row.machine is not None
+    gets_machine = deed == "activate" and is_leased and row.status == NodeStatus.FAILED
+    if row.status not in _CONNECTED and not gets_machine:
         raise wrong_state("node", row, f"in maintenance or active to {deed}")
     context.tell(row.id, deed)
     return node_response(context.session, row)
 
 
 def reboot_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas.Node:
-    """Its jobs end with it, so that it needs force while there are any."""
+    """Reboot a node's machine; the jobs on the node end, so a node with jobs needs `force`.
+
+    Raises: Problem `conflict`, when the node is not connected, or has jobs and is not forced.
+    """
     row = own_locked(context.session, tables.Node, node_id, context.caller)
     if row.status not in _CONNECTED:
         raise wrong_state("node", row, "in maintenance or active to reboot")
@@ -165,11 +175,15 @@ def reboot_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas
 
 
 def replace_node(context: ChangeContext, node_id: str) -> schemas.Node:
-    """Of a region in a cloud: it makes a new one, then removes those that it has."""
+    """Replace the storage node of a cloud region: the region creates one, then removes the old.
+
+    Raises: Problem `conflict`, when the node is no leased storage node, or the region is not
+    healthy or offline.
+    """
     row = own_locked(context.session, tables.Node, node_id, context.caller)
     if row.machine is None or "storage" not in row.services:
-        what = "a machine of yours" if row.machine is None else "no storage node"
-        raise Problem("conflict", f"node {row.name}: is {what}: remove it, then add another")
+        found = "a machine of yours" if row.machine is None else "no storage node"
+        raise Problem("conflict", f"node {row.name}: is {found}: remove it, then add another")
     region = own_locked(context.session, tables.Region, row.region_id, context.caller)
     if row.status in GONE or region.status not in (RegionStatus.HEALTHY, RegionStatus.OFFLINE):
         raise wrong_state("region", region, "healthy or offline to have its storage replaced")
@@ -178,10 +192,15 @@ def replace_node(context: ChangeContext, node_id: str) -> schemas.Node:
 
 
 def remove_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas.Node:
+    """Remove a node; a node with jobs needs `force`.
+
+    Raises: Problem `conflict`, when the node is the storage node of a cloud region, or has jobs
+    and is not forced.
+    """
     row = own_locked(context.session, tables.Node, node_id, context.caller)
     shown = node_response(context.session, row)
     if row.machine is not None and "storage" in row.services and row.status not in GONE:
-        said = f"node {row.name}: is its region's storage: replace it, or remove the region"
-        raise Problem("conflict", said)
+        detail = f"node {row.name}: is its region's storage: replace it, or remove the region"
+        raise Problem("conflict", detail)
     remove(context, row, force=force, holds=("jobs", shown.job_ids))
     return shown

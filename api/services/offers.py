@@ -1,4 +1,4 @@
-"""Offers: the plan without the job."""
+"""Offers: a planning round for a job that is not submitted."""
 
 from datetime import datetime
 from typing import Any
@@ -28,21 +28,21 @@ _FIELDS = {
 def offers_for(
     session: Session, caller: Caller, wanted: OffersQuery, now: datetime
 ) -> schemas.OfferList:
-    """What would take such a job now, best first, and why the rest would not."""
+    """The offers for such a job now, best first, and the refusals of the others."""
     known = known_gpu_types(session)
     submission = _submission(wanted, known)
     demand = demand_of(submission, caller.account_id, known)
     found = rank(demand, inventory(session, now), market(session, now))
     return schemas.OfferList(
         placeable=found.placeable,
-        offers=[_shown(place, item) for place, item in enumerate(found.items, 1)],
+        offers=[_shown(position, item) for position, item in enumerate(found.items, 1)],
         refusals=[PlacementRefusal(**refusal.model_dump()) for refusal in found.refusals],
     )
 
 
-def _shown(place: int, item: RankedOffer) -> schemas.Offer:
+def _shown(position: int, item: RankedOffer) -> schemas.Offer:
     node_id = item.offer_id if item.machine_type is None else None
-    return schemas.Offer(rank=place, node_id=node_id, **item.model_dump())
+    return schemas.Offer(rank=position, node_id=node_id, **item.model_dump())
 
 
 def _submission(wanted: OffersQuery, known: list[str]) -> JobSubmission:

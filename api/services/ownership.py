@@ -1,4 +1,4 @@
-"""Finding rows for a caller: what is not theirs is not there."""
+"""The rows that a caller may use; rows of other accounts are answered as not found."""
 
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ _LEVELS = {"read": ("read", "all"), "all": ("all",)}
 def own(session: Session, table: type[Row], row_id: str, caller: Caller) -> Row:
     """The account's row of this id.
 
-    Raises: Problem `not-found`, also when it is someone else's.
+    Raises: Problem `not-found`, also when the row belongs to another account.
     """
     row = session.get(table, row_id)
     if row is None or getattr(row, "account_id", None) != caller.account_id:
@@ -26,7 +26,10 @@ def own(session: Session, table: type[Row], row_id: str, caller: Caller) -> Row:
 
 
 def own_locked(session: Session, table: type[Row], row_id: str, caller: Caller) -> Row:
-    """As `own`, and nobody else changes it before the transaction ends."""
+    """The account's row of this id, locked until the transaction ends.
+
+    Raises: Problem `not-found`, also when the row belongs to another account.
+    """
     row = session.get(table, row_id, with_for_update=True)
     if row is None or getattr(row, "account_id", None) != caller.account_id:
         raise missing(table.__name__.lower(), row_id)
@@ -34,7 +37,7 @@ def own_locked(session: Session, table: type[Row], row_id: str, caller: Caller) 
 
 
 def projects_of(session: Session, caller: Caller, noun: str, level: str) -> list[str]:
-    """Ids of other accounts' projects in which the caller's user has this permission."""
+    """The ids of other accounts' projects in which the caller's user has this permission."""
     if caller.account_id != caller.home_account_id:
         return []
     rows = session.exec(
@@ -82,7 +85,7 @@ def visible_job(session: Session, caller: Caller, job_id: str, level: str = "rea
 
 
 def lifecycle(row: tables.LifecycleRow) -> dict[str, Any]:
-    """What every resource with a lifecycle shows."""
+    """The fields that every response of a resource with a lifecycle has."""
     return {
         "id": row.id,
         "account_id": row.account_id,

@@ -1,4 +1,4 @@
-"""Projects and their secrets: how they are shown, and how they are changed."""
+"""Projects and their secrets: their responses and their changes."""
 
 from sqlmodel import select
 
@@ -26,6 +26,10 @@ def secret_response(row: tables.StoredSecret) -> schemas.ProjectSecret:
 
 
 def create_project(context: ChangeContext, asked: schemas.ProjectCreation) -> schemas.Project:
+    """Create a project.
+
+    Raises: Problem `conflict`, when the account has a project of this name.
+    """
     same = select(tables.Project).where(
         tables.Project.account_id == context.caller.account_id, tables.Project.name == asked.name
     )
@@ -47,13 +51,13 @@ def create_project(context: ChangeContext, asked: schemas.ProjectCreation) -> sc
 def store_secret(
     context: ChangeContext, project_id: str, asked: schemas.ProjectSecretCreation
 ) -> schemas.ProjectSecret:
-    """Seal a value under the project; one of the same name is replaced."""
+    """Encrypt and store a secret of the project; a secret of the same name is replaced."""
     own(context.session, tables.Project, project_id, context.caller)
-    place = f"{secrets_folder(project_id)}{asked.name}"
+    path = f"{secrets_folder(project_id)}{asked.name}"
     row = tables.StoredSecret(
-        name=place,
+        name=path,
         account_id=context.caller.account_id,
-        sealed=secret_box().seal(asked.value.encode(), place.encode()),
+        sealed=secret_box().seal(asked.value.encode(), path.encode()),
         updated_at=context.now,
     )
     return secret_response(context.session.merge(row))
@@ -69,5 +73,5 @@ def remove_secret(context: ChangeContext, project_id: str, name: str) -> schemas
 
 
 def secrets_folder(project_id: str) -> str:
-    """Where a project's secrets lie under `store://`."""
+    """The path of a project's secrets under `store://`."""
     return f"projects/{project_id}/"

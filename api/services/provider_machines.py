@@ -1,4 +1,4 @@
-"""Machines as their providers list them: seen against the leases, and ended by a person."""
+"""Machines as their providers list them: compared with the leases, and terminated by a person."""
 
 from datetime import datetime
 
@@ -19,10 +19,14 @@ from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStat
 
 
 def machines_of(caller: Caller, provider_id: str, now: datetime) -> schemas.ProviderMachineList:
-    """Ask the provider; no session of the database is open meanwhile."""
+    """The machines that a provider lists now; no database session is open during the call.
+
+    Raises: Problem `conflict`, when the provider is archived; `unavailable`, when the provider
+    does not answer; `provider-not-ready`, when the provider refuses.
+    """
     with database().read() as session:
         row = own(session, tables.Provider, provider_id, caller)
-        _must_be_there(row)
+        _must_not_be_archived(row)
         kind = ProviderKind(row.kind)
     try:
         found = listed_machines(provider_id, kind)
@@ -50,15 +54,18 @@ def _shown(found: Listed) -> schemas.ProviderMachine:
 def end(
     context: ChangeContext, provider_id: str, machine: OrphanedMachine
 ) -> schemas.MachineEnding:
-    """By its lease, if one holds it there; else by the provider. Doing it again is silent."""
+    """Terminate a machine, by its lease if one holds the machine in that zone, else as an orphan.
+
+    A second call changes nothing.
+    """
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
-    _must_be_there(row)
+    _must_not_be_archived(row)
     lease = context.session.exec(
         select(tables.Lease).where(
             tables.Lease.provider_id == provider_id, tables.Lease.name == machine.name
         )
     ).first()
-    holds = lease is not None and _is_at(lease, machine.zone)
+    holds = lease is not None and _is_in(lease, machine.zone)
     if lease is not None and holds:
         leases.kill(context, lease.id)
     else:
@@ -72,11 +79,11 @@ def end(
     )
 
 
-def _is_at(lease: tables.Lease, zone: str) -> bool:
-    there = lease.offer is not None and lease.offer["zone"] == zone
-    return there and not LeaseStatus(lease.status).is_final
+def _is_in(lease: tables.Lease, zone: str) -> bool:
+    in_zone = lease.offer is not None and lease.offer["zone"] == zone
+    return in_zone and not LeaseStatus(lease.status).is_final
 
 
-def _must_be_there(row: tables.Provider) -> None:
+def _must_not_be_archived(row: tables.Provider) -> None:
     if row.status == ProviderStatus.ARCHIVED:
-        raise Problem("conflict", f"provider {row.id}: is archived, and its key is forgotten")
+        raise Problem("conflict", f"provider {row.id}: is archived, and its key is deleted")

@@ -1,4 +1,4 @@
-"""Providers: how they are shown, and how they are changed. A key comes in and never goes out."""
+"""Providers: their responses and their changes. A response never has the key."""
 
 import json
 from typing import Any
@@ -52,6 +52,11 @@ def _credential_responses(row: tables.Provider) -> schemas.ProviderCredentials |
 
 
 def enable_provider(context: ChangeContext, asked: schemas.ProviderCreation) -> schemas.Provider:
+    """Enable a provider for the account.
+
+    Raises: Problem `invalid-request`, when the credentials are missing, wrong or not needed;
+    `forbidden`, when a field is for administrators; `conflict`, when the cloud project is enabled.
+    """
     _check_preference(context, asked)
     row = tables.Provider(
         id=new_id("prv"),
@@ -79,7 +84,11 @@ def enable_provider(context: ChangeContext, asked: schemas.ProviderCreation) -> 
 def change_provider(
     context: ChangeContext, provider_id: str, asked: schemas.ProviderChange
 ) -> schemas.Provider:
-    """Take another key of the same project, and have everything checked with it."""
+    """Replace a provider's key by another key of the same project, and run all checks again.
+
+    Raises: Problem `invalid-request`, when the credentials are wrong or not needed; `conflict`,
+    when the provider is busy or its key comes from the server's environment.
+    """
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
     reader = kind_of(row.kind).credentials
     if reader is None:
@@ -107,12 +116,12 @@ def recheck_provider(context: ChangeContext, provider_id: str) -> schemas.Provid
 
 def remove_provider(context: ChangeContext, provider_id: str, *, force: bool) -> schemas.Provider:
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
-    of_it = (tables.Region.provider_id == row.id, tables.Region.status != RegionStatus.ARCHIVED)
+    is_open = (tables.Region.provider_id == row.id, tables.Region.status != RegionStatus.ARCHIVED)
     remove(
         context,
         row,
         force=force,
-        holds=("regions", names_of(context.session, tables.Region, of_it)),
+        holds=("regions", names_of(context.session, tables.Region, is_open)),
     )
     return provider_response(row)
 
@@ -123,9 +132,9 @@ def _take_credentials(
     reader: CredentialsReader,
     given: dict[str, Any] | str | None,
 ) -> Credentials:
-    """Look at what was given, keep it where it belongs, and note where that is.
+    """Check the given credentials, store them encrypted, and set their reference in the row.
 
-    Raises: Problem, naming field and rule of what is wrong.
+    Raises: Problem, naming the field and the rule that it breaks.
     """
     if not given:
         rule = f"is needed: {reader.what}, or a reference to one"
@@ -137,11 +146,11 @@ def _take_credentials(
         key = reader.read(content)
     except KeyMistakeError as wrong:
         raise invalid(field_error(wrong.field, wrong.rule)) from None
-    account_id, place = context.caller.account_id, own_place(row.kind, row.id)
+    account_id, path = context.caller.account_id, own_place(row.kind, row.id)
     if reference is None:
-        reference = seal_credentials(context.session, account_id, place, content, context.now)
-    elif reference != f"{STORE}{place}":
-        stale = context.session.get(tables.StoredSecret, place)
+        reference = seal_credentials(context.session, account_id, path, content, context.now)
+    elif reference != f"{STORE}{path}":
+        stale = context.session.get(tables.StoredSecret, path)
         if stale is not None:
             context.session.delete(stale)
     row.credentials, row.cloud = reference, key.shown
@@ -149,7 +158,7 @@ def _take_credentials(
 
 
 def _resolved(context: ChangeContext, reference: str) -> str:
-    """What is behind a reference that the caller may use."""
+    """The credentials that a reference names, if the caller may use them."""
     if reference.startswith(OF_THE_SERVER) and not context.caller.is_administrator:
         raise Problem("forbidden", "credentials: env:// and file:// are for administrators")
     rule = reference_mistake(reference)
@@ -164,7 +173,10 @@ def _resolved(context: ChangeContext, reference: str) -> str:
 
 
 def _must_be_the_only_one(context: ChangeContext, kind: str, key: Credentials) -> None:
-    """A project twice would count its quotas twice, and end its machines once too often."""
+    """Refuse a second provider for one cloud project.
+
+    Two providers would count the project's quotas twice, and terminate its machines twice.
+    """
     others = select(tables.Provider).where(
         tables.Provider.account_id == context.caller.account_id,
         tables.Provider.kind == kind,
@@ -185,8 +197,7 @@ def _must_be_settled(row: tables.Provider, what: str) -> None:
 
 
 def _check_preference(context: ChangeContext, asked: schemas.ProviderCreation) -> None:
-    """Being used first until an amount is spent, and costing nothing until then, are for machines
-    that are rented: nothing is spent on one's own."""
+    """Refuse preferred credits and a waived fee for machines you own, on which nothing is spent."""
     if asked.waive_usage_fee and not context.caller.is_administrator:
         raise Problem("forbidden", "waive_usage_fee: is an administrator's decision")
     if traits_of(asked.kind).is_cloud:

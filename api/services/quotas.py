@@ -1,4 +1,4 @@
-"""Quotas: read live from the cloud of a provider, and what they leave room for."""
+"""Quotas: read now from the cloud of a provider, with the jobs that may run within them."""
 
 from datetime import datetime
 
@@ -20,7 +20,12 @@ from workflows.rules.catalogue.quotas import refusal
 
 
 def quotas_for(caller: Caller, wanted: schemas.QuotasQuery, now: datetime) -> schemas.QuotaList:
-    """Ask the cloud; no session of the database is open meanwhile."""
+    """The quotas of a cloud region, read now; no database session is open during the call.
+
+    Raises: Problem `invalid-request`, when the provider has no quotas or no such region;
+    `conflict`, when the provider is being removed; `unavailable`, when the cloud does not answer;
+    `provider-not-ready`, when the cloud refuses.
+    """
     with database().read() as session:
         row = own(session, tables.Provider, wanted.provider_id, caller)
         kind, status = row.kind, row.status

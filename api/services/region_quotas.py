@@ -1,4 +1,4 @@
-"""What a cloud allows in a region: before there is one, and of one that is there."""
+"""The quotas of a cloud region, before our region exists there and afterwards."""
 
 from datetime import UTC, datetime
 
@@ -14,10 +14,10 @@ from workflows.rules.catalogue.providers import traits_of
 
 
 def refusal_of(caller: Caller, asked: RegionCreation) -> Problem | None:
-    """Why a region would be of no use there, or nobody can say; None: nothing is against it.
+    """The problem of a new region in which no job could run; None where nothing is against it.
 
-    Asked before the transaction that writes the region, in which it is raised: a request that is
-    sent again is answered as before.
+    A failure to read the quotas is a problem too. The problem is found before the transaction
+    that writes the region and raised within it, so that a repeated request gets the stored answer.
     """
     if asked.cloud_region is None:
         return None
@@ -32,7 +32,7 @@ def refusal_of(caller: Caller, asked: RegionCreation) -> Problem | None:
 
 
 def quotas_of_region(caller: Caller, region_id: str) -> RegionQuotaPage:
-    """As its cloud says now; none where the machines are one's own."""
+    """The quotas of a region, read from its cloud now; none in a region of machines you own."""
     with database().read() as session:
         row = own(session, tables.Region, region_id, caller)
         provider_id, kind, cloud_region = row.provider_id, row.provider_kind, row.cloud_region

@@ -1,4 +1,4 @@
-"""Regions: how they are shown, and how they are changed."""
+"""Regions: their responses and their changes."""
 
 import re
 from collections import defaultdict
@@ -31,7 +31,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def region_responses(session: Session, rows: Sequence[tables.Region]) -> list[schemas.Region]:
-    """Regions, each with why jobs cannot be kept apart there, where they cannot."""
+    """The regions, each with the nodes on which jobs cannot be isolated, and why."""
     nodes = session.exec(
         select(tables.Node)
         .where(
@@ -73,9 +73,14 @@ def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Regi
 
 
 def create_region(
-    context: ChangeContext, asked: schemas.RegionCreation, of_no_use: Problem | None = None
+    context: ChangeContext, asked: schemas.RegionCreation, refusal: Problem | None = None
 ) -> schemas.Region:
-    """of_no_use: what its cloud says against it, see `region_quotas.refusal_of`."""
+    """Create a region of a provider that is ready.
+
+    refusal: the problem that the cloud's quotas give, see `region_quotas.refusal_of`.
+    Raises: Problem `invalid-request`, when a field is wrong; `provider-not-ready`; `conflict`,
+    when the account has a region of this name or in this cloud region; `refusal`.
+    """
     unknown = requirements.unknown_names(asked.relaxed_requirements)
     if unknown:
         rule = f"are among {', '.join((requirements.ALL, *requirements.NAMES))}"
@@ -89,8 +94,8 @@ def create_region(
         raise Problem("provider-not-ready", f"provider {provider.id}: {found}; asked: ready")
     _check_region_name(context, asked.name)
     storage = _storage_columns(context, provider, asked)
-    if of_no_use is not None:
-        raise of_no_use
+    if refusal is not None:
+        raise refusal
     row = tables.Region(
         id=new_id("reg"),
         account_id=context.caller.account_id,
@@ -113,7 +118,7 @@ def create_region(
 def _storage_columns(
     context: ChangeContext, provider: tables.Provider, asked: schemas.RegionCreation
 ) -> dict[str, Any]:
-    """The columns of a new row that say where the region is and how it stores data.
+    """The columns of a new row for the cloud region and the storage.
 
     Raises: Problem `invalid-request`, `conflict`.
     """
@@ -130,7 +135,7 @@ def _storage_columns(
         rule = f"is one of {', '.join(one.name for one in classes.classes)}"
         wrong.append(field_error("storage_node_class", rule, asked.storage_node_class))
     if asked.public:
-        wrong.append(field_error("public", "is for regions of one's own machines", True))
+        wrong.append(field_error("public", "is for regions of machines you own", True))
     if wrong or asked.cloud_region is None:
         raise invalid(*wrong)
     _check_cloud_region(context, asked.cloud_region)
@@ -155,7 +160,7 @@ def _known_of(provider: tables.Provider) -> tuple[CloudCatalogue, StorageClasses
 
 
 def _check_cloud_region(context: ChangeContext, cloud_region: str) -> None:
-    """Raises: Problem `conflict`, when the account has a region there."""
+    """Refuse a second region of the account in one cloud region. Raises: Problem `conflict`."""
     same = select(tables.Region).where(
         tables.Region.account_id == context.caller.account_id,
         tables.Region.cloud_region == cloud_region,
@@ -163,19 +168,19 @@ def _check_cloud_region(context: ChangeContext, cloud_region: str) -> None:
     )
     found = context.session.exec(same).first()
     if found is not None:
-        said = f"{cloud_region}: {found.name} ({found.id}) is there, {found.status}"
-        raise Problem("conflict", said)
+        detail = f"{cloud_region}: {found.name} ({found.id}) is there, {found.status}"
+        raise Problem("conflict", detail)
 
 
 def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> schemas.Region:
     row = own_locked(context.session, tables.Region, region_id, context.caller)
-    of_it = (
+    others = (
         tables.Node.region_id == row.id,
         tables.Node.status != NodeStatus.ARCHIVED,
         col(tables.Node.id).not_in(own_dependents_of(context.session, row.id)),
     )
     remove(
-        context, row, force=force, holds=("nodes", names_of(context.session, tables.Node, of_it))
+        context, row, force=force, holds=("nodes", names_of(context.session, tables.Node, others))
     )
     return region_response(context.session, row)
 

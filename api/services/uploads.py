@@ -1,4 +1,4 @@
-"""Uploads: received to a file of ours, looked at, and only then kept under their content's hash."""
+"""Uploads: received into a temporary file, checked, then stored under their content's hash."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ FLUSH_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A body that has arrived whole."""
+    """A received upload: the complete body in a temporary file."""
 
     path: Path
     sha256: str
@@ -35,7 +35,7 @@ class Received:
 async def receive(body: AsyncIterator[bytes], announced_bytes: int | None) -> Received:
     """Write a body to a temporary file, which the caller removes.
 
-    Raises: Problem `too-large`, as soon as that is known; nothing is left then.
+    Raises: Problem `too-large`, at the first byte over the limit; the file is removed then.
     """
     limit = settings().upload_max_bytes
     if announced_bytes is not None and announced_bytes > limit:
@@ -44,8 +44,8 @@ async def receive(body: AsyncIterator[bytes], announced_bytes: int | None) -> Re
     with os.fdopen(number, "wb", buffering=FLUSH_BYTES) as file:
         try:
             digest, size = await _write(body, file, limit)
-        except BaseException:  # A client that goes away cancels it: no half of it stays.
-            os.unlink(name)  # noqa: PTH108 - at once, it is a file of ours
+        except BaseException:  # A client that disconnects cancels this: remove the partial file.
+            os.unlink(name)  # noqa: PTH108 - no thread during a cancellation
             raise
     return Received(Path(name), digest, size)
 
@@ -62,7 +62,7 @@ async def _write(body: AsyncIterator[bytes], file: IO[bytes], limit: int) -> tup
 
 
 def keep(received: Received) -> None:
-    """Look at the archive, and store it unless equal bytes are there already. Blocking.
+    """Check the archive, and store it unless equal bytes are stored already. Blocking.
 
     Raises: Problem `invalid-request`, when the archive is refused.
     """

@@ -1,4 +1,4 @@
-"""What every set-up script needs: a line to the person, a command with its words, a lock, disk."""
+"""The functions of all set-up scripts: print a line, run a command, lock, check the disk."""
 
 import errno
 import fcntl
@@ -28,7 +28,7 @@ _CAUSES = (
 
 
 class SetupError(Exception):
-    """What is missing and what to do, in one line."""
+    """A set-up step failed; the message says what is missing and what to do, in one line."""
 
 
 def say(line: str) -> None:
@@ -37,7 +37,7 @@ def say(line: str) -> None:
 
 
 def _progress(line: str) -> None:
-    """In place on a terminal; a line each elsewhere."""
+    """Print progress: in place on a terminal, one line each elsewhere."""
     sys.stdout.write(f"\r{line}" if sys.stdout.isatty() else f"{line}\n")
     sys.stdout.flush()
 
@@ -62,9 +62,9 @@ def run(
     cwd: Path = CHECKOUT,
     environment: dict[str, str] | None = None,
 ) -> str:
-    """Run a command, showing every 10 s that it still works; its output.
+    """Run a command, show every 10 s that it still runs, and return its output.
 
-    Raises: SetupError with the cause in words and the end of what the command said.
+    Raises: SetupError, with the cause in words and the end of the command's output.
     """
     started = time.monotonic()
     try:
@@ -89,7 +89,7 @@ def run(
                 break
             except subprocess.TimeoutExpired:
                 _progress(f"  … {purpose}: {time.monotonic() - started:.0f} s")
-    except BaseException:  # Ctrl-C too: it does not outlive us.
+    except BaseException:  # Also at Ctrl-C, the command must not outlive us.
         process.kill()
         raise
     if sys.stdout.isatty():
@@ -100,36 +100,39 @@ def run(
 
 
 def need_disk(folder: Path, gib: float, purpose: str) -> None:
-    """Refuse early, and in words, what would fill the disk half-way."""
+    """Refuse a step for which the disk has too little room. Raises: SetupError."""
     folder.mkdir(parents=True, exist_ok=True)
     free_gib = shutil.disk_usage(folder).free / 2**30
     if free_gib < gib:
         raise SetupError(
             f"{purpose} needs {gib:g} GiB of free disk, {folder} has {free_gib:.1f}: "
-            "make room, or name another place (XDG_CACHE_HOME)"
+            "make room, or set XDG_CACHE_HOME to another folder"
         )
 
 
 @contextmanager
 def locked(folder: Path, name: str) -> Iterator[None]:
-    """Only one set-up of this name at a time; a second waits and says so."""
+    """Lock the set-up of this name; a second set-up waits and says so."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f".{name}.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"another set-up of {name} is at work: waiting for it")
+            say(f"another set-up of {name} is running: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _failure(purpose: str, output: str, advice: str) -> str:
-    """One line where the cause is known; else with the end of what was said. All of it is kept."""
+    """The message for a failed command: a known cause in one line, else the end of its output.
+
+    The whole output is written to `LOG`.
+    """
     LOG.parent.mkdir(parents=True, exist_ok=True)
     LOG.write_text(output)
     lowered = output.lower()
-    cause = next((said for signs, said in _CAUSES if any(sign in lowered for sign in signs)), None)
+    cause = next((text for signs, text in _CAUSES if any(sign in lowered for sign in signs)), None)
     if cause:
-        return f"{purpose} failed: {cause}. {advice}. What was said: {LOG}"
+        return f"{purpose} failed: {cause}. {advice}. The output: {LOG}"
     end = "\n".join(f"    {line}" for line in output.strip().splitlines()[-8:])
     return f"{end}\n{purpose} failed. {advice}".rstrip()

@@ -1,4 +1,4 @@
-"""`.venv`: the locked dependencies, by uv; does nothing while the lock file is unchanged."""
+"""Installs the locked dependencies into `.venv` with uv, if the lock file has changed."""
 
 import hashlib
 import os
@@ -38,8 +38,8 @@ def _install() -> None:
             environment={
                 "UV_PYTHON_DOWNLOADS": "never",
                 "UV_PROJECT_ENVIRONMENT": str(VENV),
-                # Half of a process's start would else be compiling, and each time again where
-                # PYTHONDONTWRITEBYTECODE is set.
+                # Without this, half of a process's start would be compiling, and at every start
+                # where PYTHONDONTWRITEBYTECODE is set.
                 "UV_COMPILE_BYTECODE": "1",
             },
         )
@@ -58,7 +58,7 @@ def _lock_digest() -> str:
 
 
 def _uv() -> str:
-    """The uv on PATH, where it works; else our own, which a later sync does not prune."""
+    """The uv on PATH if it works, else our own uv, which a later sync does not remove."""
     on_path = shutil.which("uv")
     if on_path and _works(on_path):
         return on_path
@@ -75,7 +75,7 @@ def _uv() -> str:
 
 
 def _make_tools() -> None:
-    """A small environment for uv alone; Debian keeps the module for it in a package of its own."""
+    """Make a small environment only for uv; Debian has the module `venv` in its own package."""
     base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
     python = str(base) if base.exists() else sys.executable
     run(

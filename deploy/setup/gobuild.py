@@ -1,4 +1,4 @@
-"""Building a Go program from a pinned module, into the cache."""
+"""Builds a Go program from a pinned module into the cache."""
 
 import shutil
 import tempfile
@@ -8,9 +8,10 @@ from console import CACHE, SetupError, locked, need_disk, run, say
 
 
 def build(pin: Path, package: str, target: Path, minutes: str) -> Path:
-    """Build `package` as pinned by `pin`/go.mod and go.sum, once; the program's path.
+    """Build `package` once, as pinned by `pin`/go.mod and go.sum, and return the program's path.
 
     The build runs in a copy, because Go completes go.mod while it builds.
+    Raises: SetupError, when there is no Go, too little disk, or the build fails.
     """
     with locked(CACHE, target.name):
         if target.exists():

@@ -1,4 +1,4 @@
-"""`.baseload/bin/tctl`: built on demand from its pin; works against the running stack."""
+"""Builds `.baseload/bin/tctl` from its pin on demand; tctl works with the running stack."""
 
 from console import CACHE, CHECKOUT, main_of, say
 from gobuild import build

@@ -1,6 +1,6 @@
-"""The Temporal binary: named, on PATH, cached, downloaded, or built; in that order.
+"""The Temporal binary: from the environment, PATH, cache, a download or a build, in that order.
 
-Its path is noted in `.baseload/temporal-binary` for the runner and the tests.
+The binary's path is written to `.baseload/temporal-binary` for the runner and the tests.
 """
 
 import io
@@ -27,7 +27,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd6
 
 
 def set_up_temporal() -> None:
-    """Find or make the binary and note where it is."""
+    """Find or make the Temporal binary and write its path."""
     binary = _named() or _on_path() or _cached() or _downloaded() or _built()
     NOTE.parent.mkdir(exist_ok=True)
     if not NOTE.exists() or NOTE.read_text().strip() != str(binary):
@@ -56,8 +56,8 @@ def _cached() -> Path | None:
 
 
 def _downloaded() -> Path | None:
-    """The SDK's own download, where it can be reached; it is only worth a short wait."""
-    say(f"looking for Temporal {VERSION} at temporal.download (at most {DOWNLOAD_LIMIT_S} s)")
+    """Download the binary as the SDK does; None if it cannot be had within a short wait."""
+    say(f"downloading Temporal {VERSION} from temporal.download (at most {DOWNLOAD_LIMIT_S} s)")
     arch = _ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     url = f"https://temporal.download/cli/v{VERSION}?arch={arch}&platform={sys.platform}"
     try:
@@ -66,7 +66,7 @@ def _downloaded() -> Path | None:
         content = _unpack(archive_url, _fetch(archive_url), str(info["fileToExtract"]))
     except (OSError, ValueError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        say(f"  not to be had there ({reason})")
+        say(f"  the download failed ({reason})")
         return None
     with locked(CACHE, CACHED.name):
         part = CACHED.with_suffix(".part")

@@ -1,4 +1,4 @@
-"""What the tests need beyond the software itself: Debian packages and the time-skipping server."""
+"""Installs what only the tests need: Debian packages and the time-skipping Temporal server."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ exec java -XX:TieredStopAtLevel=1 -cp "{folder}/lib/*" io.temporal.testserver.Te
 
 
 def set_up_tests() -> None:
-    """Install what is missing; what cannot be installed here is said, and its tests are skipped."""
+    """Install what is missing; a line names what cannot be installed, whose tests are skipped."""
     _packages()
     _test_server()
 

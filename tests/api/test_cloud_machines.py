@@ -118,7 +118,7 @@ async def test_what_is_wrong_with_a_region_is_told_together(ada: Person, provide
     told = mistakes(await asked(ada, provider_id, **wrong))
     assert told["cloud_region"].startswith("is one of us-central1, europe-west4")
     assert told["storage_node_class"] == "is one of micro, small, medium, large, xlarge"
-    assert told["public"] == "is for regions of one's own machines"
+    assert told["public"] == "is for regions of machines you own"
     assert "cloud_region" in mistakes(await asked(ada, provider_id, cloud_region=None))
 
 

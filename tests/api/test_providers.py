@@ -211,7 +211,7 @@ async def test_what_a_check_found_is_shown_with_its_fix(
 ) -> None:
     made = await enabled(ada, key)
     check = {"name": "billing", "status": "failed", "detail": "is off", "fix": "https://on"}
-    resource = {"name": "network", "resource": "projects/p/global/networks/n"}
+    resource = {"name": "network", "path": "projects/p/global/networks/n"}
     site.set(tables.Provider, made["id"], checks=[check], resources=[resource])
     shown = (await ada.get(f"/v1/providers/{made['id']}")).json()
     assert (shown["checks"], shown["resources"]) == ([check], [resource])

@@ -155,5 +155,5 @@ async def second_runner(scene: Scene) -> None:
     before = [stack.pid(name) for name in PROGRAMS]
     scene.inject(scene.room.alive())
     said = await aside(stack.second_runner)
-    if "another runner is at work" not in said or before != [stack.pid(one) for one in PROGRAMS]:
+    if "another runner is running" not in said or before != [stack.pid(one) for one in PROGRAMS]:
         scene.room.tally.wrong(scene.kind.name, "doubled", f"the second runner said {said!r}")

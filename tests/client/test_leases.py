@@ -109,7 +109,7 @@ class Relentless:
 def test_what_is_leased_anew_is_ended_too_and_people_are_told_that_it_comes_again() -> None:
     ending = Ending(cast("Session", Relentless()), None)
     for number in range(1, 4):
-        (left,) = ending.look()
+        (left,) = ending.poll()
         assert f"lea-{number}" in left
         assert ending.newcomers == (number > 1)
     assert ending.leases == ["lea-1", "lea-2", "lea-3"]

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from tests.lab.waiting import wait_until
-from workers.runner.lifecycle import look
+from workers.runner.lifecycle import program_states
 from workers.runner.probes import free_port
-from workers.runner.process_records import read_record, strays
+from workers.runner.process_records import orphaned_processes, read_record
 from workers.runner.programs import default_stack
 from workers.runner.settings import CHECKOUT, RunnerSettings
 from workers.runner.stack import Backoff, Stack, make_folders
@@ -81,7 +81,7 @@ class RunningStack:
     def _is_ready(self) -> bool:
         if self._runner.poll() is not None:
             raise RuntimeError(f"the runner has ended: {self._runner.returncode}\n{self.logs()}")
-        return all(program.ready for program in look(self._stack))
+        return all(program.ready for program in program_states(self._stack))
 
     def logs(self, lines: int = 20) -> str:
         """The end of each program's log."""
@@ -112,5 +112,5 @@ class RunningStack:
         """End it as `make down` does. Raises: AssertionError when something of it is left."""
         self._runner.terminate()
         status = self._runner.wait(60)
-        left = [stray.pid for stray in strays(str(self.home))]
+        left = [orphan.pid for orphan in orphaned_processes(str(self.home))]
         assert (status, left) == (0, []), f"runner: exit {status}, left running: {left}"

@@ -13,8 +13,8 @@ import pytest
 
 from tests.workers.conftest import Running
 from workers.runner import lifecycle
-from workers.runner.lifecycle import StackError, look
-from workers.runner.process_records import read_record, start_ticks, strays, wait_until
+from workers.runner.lifecycle import StackError, program_states
+from workers.runner.process_records import orphaned_processes, read_record, start_ticks, wait_until
 from workers.runner.stack import Backoff, FirstStart, Program, Stack
 from workers.runner.supervisor import say
 
@@ -25,7 +25,7 @@ def test_up_starts_every_program_and_notes_pid_and_start_time(running: Running) 
         noted = json.loads((running.home / "run" / f"{name}.json").read_text())
         assert start_ticks(noted["pid"]) == noted["start_ticks"]
         assert noted["started_at"].endswith("Z")
-    assert all(state.ready for state in look(running.plan()))
+    assert all(state.ready for state in program_states(running.plan()))
 
 
 def test_up_on_a_running_stack_changes_nothing(running: Running) -> None:
@@ -50,16 +50,16 @@ def test_a_killed_program_is_started_again_and_the_runner_says_so(running: Runni
 
 def test_a_program_that_cannot_be_noted_is_tried_again_until_it_can(running: Running) -> None:
     running.up()
-    processes = len(strays(str(running.home)))
+    processes = len(orphaned_processes(str(running.home)))
     killed = running.record("sleeper")
     record = running.home / "run" / "sleeper.json"
     record.unlink()
     record.mkdir()  # A write fails there, as it would on a full disk.
     os.kill(killed.pid, signal.SIGKILL)
-    assert wait_until(lambda: running.log().count("it cannot be noted") >= 2, 60)
+    assert wait_until(lambda: running.log().count("its record cannot be written") >= 2, 60)
     record.rmdir()
     assert wait_until(lambda: read_record(running.home / "run", "sleeper") is not None, 60)
-    assert len(strays(str(running.home))) == processes
+    assert len(orphaned_processes(str(running.home))) == processes
 
 
 def test_a_runner_whose_log_is_on_a_full_disk_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_after_everything_was_killed_up_works_at_once(running: Running) -> None:
         os.kill(record.pid, signal.SIGKILL)
     assert wait_until(lambda: not any(record.alive for record in before), 60)
     assert running.up()
-    assert all(state.ready for state in look(running.plan()))
+    assert all(state.ready for state in program_states(running.plan()))
     assert {record.pid for record in running.records()}.isdisjoint(each.pid for each in before)
     assert not any(record.members() for record in before)
 
@@ -118,7 +118,7 @@ def test_a_program_without_a_record_is_found_by_its_mark(running: Running) -> No
     (running.home / "run" / "listener.json").unlink()
     running.down()
     assert not any(record.alive for record in records)
-    assert strays(str(running.home)) == []
+    assert orphaned_processes(str(running.home)) == []
 
 
 def test_a_record_of_a_pid_that_is_somebody_elses_by_now_ends_nothing(running: Running) -> None:
@@ -154,13 +154,13 @@ def test_a_program_that_never_gets_ready_is_named_with_the_end_of_its_log(
     running: Running,
 ) -> None:
     broken = Program(name="broken", command=("sh", "-c", "echo the cause; exit 3"))
-    feed_error = Program(
-        name="feed_error", command=("sleep", "9"), ready=running.plan().programs[0].ready
+    silent = Program(
+        name="silent", command=("sleep", "9"), ready=running.plan().programs[0].ready
     )
 
     def plan() -> Stack:
         update = {
-            "programs": (broken, feed_error),
+            "programs": (broken, silent),
             "ready_limit_s": 1.5,
             "backoff": Backoff(first_s=30),
         }
@@ -170,7 +170,7 @@ def test_a_program_that_never_gets_ready_is_named_with_the_end_of_its_log(
         running.up(plan)
     words = str(refused.value)
     assert re.search(r"broken does not run .*the end of .*broken.log:\n {2}the cause", words)
-    assert f"feed_error does not answer (tcp://127.0.0.1:{running.port})" in words
+    assert f"silent does not answer (tcp://127.0.0.1:{running.port})" in words
 
 
 def test_what_a_first_start_left_half_made_is_discarded(running: Running, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The runner: starts the processes of one machine, restarts what dies, ends all of it."""
+"""The runner: starts the processes of one machine, restarts those that die, and ends them all."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from workers.runner.commands import Commands
 from workers.runner.demo import run_demo
-from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, look
+from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, program_states
 from workers.runner.local_node import join_home
 from workers.runner.programs import default_stack, started_settings
 from workers.runner.serve import serve
@@ -15,7 +15,7 @@ from workers.runner.stack import saved_stack
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command; its exit status."""
+    """Run one command and return its exit status."""
     asked = _parse(arguments)
     if asked.command == "serve":
         serve(asked.stack)
@@ -38,8 +38,8 @@ def _up(settings: RunnerSettings) -> int:
     settings = started_settings(settings)
     with attached(home, tell):
         node = join_home(settings, Commands(settings, tell, shown=False), tell)
-    places = f"API {settings.api_url}/docs, Temporal UI {settings.ui_url}"
-    tell(f"up: node {node['name']} is {node['status']}. {places}")
+    addresses = f"API {settings.api_url}/docs, Temporal UI {settings.ui_url}"
+    tell(f"up: node {node['name']} is {node['status']}. {addresses}")
     return 0
 
 
@@ -56,7 +56,7 @@ def _down(settings: RunnerSettings) -> int:
 
 def _status(settings: RunnerSettings) -> int:
     stack = saved_stack(settings.home.absolute())
-    states = look(stack) if stack else []
+    states = program_states(stack) if stack else []
     for state in states:
         word = "ready" if state.ready else "running" if state.record else "down"
         since = f"pid {state.record.pid} since {state.record.started_at}" if state.record else ""
@@ -72,9 +72,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up", help="start everything and wait until it is ready")
     commands.add_parser("down", help="end everything that was started")
-    commands.add_parser("status", help="what runs now; exits 1 unless all of it is ready")
-    commands.add_parser("demo", help="the same, then run a real job and sum up what happened")
-    runner = commands.add_parser("serve", help="be the runner process, in the foreground")
+    commands.add_parser("status", help="show what runs now; exits 1 unless everything is ready")
+    commands.add_parser("demo", help="as up, then run a real job and sum up what happened")
+    runner = commands.add_parser("serve", help="run the runner process in the foreground")
     runner.add_argument("stack", type=Path, help="the stack, as JSON")
     return parser.parse_args(arguments)
 

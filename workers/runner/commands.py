@@ -14,14 +14,14 @@ import httpx
 from workers.runner.lifecycle import StackError, Tell
 from workers.runner.settings import RunnerSettings
 
-# What the API answers, as JSON: the runner depends on no model of it.
+# A resource as the API answers it, in JSON: the runner depends on no model of the API.
 Resource = dict[str, Any]
 POLL_S = 0.3
 RESTART_LIMIT_S = 30
 
 
 class Commands:
-    """Runs commands against the stack, shown as typed, or silently."""
+    """Commands that run against the stack, shown as a person would type them, or silently."""
 
     def __init__(self, settings: RunnerSettings, tell: Tell, *, shown: bool) -> None:
         self._tell = tell
@@ -29,11 +29,11 @@ class Commands:
         self._environment = _environment(settings)
 
     def baseload(self, *arguments: str) -> None:
-        """Run `baseload …`. Raises: StackError, when it fails, with what it said."""
+        """Run `baseload …`. Raises: StackError, when the command fails, with its output."""
         self.run("baseload", *arguments)
 
     def run(self, program: str, *arguments: str) -> None:
-        """Run any program as part of the story. Raises: StackError, when it fails."""
+        """Run any program. Raises: StackError, when the program fails, with its output."""
         line = shlex.join((program, *arguments))
         if self._shown:
             self._tell(f"$ {line}")
@@ -48,12 +48,12 @@ class Commands:
             check=False,
         )
         if done.returncode:
-            said = f":\n{done.stdout.strip()}" if done.stdout else ""
-            raise StackError(f"`{line}` ended with status {done.returncode}{said}")
+            output = f":\n{done.stdout.strip()}" if done.stdout else ""
+            raise StackError(f"`{line}` ended with status {done.returncode}{output}")
 
 
 class PublicApi:
-    """Reads through the public API with the administrator's key."""
+    """The public API, called with the administrator's key."""
 
     def __init__(self, settings: RunnerSettings) -> None:
         key = (settings.home / "admin.key").read_text().strip()
@@ -61,23 +61,29 @@ class PublicApi:
             base_url=settings.api_url,
             headers={"Authorization": f"Bearer {key}"},
             timeout=30,
-            trust_env=False,  # It is on this machine: no proxy stands in between.
+            trust_env=False,  # The API is on this machine, so no proxy is needed.
         )
 
     def get(self, path: str) -> Resource:
-        """Raises: StackError, for a refusal, and when nobody answers for half a minute."""
+        """Read a resource or a list.
+
+        Raises: StackError, when the API refuses, and when it does not answer for half a minute.
+        """
         deadline = time.monotonic() + RESTART_LIMIT_S
         while True:
             try:
                 return self._answer(self._client.get(path))
             except httpx.TransportError as error:
-                # Whoever has killed the API sees it come back: the runner starts it again.
+                # The API may have been killed: the runner starts it again.
                 if time.monotonic() > deadline:
                     raise StackError(f"{self._client.base_url}{path}: {error}") from error
                 time.sleep(POLL_S)
 
     def text(self, path: str) -> str:
-        """What is no JSON, such as a log. Raises: StackError, for a refusal or no answer."""
+        """Read an answer that is not JSON, such as a log.
+
+        Raises: StackError, when the API refuses or does not answer.
+        """
         try:
             answer = self._client.get(path)
         except httpx.TransportError as error:
@@ -99,9 +105,9 @@ class PublicApi:
     def wait(
         self, path: str, wanted: frozenset[str], limit_s: float, changed: Callable[[str], None]
     ) -> Resource:
-        """Wait for a lifecycle to reach a status, telling each change on the way.
+        """Wait until a resource has one of these statuses, and report each change of its status.
 
-        Raises: StackError, when it fails, or has not got there within the limit.
+        Raises: StackError, when the resource fails, or has no such status within the limit.
         """
         deadline = time.monotonic() + limit_s
         last = ""
@@ -125,14 +131,14 @@ class PublicApi:
 
     @staticmethod
     def _must_be_granted(response: httpx.Response) -> None:
-        """Raises: StackError."""
+        """Raises: StackError, when the answer is an error."""
         if response.is_error:
             request = response.request
             raise StackError(f"{request.method} {request.url}: {response.text}")
 
 
 def _environment(settings: RunnerSettings) -> dict[str, str]:
-    """`baseload` on PATH, and talking to this stack."""
+    """The environment of commands: `baseload` on PATH, with this stack's home and API."""
     own = Path(sys.executable).parent
     others = {"BASELOAD_API_KEY", "BASELOAD_ACCOUNT"}
     return {

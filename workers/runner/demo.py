@@ -1,4 +1,4 @@
-"""`make demo`: from nothing to a finished, billed job on this machine, told as it happens."""
+"""`make demo`: from nothing to a finished, billed job on this machine, with a line a step."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ JOB_NAME = "digits"
 
 
 def run_demo(settings: RunnerSettings, tell: Tell) -> None:
-    """Tell the whole story. Raises: StackError, at the first step that fails."""
+    """Run the whole demonstration. Raises: StackError, at the first step that fails."""
     story = Story(tell)
     with story.step("Start Temporal, SSH server, API and workers"):
         if not bring_up(settings.home.absolute(), lambda: default_stack(settings), tell):
@@ -24,7 +24,7 @@ def run_demo(settings: RunnerSettings, tell: Tell) -> None:
     with attached(settings.home.absolute(), tell):
         node, job = _from_node_to_bill(settings, tell, story)
     story.sum_up()
-    _look_around(settings, node, job, tell)
+    _show_addresses(settings, node, job, tell)
 
 
 def _from_node_to_bill(
@@ -41,8 +41,8 @@ def _from_node_to_bill(
         commands.baseload("output", str(job["id"]), "--to", shortened(target))
         _list_files(target, tell)
     with story.step("Where it ran, what happened, what it cost"):
-        for sight in ("placement", "events", "charges"):
-            commands.baseload(sight, str(job["id"]))
+        for command in ("placement", "events", "charges"):
+            commands.baseload(command, str(job["id"]))
         commands.baseload("bill")
     return node, job
 
@@ -64,17 +64,17 @@ def _train(api: PublicApi, commands: Commands, story: Story) -> Resource:
     return job
 
 
-def _look_around(settings: RunnerSettings, node: Resource, job: Resource, tell: Tell) -> None:
-    """Where to look now."""
+def _show_addresses(settings: RunnerSettings, node: Resource, job: Resource, tell: Tell) -> None:
+    """Show where a person can see the running stack."""
     namespace = f"{settings.ui_url}/namespaces/default/workflows"
     tell(
-        f"\nIt stays up. Look around:\n"
+        f"\nThe stack keeps running. Look around:\n"
         f"  Temporal UI   {settings.ui_url}\n"
         f"    this job    {namespace}/{_quoted(job['workflow_id'])}\n"
         f"    this node   {namespace}/{_quoted(node['workflow_id'])}\n"
         f"  API           {settings.api_url}/docs\n"
         f"  command       .venv/bin/baseload --help\n"
-        f"\n`make down` ends all of it."
+        f"\n`make down` ends all processes."
     )
 
 

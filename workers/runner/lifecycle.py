@@ -1,4 +1,4 @@
-"""`up`, `down` and `status` of a stack, from outside of the runner process."""
+"""The commands `up`, `down` and `status` of a stack, from outside of the runner process."""
 
 import fcntl
 import shutil
@@ -23,7 +23,7 @@ ATTACHED_POLL_S = 0.3
 
 
 class StackError(Exception):
-    """Why the stack is not up, or not down, in words for a person."""
+    """The stack did not start or did not end; the message says why, for a person."""
 
 
 class ProgramState(BaseModel):
@@ -33,36 +33,37 @@ class ProgramState(BaseModel):
 
 
 def bring_up(home: Path, plan: Callable[[], Stack], tell: Tell) -> bool:
-    """Start the stack of `plan` in `home` and wait until it is ready; False if one was up already.
+    """Start the stack of `plan` in `home` and wait until it is ready; False if it was up already.
 
-    Two at once: one starts it, the other waits and finds it up. What an earlier runner that was
-    killed has left is ended first.
+    Of two commands at once, one starts the stack; the other waits and finds it up. Processes that
+    a killed runner has left are ended first.
     Raises: StackError, when a port is taken or a program is not ready within the stack's limit.
     """
     run = make_folders(home)
     with only_one(run, tell):
         stack = saved_stack(home)
         if stack and (runner := _live_runner(run)):
-            if all(state.ready for state in look(stack)):
+            if all(state.ready for state in program_states(stack)):
                 return False
-            tell(f"the runner (pid {runner.pid}) is at work: waiting for its programs")
+            tell(f"the runner (pid {runner.pid}) is running: waiting for its programs")
             if _await_ready(stack, LogReader(stack.log(RUNNER)), tell):
                 return False
         _end_leftovers(home, tell)
         _check_disk(home)
         stack = plan()
         _check_ports(stack)
-        news = LogReader(stack.log(RUNNER))
+        log = LogReader(stack.log(RUNNER))
         _start_runner(stack)
-        if not _await_ready(stack, news, tell):
+        if not _await_ready(stack, log, tell):
             raise StackError("\n".join(["the runner has ended:", *_tail(stack.log(RUNNER))]))
         return True
 
 
 def bring_down(home: Path, tell: Tell) -> None:
-    """End the runner and all that it started, and verify it; silent when nothing runs.
+    """End the runner and all processes that it started, and verify their end.
 
-    Raises: StackError, naming what could not be ended.
+    When nothing runs, the call does nothing.
+    Raises: StackError, naming a process that could not be ended.
     """
     run = make_folders(home)
     with only_one(run, tell):
@@ -74,14 +75,14 @@ def bring_down(home: Path, tell: Tell) -> None:
         process_records.forget(run, RUNNER)
 
 
-def look(stack: Stack) -> list[ProgramState]:
-    """How each program is now."""
-    return [_look(stack, program) for program in stack.programs]
+def program_states(stack: Stack) -> list[ProgramState]:
+    """The state of each program now."""
+    return [_program_state(stack, program) for program in stack.programs]
 
 
 @contextmanager
 def only_one(run: Path, tell: Tell) -> Iterator[None]:
-    """Hold the stack with this folder of records: a second `up` or `down` waits for the first."""
+    """Lock the stack with this folder of records: a second `up` or `down` waits for the first."""
     with (run / "up.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +92,7 @@ def only_one(run: Path, tell: Tell) -> Iterator[None]:
         yield
 
 
-def _look(stack: Stack, program: Program) -> ProgramState:
+def _program_state(stack: Stack, program: Program) -> ProgramState:
     record = process_records.read_record(stack.run, program.name)
     if record and not record.alive:
         record = None
@@ -105,7 +106,10 @@ def _live_runner(run: Path) -> Record | None:
 
 
 def _start_runner(stack: Stack) -> None:
-    """Start the runner in the background of a shell that leaves at once: it is nobody's child."""
+    """Start the runner in the background of a shell that exits at once.
+
+    The runner is then no child of this process.
+    """
     serve = [sys.executable, "-m", "workers.runner.serve", str(stack.save())]
     with open_log(stack.log(RUNNER)) as log:
         subprocess.run(
@@ -117,7 +121,7 @@ def _start_runner(stack: Stack) -> None:
             start_new_session=True,
             check=True,
         )
-    # Python's own start takes a moment; a runner that never notes itself has ended by an error.
+    # Python's own start takes a moment; a runner that writes no record has ended by an error.
     process_records.wait_until(lambda: _live_runner(stack.run) is not None, 10)
 
 
@@ -126,25 +130,30 @@ def _check_disk(home: Path) -> None:
     if free_mib < DISK_NEEDED_MIB:
         raise StackError(
             f"{home} has {free_mib} MiB of free disk, {DISK_NEEDED_MIB} are needed: "
-            "make room, or set BASELOAD_HOME to another place"
+            "make room, or set BASELOAD_HOME to another folder"
         )
 
 
 def _check_ports(stack: Stack) -> None:
     taken = [
-        line for each in stack.programs for wish in each.listens if (line := probes.taken(wish))
+        line
+        for program in stack.programs
+        for address in program.listens
+        if (line := probes.taken(address))
     ]
     if taken:
         raise StackError("\n".join(taken))
 
 
-def _await_ready(stack: Stack, news: "LogReader", tell: Tell) -> bool:
+def _await_ready(stack: Stack, log: "LogReader", tell: Tell) -> bool:
     """Wait until every program is ready; False when the runner has ended instead."""
 
     def settled() -> bool:
-        for line in news.lines():
+        for line in log.lines():
             tell(line)
-        return all(state.ready for state in look(stack)) or _live_runner(stack.run) is None
+        return (
+            all(state.ready for state in program_states(stack)) or _live_runner(stack.run) is None
+        )
 
     if not process_records.wait_until(settled, stack.ready_limit_s, every_s=0.25):
         raise StackError(_why_not_ready(stack))
@@ -153,11 +162,11 @@ def _await_ready(stack: Stack, news: "LogReader", tell: Tell) -> bool:
 
 def _why_not_ready(stack: Stack) -> str:
     lines = [f"not ready after {stack.ready_limit_s:g} s:"]
-    for program, state in zip(stack.programs, look(stack), strict=True):
+    for program, state in zip(stack.programs, program_states(stack), strict=True):
         if not state.ready:
-            what = "does not answer" if state.record else "does not run"
+            problem = "does not answer" if state.record else "does not run"
             log = stack.log(program.name)
-            lines += [f"{program.name} {what} ({program.ready}); the end of {log}:", *_tail(log)]
+            lines += [f"{program.name} {problem} ({program.ready}); the end of {log}:", *_tail(log)]
     return "\n".join(lines)
 
 
@@ -168,7 +177,7 @@ def _tail(log: Path, count: int = 15) -> list[str]:
 
 
 def _end_leftovers(home: Path, tell: Tell) -> None:
-    """End what a runner that is gone has left running, by its records and by its mark."""
+    """End the processes that a dead runner has left, by its records and by their environment."""
     run = home / "run"
     left = [record for name in _recorded(run) if (record := process_records.read_record(run, name))]
     for record in sorted(left, key=lambda each: each.started_at, reverse=True):
@@ -176,9 +185,9 @@ def _end_leftovers(home: Path, tell: Tell) -> None:
             tell(f"ending {record.name} (pid {record.pid}), which was left running")
             _end(record)
         process_records.forget(run, record.name)
-    for stray in process_records.strays(str(home)):
-        tell(f"ending pid {stray.pid}, which was left running")
-        _end(stray)
+    for orphan in process_records.orphaned_processes(str(home)):
+        tell(f"ending pid {orphan.pid}, which was left running")
+        _end(orphan)
 
 
 def _recorded(run: Path) -> list[str]:
@@ -192,13 +201,13 @@ def _end(record: Record) -> None:
 
 @contextmanager
 def attached(home: Path, tell: Tell) -> Iterator[None]:
-    """Also tell what the runner says meanwhile, such as that it restarts what has died."""
-    news = LogReader(log_path(home, RUNNER))
+    """Within the block, also show the runner's log lines, such as the restart of a program."""
+    log = LogReader(log_path(home, RUNNER))
     done = threading.Event()
 
     def follow() -> None:
         while not done.wait(ATTACHED_POLL_S):
-            for line in news.lines():
+            for line in log.lines():
                 tell(f"runner: {line}")
 
     thread = threading.Thread(target=follow, name="attached", daemon=True)
@@ -211,7 +220,7 @@ def attached(home: Path, tell: Tell) -> Iterator[None]:
 
 
 class LogReader:
-    """The lines that a log has gained since it was last asked."""
+    """The reader of a log, which returns the lines that were added since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""What `make up` leaves behind: this machine an active node of region `home`, and credits."""
+"""The result of `make up`: this machine as an active node of region `home`, and credits."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,12 +24,12 @@ Step = Callable[[str], AbstractContextManager[None]]
 def join_home(
     settings: RunnerSettings, commands: Commands, tell: Tell, step: Step | None = None
 ) -> Resource:
-    """From an empty platform to this machine as an active node; the node.
+    """Make this machine an active node of an empty platform, and return the node.
 
-    step: entered around each step, with its name.
+    step: a context that is entered around each step, with the step's name.
     Raises: StackError, at the first step that fails.
     """
-    step = step or _untold
+    step = step or _silent_step
     home = _Home(settings, commands, tell)
     with step("Enable the provider of own machines"):
         home.credits()
@@ -42,7 +42,7 @@ def join_home(
 
 
 class _Home:
-    """Makes the steps from an empty platform to an active node; a step that is done is left out."""
+    """The steps from an empty platform to an active node; a step that is done is skipped."""
 
     def __init__(self, settings: RunnerSettings, commands: Commands, tell: Tell) -> None:
         self._home = settings.home.absolute()
@@ -52,19 +52,19 @@ class _Home:
         self._tell = tell
 
     def credits(self) -> None:
-        """The administrator's account can pay."""
+        """Give the administrator's account credits, if it has none."""
         account = self._api.get("/v1/account")
         if account["balance_microcredits"] <= 0:
             self._commands.baseload("credits", "add", CREDITS)
 
     def provider(self) -> Resource:
-        """The provider `physical`, ready."""
+        """Enable the provider `physical` and wait until it is ready."""
         if self._api.live("providers", kind="physical") is None:
             self._commands.baseload("provider", "enable", "physical")
         return self._settled("providers", {"kind": "physical"}, "ready", ENABLING_LIMIT_S)
 
     def region(self, provider_id: str) -> Resource:
-        """The region `home`, healthy. It requires nothing and leaves other log-ins alone."""
+        """Create the region `home`, which relaxes all requirements and leaves other logins open."""
         if self._api.live("regions", name=REGION) is None:
             self._commands.baseload(
                 "region", "create", REGION, "--provider", provider_id, "--relax", "all", "--shared"
@@ -72,7 +72,7 @@ class _Home:
         return self._settled("regions", {"name": REGION}, "healthy", ENABLING_LIMIT_S)
 
     def announce(self, settings: RunnerSettings) -> None:
-        """This machine makes itself known and lets the platform in, as any other would."""
+        """Announce this machine and let the platform's key in, with the script for any machine."""
         machine = self._machine
         key = platform_public_key(settings.home / "keys" / "platform_ed25519")
         self._commands.run(
@@ -87,7 +87,7 @@ class _Home:
         )  # fmt: skip
 
     def node(self, region_id: str) -> Resource:
-        """This machine, active: added by its minion id, inspected, prepared, then activated."""
+        """Add this machine as a node by its minion id, and activate it once it is prepared."""
         minion = {"minion_id": self._machine.minion_id}
         if self._api.live("nodes", **minion) is None:
             self._commands.baseload(
@@ -113,10 +113,10 @@ class _Home:
         )
 
 
-def _untold(_name: str) -> AbstractContextManager[None]:
+def _silent_step(_name: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
 def shortened(path: Path) -> str:
-    """Relative to the checkout where it lies there: what a person would type."""
+    """The path relative to the checkout if it is inside, as a person would type it."""
     return str(path.relative_to(CHECKOUT)) if path.is_relative_to(CHECKOUT) else str(path)

@@ -1,6 +1,6 @@
 """This machine as a node: an SSH server of our own on the loopback, with its own keys and files.
 
-Everything lives in `HOME/sshd/`; nothing of the user's SSH set-up is read or changed.
+All its files are in `HOME/sshd/`; the user's own SSH configuration is neither read nor changed.
 """
 
 import base64
@@ -44,7 +44,7 @@ Subsystem sftp internal-sftp
 
 
 class Machine(BaseModel):
-    """How this machine is reached: what `node add` needs to know about it.
+    """This machine as a node: its address, user and host key, which `node add` needs.
 
     minion_id: the `SHA256:…` fingerprint of the host key.
     """
@@ -63,14 +63,14 @@ class Machine(BaseModel):
         return self.folder / "authorized_keys"
 
     def let_in(self, public_key: str) -> None:
-        """Make this key, and no other, the one that may log in."""
+        """Let only this key log in."""
         write_atomically(self.authorized_keys, f"{public_key.strip()}\n")
 
 
 def prepare_machine(folder: Path) -> Machine:
-    """Keys, port and configuration of the SSH server; the same ones at every later call.
+    """Write the keys, the port and the configuration of the SSH server; later calls keep them.
 
-    The port changes only where somebody else has taken it since.
+    The port changes only if another process has taken it since.
     """
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -117,7 +117,7 @@ def find_sshd() -> str | None:
 
 
 def _privilege_separation_folder() -> None:
-    """Debian's sshd wants its empty folder, which its service would make; only root needs it."""
+    """Make the empty folder that Debian's sshd needs as root, and that its service would make."""
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 

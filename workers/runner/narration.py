@@ -1,4 +1,4 @@
-"""How a demonstration is told: steps with a heading and the seconds that each took."""
+"""The output of a demonstration: steps with a heading, and the seconds of each step."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from workers.runner.lifecycle import Tell
 
 
 class Story:
-    """The steps so far."""
+    """The steps of a demonstration so far, with their seconds."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
@@ -17,19 +17,19 @@ class Story:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """One that ends by an exception is not counted: the story ends there."""
+        """Print a heading and time the block; a block that raises is not counted."""
         self.tell(f"\n{bold(f'── {name} ' + '─' * max(2, 76 - len(name)))}")
         started = time.monotonic()
         yield
         self._steps.append((name, time.monotonic() - started))
 
     def sum_up(self) -> None:
-        """The table of the steps."""
+        """Print the table of the steps and their seconds."""
         self.tell(f"\n{bold('step'.ljust(56) + 'seconds')}")
         for name, seconds in (*self._steps, ("all", sum(took for _, took in self._steps))):
             self.tell(f"{name:<56}{seconds:>7.1f}")
 
 
 def bold(text: str) -> str:
-    """On a terminal."""
+    """The text in bold on a terminal, unchanged elsewhere."""
     return f"\x1b[1m{text}\x1b[0m" if sys.stdout.isatty() else text

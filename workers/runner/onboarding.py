@@ -1,4 +1,4 @@
-"""What onboarding found of a node, and each status that the node had, as lines for a person."""
+"""The results of a node's onboarding, and each status of the node, as lines for a person."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ _ENTERED = {
 
 
 def show_onboarding(api: PublicApi, node_id: str, tell: Tell) -> None:
-    """Tell what the API says of a node: hardware, requirements, statuses with their times."""
+    """Print a node's hardware, requirements, and statuses with their times, from the API."""
     node = api.get(f"/v1/nodes/{node_id}")
     events = api.get(f"/v1/nodes/{node_id}/events?limit=100")["items"]
     for line in (*hardware_lines(node), *requirement_lines(node), *status_lines(events)):

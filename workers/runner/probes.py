@@ -1,4 +1,4 @@
-"""Looking at ports: who answers, and who is in the way."""
+"""Checks of ports: whether a program answers, and which process holds a port."""
 
 import http.client
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from workers.runner.stack import Listening, Probe
 
 FREE_PORTS = range(20_000, 32_768)
-"""Below those that the kernel gives to connections that go out: one of them would be in the way."""
+"""Ports below the range from which the kernel takes ports for outgoing connections."""
 PORTS_TRIED = 100
 
 
@@ -29,7 +29,7 @@ def answers(probe: Probe, limit_s: float = 2.0) -> bool:
 
 
 def taken(listening: Listening) -> str | None:
-    """Who holds an address that we need, as one clear line with the way out; None if it is free."""
+    """The line that says who holds an address that we need, and what to do; None if it is free."""
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -43,7 +43,7 @@ def taken(listening: Listening) -> str | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody holds at this moment. Raises: OSError, when none of many tried is."""
+    """A port that is free now. Raises: OSError, when none of `PORTS_TRIED` ports is free."""
     for port in random.sample(FREE_PORTS, PORTS_TRIED):
         if is_free(host, port):
             return port
@@ -69,7 +69,7 @@ def _connects(host: str, port: int, limit_s: float) -> bool:
 
 
 def _holder(port: int) -> str:
-    """` (held by NAME, pid N)`, as far as we are allowed to see it."""
+    """The text ` (held by NAME, pid N)`; empty if the process may not be seen."""
     inodes = _listening_inodes(port)
     for folder in Path("/proc").iterdir():
         if not inodes or not folder.name.isdigit():

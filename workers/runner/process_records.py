@@ -1,7 +1,8 @@
-"""Who is running: `run/NAME.json` with pid and start time, and the ending of what they name.
+"""The records of started processes, `run/NAME.json` with pid and start time, and their end.
 
-A pid alone may be somebody else's by now; pid and kernel start time together name one process.
-Every program leads a session of its own, so that what it left behind is found and ended with it.
+A pid alone may belong to another process by now; pid and kernel start time together identify one
+process. Every program leads a session of its own, so that the processes that it has left are
+found and ended with it.
 """
 
 import os
@@ -21,9 +22,9 @@ POLL_S = 0.05
 
 
 class Record(BaseModel):
-    """One started process.
+    """The record of one started process.
 
-    start_ticks: clock ticks from boot to its start (field 22 of /proc/PID/stat).
+    start_ticks: clock ticks from boot to the process's start (field 22 of /proc/PID/stat).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -38,7 +39,7 @@ class Record(BaseModel):
         return start_ticks(self.pid) == self.start_ticks
 
     def members(self) -> list[int]:
-        """The live processes of its session: itself, and what it started and left behind."""
+        """The pids of the live processes in the session of the process."""
         return [
             pid
             for pid, session, ticks in _processes()
@@ -47,7 +48,7 @@ class Record(BaseModel):
 
 
 def write_record(run: Path, name: str, pid: int) -> Record | None:
-    """Note a process that was just started; None if it is gone already."""
+    """Write the record of a process that was just started; None if it has ended already."""
     ticks = start_ticks(pid)
     if ticks is None:
         return None
@@ -57,7 +58,7 @@ def write_record(run: Path, name: str, pid: int) -> Record | None:
 
 
 def read_record(run: Path, name: str) -> Record | None:
-    """The record under that name; None where there is none that can be read."""
+    """The record of this name; None if there is no record that can be read."""
     try:
         return Record.model_validate_json((run / f"{name}.json").read_bytes())
     except (OSError, ValidationError):
@@ -69,14 +70,17 @@ def forget(run: Path, name: str) -> None:
 
 
 def start_ticks(pid: int) -> int | None:
-    """The start time of a live process; None if there is none, or only its zombie."""
+    """The start time of a live process; None if there is no such process, or only a zombie."""
     found = _stat(pid)
     return found[1] if found else None
 
 
-def strays(stack_mark: str) -> list[Record]:
-    """Session leaders started for this stack, whether or not a record of them was written."""
-    entry = f"{STACK_VARIABLE}={stack_mark}".encode()
+def orphaned_processes(stack_home: str) -> list[Record]:
+    """The live session leaders that were started for this stack, with or without a record.
+
+    stack_home: the value of `STACK_VARIABLE` in their environment.
+    """
+    entry = f"{STACK_VARIABLE}={stack_home}".encode()
     found = []
     for pid, session, ticks in _processes():
         if pid != session or pid == os.getpid():
@@ -84,25 +88,25 @@ def strays(stack_mark: str) -> list[Record]:
         with suppress(OSError):
             if entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 now = datetime.now(UTC)
-                found.append(Record(name="stray", pid=pid, started_at=now, start_ticks=ticks))
+                found.append(Record(name="orphan", pid=pid, started_at=now, start_ticks=ticks))
     return found
 
 
 def end(record: Record, limit_s: float) -> bool:
-    """End a process and its session, SIGTERM first, SIGKILL at the limit; whether all is gone."""
+    """End a process and its session, by SIGTERM, then SIGKILL; whether all of them have ended."""
     if record.alive:
         _signal(record.pid, signal.SIGTERM)
         wait_until(lambda: not record.alive, limit_s)
-    for number, patience_s in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 5.0)):
+    for number, wait_s in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 5.0)):
         for pid in record.members():
             _signal(pid, number)
-        if wait_until(lambda: not record.members(), patience_s):
+        if wait_until(lambda: not record.members(), wait_s):
             return True
     return False
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float, every_s: float = POLL_S) -> bool:
-    """Look again until the condition holds; False if it did not within the limit."""
+    """Poll until the condition is true; False if it is not true within the limit."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -128,7 +132,7 @@ def _stat(pid: int) -> tuple[int, int] | None:
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """(pid, session, start ticks) of every live process that we can see."""
+    """(pid, session, start ticks) of every live process that we may see."""
     for folder in os.listdir("/proc"):  # noqa: PTH208 - names only, many of them
         if folder.isdigit() and (found := _stat(int(folder))):
             yield int(folder), *found

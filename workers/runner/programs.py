@@ -29,7 +29,7 @@ _TEMPORAL_SETTINGS = (
 
 
 def default_stack(settings: RunnerSettings) -> Stack:
-    """Everything that `make up` runs, in the order of what builds on what."""
+    """The stack that `make up` runs; each program comes after the programs that it needs."""
     home = settings.home.absolute()
     machine = prepare_machine(home / "sshd")
     write_atomically(make_folders(home) / SETTINGS_FILE, settings.model_dump_json())
@@ -53,13 +53,13 @@ def default_stack(settings: RunnerSettings) -> Stack:
 
 
 def started_settings(settings: RunnerSettings) -> RunnerSettings:
-    """The settings that the home's stack was last started with, which later ones do not move."""
+    """The settings with which the home's stack was last started; later settings do not apply."""
     saved = settings.home.absolute() / "run" / SETTINGS_FILE
     return RunnerSettings.model_validate_json(saved.read_bytes()) if saved.exists() else settings
 
 
 def temporal_program(settings: RunnerSettings, folder: Path) -> Program:
-    """The dev server with its UI; its database is a file that outlives it."""
+    """Temporal's dev server with its UI; its database is a file that stays after its end."""
     folder.mkdir(parents=True, exist_ok=True)
     database = folder / "temporal.db"
     files = tuple(Path(f"{database}{end}") for end in ("", "-wal", "-shm"))
@@ -91,9 +91,9 @@ def temporal_program(settings: RunnerSettings, folder: Path) -> Program:
 
 
 def temporal_binary(settings: RunnerSettings) -> Path:
-    """The binary that was named, or the one that the set-up noted.
+    """The Temporal binary of the settings, or the binary that `make setup` has found or made.
 
-    Raises: FileNotFoundError, with what to do.
+    Raises: FileNotFoundError, with what to do, when there is none.
     """
     noted = CHECKOUT / ".baseload" / "temporal-binary"
     binary = settings.temporal
@@ -123,7 +123,7 @@ def _api(settings: RunnerSettings, environment: dict[str, str]) -> Program:
 
 
 def _worker(name: str, arguments: tuple[str, ...], environment: dict[str, str]) -> Program:
-    """A worker process; whichever of the three is first brings the database up to date."""
+    """A worker process; the first of the API and the two workers migrates the database."""
     return Program(
         name=name,
         command=(sys.executable, "-m", "workers", *arguments),

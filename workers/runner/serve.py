@@ -1,4 +1,4 @@
-"""`python -m workers.runner.serve STACK.json`: be the runner process; `up` starts it."""
+"""`python -m workers.runner.serve STACK.json`: the runner process, which `up` starts."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ SHUTDOWN_LIMIT_S = 90
 
 
 def serve(path: Path) -> NoReturn:
-    """Keep the stack in this file alive until a signal."""
+    """Keep the stack in this file running until SIGTERM or SIGINT."""
     if os.getpgrp() != os.getpid():
         os.setsid()
     stack = Stack.model_validate_json(path.read_bytes())

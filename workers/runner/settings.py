@@ -1,4 +1,4 @@
-"""Where the runner's stack lives and which addresses it takes."""
+"""The settings of the runner: the stack's home folder and its addresses."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class RunnerSettings(BaseSettings):
-    """Read from `BASELOAD_…`; a checkout's stack keeps everything under its own `.baseload/`.
+    """The runner's settings, from `BASELOAD_…`; by default all files are in `.baseload/`.
 
-    temporal: the Temporal binary; unset means the one that `make setup` has found or made.
-    cpu_core_hour_microcredits: the local stack charges for CPUs: a job without GPUs has a bill too.
+    temporal: the Temporal binary; None: the binary that `make setup` has found or made.
+    cpu_core_hour_microcredits: the price of CPUs, so that a local job without GPUs has a bill too.
     """
 
     model_config = SettingsConfigDict(env_prefix="BASELOAD_", frozen=True)

@@ -1,4 +1,4 @@
-"""What the runner runs, as data: tests and other set-ups hand in their own."""
+"""The stack that the runner runs, as data, so that tests can run stacks of their own."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ class _Frozen(BaseModel):
 
 
 class Probe(_Frozen):
-    """How to see that a program is ready."""
+    """The check by which the runner sees that a program is ready."""
 
     kind: Literal["port", "http"]
     host: str
@@ -27,7 +27,7 @@ class Probe(_Frozen):
 
 
 class Listening(_Frozen):
-    """An address that a program needs for itself, and the setting that moves it elsewhere."""
+    """An address on which a program listens, and the setting that changes it."""
 
     host: str
     port: int
@@ -36,10 +36,10 @@ class Listening(_Frozen):
 
 
 class FirstStart(_Frozen):
-    """Files that are of no use until a first start has gone well.
+    """The files of a program that are valid only after a successful first start.
 
-    marker: written when the program was ready once; as long as it is missing, `discard` is deleted
-    before each start, because a kill in the middle of the creation leaves halves.
+    marker: a file that is written when the program was ready once. While it is missing, `discard`
+    is deleted before each start, because a kill during the first start leaves incomplete files.
     """
 
     marker: Path
@@ -47,10 +47,10 @@ class FirstStart(_Frozen):
 
 
 class Program(_Frozen):
-    """One process to keep alive.
+    """One process that the runner keeps running.
 
-    after: programs that should be ready before this one is first started (at most `gate_s`).
-    stop_limit_s: from SIGTERM to SIGKILL.
+    after: programs that should be ready before the first start; the start waits at most `gate_s`.
+    stop_limit_s: seconds from SIGTERM to SIGKILL.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
@@ -65,14 +65,14 @@ class Program(_Frozen):
 
 
 class Backoff(_Frozen):
-    """Seconds between restarts: doubling, from the first again after a life of `reset_s`."""
+    """The seconds between restarts, which double; a run of `reset_s` resets them to `first_s`."""
 
     first_s: float = 0.5
     longest_s: float = 30.0
     reset_s: float = 60.0
 
     def delay_s(self, failures: int) -> float:
-        """How long to wait before the restart after `failures` short lives in a row (1 or more)."""
+        """The wait before the restart after `failures` short runs in a row (1 or more)."""
         return float(min(self.longest_s, self.first_s * 2 ** min(failures - 1, 16)))
 
 
@@ -93,7 +93,7 @@ class Stack(_Frozen):
         return log_path(self.home, name)
 
     def save(self) -> Path:
-        """Write the stack for the runner process to read; the file's path."""
+        """Write the stack for the runner process, and return the file's path."""
         path = self.run / "stack.json"
         write_atomically(path, self.model_dump_json(indent=1))
         return path
@@ -110,7 +110,7 @@ def log_path(home: Path, name: str) -> Path:
 
 
 def make_folders(home: Path) -> Path:
-    """The home, for our eyes only, with its folders for records and logs; the records' folder."""
+    """Make the home folder, readable only by its owner, and return its folder of records."""
     for folder in (home / "run", home / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
@@ -118,7 +118,7 @@ def make_folders(home: Path) -> Path:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the file in one step: a reader, or a kill, never sees a half."""
+    """Replace the file in one step, so that no reader and no kill ever finds half of it."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text)
     part.replace(path)

@@ -1,4 +1,4 @@
-"""The runner process: one task per program, which starts it, waits for its end, starts it again."""
+"""The runner process: one task for each program, which starts it again whenever it ends."""
 
 import asyncio
 import fcntl
@@ -16,26 +16,26 @@ from workers.runner import probes, process_records
 from workers.runner.stack import RUNNER, Program, Stack, make_folders
 
 LOG_LIMIT_BYTES = 20_000_000
-MARK_INTERVAL_S = 0.5
+MARKER_RETRY_S = 0.5
 
 
 async def supervise(stack: Stack, stop: asyncio.Event) -> int:
-    """Keep the stack's programs alive until `stop` is set, then end them; the exit status."""
+    """Keep the stack's programs running until `stop` is set, end them, and return the status."""
     make_folders(stack.home)
     with (stack.run / "runner.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another runner is at work here: nothing to do")
+            say("another runner is running here: nothing to do")
             return 0
         process_records.write_record(stack.run, RUNNER, os.getpid())
         return await _Supervisor(stack, stop).run()
 
 
 def say(text: str) -> None:
-    """One line of the runner's log, which `make up` and `make demo` also show.
+    """Write one line to the runner's log, which `make up` and `make demo` also show.
 
-    Where the disk is full it is lost: nothing that runs may end for want of a line.
+    If the disk is full, the line is lost, so that no program ends because of a log line.
     """
     with suppress(OSError):
         sys.stdout.write(f"{datetime.now().astimezone():%H:%M:%S} {text}\n")
@@ -64,41 +64,41 @@ class _Supervisor:
         failures = 0
         while not self._stop.is_set():
             started = time.monotonic()
-            ended = await self._live(program)
-            lived_s = time.monotonic() - started
-            failures = 1 if lived_s >= self._stack.backoff.reset_s else failures + 1
+            ended = await self._run_once(program)
+            run_s = time.monotonic() - started
+            failures = 1 if run_s >= self._stack.backoff.reset_s else failures + 1
             delay_s = self._stack.backoff.delay_s(failures)
-            say(f"{program.name} {ended} after {lived_s:.1f} s: starting it again in {delay_s:g} s")
+            say(f"{program.name} {ended} after {run_s:.1f} s: starting it again in {delay_s:g} s")
             await asyncio.sleep(delay_s)
 
     async def _gate(self, program: Program) -> None:
-        """Wait for what this program builds on, but not for ever: it may well come up without."""
+        """Wait for the programs that this program needs, but at most `gate_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(program.gate_s):
                 for name in program.after:
                     await self._ready[name].wait()
 
-    async def _live(self, program: Program) -> str:
-        """One life of the program; how it ended, in words."""
+    async def _run_once(self, program: Program) -> str:
+        """Run the program until it ends, and return how it ended, in words."""
         try:
-            _discard_halves(program)
+            _discard_incomplete_files(program)
             process = await self._start(program)
         except OSError as error:
             return f"cannot be started ({program.command[0]}: {error.strerror})"
         try:
             record = process_records.write_record(self._stack.run, program.name, process.pid)
-        except OSError as error:  # Nobody would find it, to end it.
+        except OSError as error:  # Without a record, `down` could not find it.
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-            return f"was ended, for it cannot be noted ({error.strerror}: {self._stack.run})"
+            return f"was ended: its record cannot be written ({error.strerror}: {self._stack.run})"
         watch = asyncio.create_task(self._watch_ready(program))
         try:
             status = await process.wait()
         finally:
             watch.cancel()
-        if record:  # What it started and left behind would hold its ports and files.
+        if record:  # Processes that the program has left would hold its ports and files.
             await asyncio.to_thread(process_records.end, record, 1.0)
-        with suppress(OSError):  # A record of a process that is gone misleads nobody.
+        with suppress(OSError):  # The record of an ended process does no harm.
             process_records.forget(self._stack.run, program.name)
         return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
@@ -121,17 +121,17 @@ class _Supervisor:
     async def _watch_ready(self, program: Program) -> None:
         started = time.monotonic()
         probe = program.ready
-        # Another process has no event to wait for: look until it answers or has ended.
+        # Another process has no event to wait for: poll until it answers or has ended.
         while probe and not await asyncio.to_thread(probes.answers, probe):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         if program.bootstrap:
-            await _mark(program.bootstrap.marker)
+            await _write_marker(program.bootstrap.marker)
         self._ready[program.name].set()
         if probe:
             say(f"{program.name} is ready after {time.monotonic() - started:.1f} s")
 
     async def _end_all(self) -> bool:
-        """End the programs, what others build on last; whether all are gone."""
+        """End the programs, those that others need last; whether all have ended."""
         left = list(self._stack.programs)
         gone = True
         while left:
@@ -153,26 +153,26 @@ class _Supervisor:
         return gone
 
 
-async def _mark(created: Path) -> None:
-    """Until it is written: without it, what was created is taken for a half at the next start."""
+async def _write_marker(marker: Path) -> None:
+    """Retry until the marker is written: without it, the next start deletes the created files."""
     while True:
         try:
-            await asyncio.to_thread(created.touch)
+            await asyncio.to_thread(marker.touch)
         except OSError:  # The disk is full.
-            await asyncio.sleep(MARK_INTERVAL_S)
+            await asyncio.sleep(MARKER_RETRY_S)
         else:
             return
 
 
 def open_log(path: Path) -> BufferedWriter:
-    """The log to append to; one that has grown over 20 MB is put aside first."""
+    """The log, open for appending; a log over 20 MB is renamed first."""
     with suppress(OSError):
         if path.stat().st_size > LOG_LIMIT_BYTES:
             path.replace(path.with_suffix(".log.1"))
     return path.open("ab")
 
 
-def _discard_halves(program: Program) -> None:
+def _discard_incomplete_files(program: Program) -> None:
     first = program.bootstrap
     if first is None or first.marker.exists():
         return

@@ -5,7 +5,7 @@ Activities of a site never open the database, and activities of `main` never con
 
 MAIN = "main"
 PLANNING = "planning"
-NOTIFICATIONS = "news"
+NOTIFICATIONS = "notifications"
 """The queue of activities that receive notifications for hours, so that `main` keeps its slots."""
 
 

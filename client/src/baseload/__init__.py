@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The clients, imported when they are used: the command's help does without them."""
+    """The clients, imported when they are used, because the command's help does not need them."""
     if name == "Client":
         from baseload._sync.client import Client
 

@@ -1,4 +1,4 @@
-"""The `baseload` command. Help comes at once: nothing heavy is imported for it."""
+"""The `baseload` command. Its help imports no large module, so that it is fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from baseload.commands.command_index import INTERRUPTED, OK, USAGE, help_text
 
 
 def main() -> None:
-    """Run the command in `sys.argv`, and leave with its exit code."""
+    """Run the command in `sys.argv`, and exit with its exit code."""
     arguments = sys.argv[1:]
     if arguments in ([], ["-h"], ["--help"], ["help"]):
         print(help_text())
@@ -22,7 +22,7 @@ def main() -> None:
         from baseload.commands.app import run
 
         run()
-    except KeyboardInterrupt:  # before a command could say what goes on
+    except KeyboardInterrupt:  # before the command could start
         sys.exit(INTERRUPTED)
 
 

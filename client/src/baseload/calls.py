@@ -1,4 +1,4 @@
-"""What is asked of the API, and when asking again is safe. Nothing here talks to anybody."""
+"""Requests to the API as values, and the rules for retrying them; this module sends nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Call:
-    """One request. `file` is sent as the body, in pieces; `body` as JSON."""
+    """One request to the API. `file` is sent as the body, in pieces; `body` is sent as JSON."""
 
     method: str
     path: str
@@ -29,16 +29,16 @@ class Call:
 
     @property
     def parameters(self) -> dict[str, str | list[str]]:
-        """The query as the API reads it: what is None is left out, lists are repeated."""
+        """The query parameters of the request; None is left out, a list is repeated."""
         return {name: _as_text(value) for name, value in self.query.items() if value is not None}
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether sending it twice is the same as once; a POST is, by its Idempotency-Key."""
+        """Whether the request may be sent twice; a POST may, because of its Idempotency-Key."""
         return self.method in {"GET", "HEAD", "PUT", "DELETE", "POST"}
 
     def prepared_headers(self) -> dict[str, str]:
-        """Every POST gets a key of its own, so that sending it again is the same request."""
+        """The headers of the request; a POST gets a new Idempotency-Key, which retries repeat."""
         headers = dict(self.headers)
         if self.method == "POST":
             headers.setdefault("Idempotency-Key", uuid.uuid4().hex)
@@ -49,16 +49,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Retries:
-    """How long to go on asking: the first attempt and `attempts - 1` more."""
+    """The retries of a request: the first attempt and `attempts - 1` more."""
 
     attempts: int = 4
     first_s: float = 0.1
     longest_s: float = 2.0
     stream_limit_s: float = 60.0
-    """How long a stream may be gone before following it is given up."""
+    """How long a stream may be broken before following it fails."""
 
     def delay_s(self, attempt: int, asked_s: float | None = None) -> float:
-        """The wait after attempt number `attempt` (from 1), spread so that clients part ways."""
+        """The wait after attempt number `attempt` (from 1), random so that clients spread out."""
         if asked_s is not None:
             return min(asked_s, 10.0)
         longest = min(self.first_s * 2 ** min(attempt - 1, 16), self.longest_s)
@@ -66,7 +66,7 @@ class Retries:
 
 
 def segment(text: str) -> str:
-    """One step of a path, whatever is in it."""
+    """One segment of a URL path, with every special character escaped."""
     return quote(text, safe="")
 
 
@@ -76,7 +76,7 @@ def seconds_asked(header: str | None) -> float | None:
 
 
 def problem_of(text: str) -> dict[str, Any]:
-    """The problem details in an error's body; a body of another kind becomes their detail."""
+    """The problem details in an error's body; any other body becomes the `detail`."""
     try:
         parsed = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where the API is, and with which key: from the environment, a home folder or a settings file."""
+"""The address of the API and its key, from the environment, a home folder or a settings file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY_FILE = "admin.key"
 
 @dataclass(frozen=True)
 class Configuration:
-    """`account_id` lets an administrator act for another account."""
+    """The address and key of an API; `account_id` is an account that an administrator acts for."""
 
     url: str = DEFAULT_URL
     key: str | None = None
@@ -27,7 +27,7 @@ class Configuration:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the API is on this machine: then no proxy stands in between."""
+        """Whether the API is on this machine, so that no proxy is used."""
         host = urlsplit(self.url).hostname or ""
         if host == "localhost":
             return True
@@ -53,25 +53,25 @@ def load_configuration(
     environment: Mapping[str, str] | None = None,
     working_directory: Path | None = None,
 ) -> Configuration:
-    """What is asked for, else the environment, else the settings file, else this machine.
+    """The configuration from `url`, else the environment, the settings file, or this machine.
 
     The key is `$BASELOAD_API_KEY`, else `admin.key` in `$BASELOAD_HOME`, else in `.baseload/` of
     the working directory, else the settings file's, else `~/.baseload/admin.key`. A key that
-    was only found lying about (neither named by a variable nor by the settings file) is an
-    administrator's, and goes to an API on this machine alone.
-    Raises: ConfigurationError, when a file is there and cannot be used.
+    neither a variable nor the settings file names is an administrator's key, so it is sent only
+    to an API on this machine.
+    Raises: ConfigurationError, when a file exists and cannot be used.
     """
     found = os.environ if environment is None else environment
     settings = _settings(found)
     address = url or found.get("BASELOAD_API") or settings.get("url") or DEFAULT_URL
-    place = Configuration(_with_scheme(str(address)), account_id=account_id)
+    unsigned = Configuration(_with_scheme(str(address)), account_id=account_id)
     key = found.get("BASELOAD_API_KEY") or _key_of_home(found)
-    if not key and place.is_loopback:
+    if not key and unsigned.is_loopback:
         key = _key_in((working_directory or Path.cwd()) / ".baseload")
     key = key or settings.get("key")
-    if not key and place.is_loopback:
+    if not key and unsigned.is_loopback:
         key = _key_in(_user_folder(found) / ".baseload")
-    return Configuration(place.url, str(key) if key else None, account_id)
+    return Configuration(unsigned.url, str(key) if key else None, account_id)
 
 
 def _with_scheme(address: str) -> str:

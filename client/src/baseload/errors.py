@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the API."""
+"""The errors of a client of the API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class BaseloadError(Exception):
-    """Any failure of this package; its text is written for a person."""
+    """The base class of this package's errors; the text of each is written for a person."""
 
 
 class ConfigurationError(BaseloadError):
@@ -16,12 +16,12 @@ class ConfigurationError(BaseloadError):
 
 
 class UnreachableError(BaseloadError):
-    """No answer came from the API, however often it was asked."""
+    """The API did not answer, after all retries."""
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """One broken rule. `field` is a dotted path into the request, such as `workers.0.command`."""
+    """One field error. `field` is a dotted path into the request, such as `workers.0.command`."""
 
     field: str
     rule: str
@@ -29,7 +29,7 @@ class FieldError:
 
 
 class ApiError(BaseloadError):
-    """The API refused: its problem details (RFC 9457), with the stable `code`."""
+    """The API refused a request: its problem details (RFC 9457), with the stable `code`."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status

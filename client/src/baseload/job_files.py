@@ -13,12 +13,12 @@ from baseload.errors import BaseloadError
 
 
 class JobFileError(BaseloadError):
-    """The job file cannot be read; each mistake with its line."""
+    """A job file cannot be read; the message has each mistake with its line."""
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job to submit. `code_folder` is what `code.path` named, from the file's own folder."""
+    """A job to submit. `code_folder` is the `code.path` of the file, from the file's folder."""
 
     path: Path
     job: dict[str, Any]
@@ -27,7 +27,7 @@ class JobFile:
     """Dotted path of each field, as the API words it, to its line in the file."""
 
     def place_of(self, field: str) -> str:
-        """`job.yaml:7`, the line of a field or of the nearest one around it that is there."""
+        """`job.yaml:7`, the line of a field or of the nearest field around it that the file has."""
         steps = field.split(".")
         for length in range(len(steps), 0, -1):
             line = self.lines.get(".".join(steps[:length]))
@@ -37,7 +37,11 @@ class JobFile:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """Raises: JobFileError, when it is not there, not YAML, not a mapping, or says things twice."""
+    """Read a job file.
+
+    Raises: JobFileError, when the file does not exist, is not YAML or no mapping, or has a field
+    twice.
+    """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as cause:
@@ -64,12 +68,12 @@ def _with_code(path: Path, job: dict[str, Any], lines: dict[str, int]) -> JobFil
     code = job.get("code")
     if not isinstance(code, dict) or "path" not in code:
         return JobFile(path, job, None, lines)
-    place = f"{path}:{lines.get('code', 1)}: code"
+    where = f"{path}:{lines.get('code', 1)}: code"
     if not isinstance(code["path"], str):
-        raise JobFileError(f"{place}.path: asked a folder, found {code['path']!r}")
+        raise JobFileError(f"{where}.path: asked a folder, found {code['path']!r}")
     if len(code) > 1:
         others = ", ".join(str(name) for name in code if name != "path")
-        raise JobFileError(f"{place}: path stands alone, found also {others}")
+        raise JobFileError(f"{where}: path stands alone, found also {others}")
     rest = {name: value for name, value in job.items() if name != "code"}
     return JobFile(path, rest, path.parent / code["path"], lines)
 

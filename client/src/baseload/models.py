@@ -30,7 +30,7 @@ class Name(RootModel[str]):
 
 class AccountChange(BaseModel):
     """
-    Fields that are left out stay as they are.
+    A change of an account; fields that are left out keep their values.
     """
 
     model_config = ConfigDict(
@@ -125,7 +125,7 @@ class ApiKeyPage(BaseModel):
 
 class AuditEntry(BaseModel):
     """
-    Who did what, when.
+    An audit entry: which API key did what, to which resource, and when.
     """
 
     model_config = ConfigDict(
@@ -235,7 +235,7 @@ class LeaseStatus(
 
 class LeasedOffer(BaseModel):
     """
-    Where the machine is, or is being asked for, and of which type.
+    The machine offer of a lease: where its machine is or is requested, and of which type.
     """
 
     model_config = ConfigDict(
@@ -250,7 +250,7 @@ class LeasedOffer(BaseModel):
 
 class MachineEnding(BaseModel):
     """
-    What ends a machine: its lease, or the provider's own workflow where none holds it.
+    What terminates a machine: its lease, or the provider's workflow for an orphaned machine.
     """
 
     model_config = ConfigDict(
@@ -339,7 +339,7 @@ class NodeGpu(BaseModel):
 
 class NodeHardware(BaseModel):
     """
-    What inspection found.
+    The hardware of a node, as the inspection found it.
     """
 
     model_config = ConfigDict(
@@ -385,8 +385,9 @@ class NodeRequirement(BaseModel):
 
 class Offer(BaseModel):
     """
-    A node that has room now, or a machine that a cloud would make for each worker, in the order
-    in which placement would take them.
+    An offer: a node with free slots, or a machine that a cloud would create for each worker.
+
+    Offers are in the order in which placement would take them.
     """
 
     model_config = ConfigDict(
@@ -423,7 +424,7 @@ class WalletAddress(RootModel[str]):
 
 class OwnAccountChange(BaseModel):
     """
-    Fields that are left out stay as they are.
+    A change of the caller's own account; fields that are left out keep their values.
     """
 
     model_config = ConfigDict(
@@ -435,7 +436,7 @@ class OwnAccountChange(BaseModel):
 
 class PlacementRefusal(BaseModel):
     """
-    Why one offer was not taken.
+    Why placement did not take one offer.
     """
 
     model_config = ConfigDict(
@@ -499,7 +500,7 @@ class ProjectPage(BaseModel):
 
 class ProjectSecret(BaseModel):
     """
-    A secret without its value, which is never readable again.
+    A secret of a project, without its value, which cannot be read again.
     """
 
     model_config = ConfigDict(
@@ -530,7 +531,7 @@ class ProjectSecretPage(BaseModel):
 
 class ProviderChange(BaseModel):
     """
-    A new key for the same project; every check is run again with it.
+    A new key of the same project; all checks run again with that key.
     """
 
     model_config = ConfigDict(
@@ -561,7 +562,7 @@ class PreferredCreditsMicrocredits(RootModel[int]):
 
 class ProviderCredentials(BaseModel):
     """
-    Where a provider's key is, and what of it is no secret.
+    The credential of a provider: where the key is, and the parts that are not secret.
     """
 
     model_config = ConfigDict(
@@ -594,7 +595,7 @@ class ProviderMachine(BaseModel):
 
 class ProviderMachineList(BaseModel):
     """
-    All of them, as the provider says now.
+    All machines with our ownership label that the provider lists now.
     """
 
     model_config = ConfigDict(
@@ -607,7 +608,7 @@ class ProviderMachineList(BaseModel):
 
 class ProviderResource(BaseModel):
     """
-    What was made in the cloud for the provider as a whole.
+    A cloud resource that was created for the whole provider.
     """
 
     model_config = ConfigDict(
@@ -619,7 +620,7 @@ class ProviderResource(BaseModel):
 
 class Quota(BaseModel):
     """
-    One limit of the cloud; what it did not tell is null, which is not the same as none.
+    One limit of the cloud; a value that the cloud does not give is null, which is not 0.
     """
 
     model_config = ConfigDict(
@@ -702,7 +703,7 @@ class RegionPage(BaseModel):
 
 class RegionQuota(BaseModel):
     """
-    What a cloud allows there of one type of GPU; null where it does not say.
+    The quota of one type of GPU in the region; null where the cloud does not give a value.
     """
 
     model_config = ConfigDict(
@@ -832,7 +833,7 @@ class SubmittedWorker(BaseModel):
 
 class Transaction(BaseModel):
     """
-    A balanced movement: its postings add up to zero.
+    A ledger transaction: a movement of money whose postings add up to zero.
     """
 
     model_config = ConfigDict(
@@ -905,7 +906,7 @@ class UserPage(BaseModel):
 
 class Event(BaseModel):
     """
-    One thing that happened to a resource.
+    An event: one entry in the history of a resource.
     """
 
     model_config = ConfigDict(
@@ -932,7 +933,7 @@ class EventPage(BaseModel):
 
 class FieldError(BaseModel):
     """
-    One thing wrong with a request.
+    One mistake in a request: the field, the rule that it breaks, and the given value.
     """
 
     model_config = ConfigDict(
@@ -945,7 +946,7 @@ class FieldError(BaseModel):
 
 class Job(BaseModel):
     """
-    A job. Values of variables are masked.
+    A job. The values of its variables are masked.
     """
 
     model_config = ConfigDict(
@@ -1011,7 +1012,7 @@ class JobPage(BaseModel):
 
 class JobPlacement(BaseModel):
     """
-    Why a job waits, or went where it did.
+    The placement of a job: where its workers were placed, and which offers were refused.
     """
 
     model_config = ConfigDict(
@@ -1125,7 +1126,7 @@ class NodePage(BaseModel):
 
 class OfferList(BaseModel):
     """
-    The plan without the job.
+    The offers and refusals of a planning round for a job that is not submitted.
     """
 
     model_config = ConfigDict(
@@ -1138,7 +1139,7 @@ class OfferList(BaseModel):
 
 class ProblemDetails(BaseModel):
     """
-    Every answer that is not a success (RFC 9457); `code` is stable.
+    Problem details: every answer that is not a success (RFC 9457); `code` is stable.
     """
 
     model_config = ConfigDict(
@@ -1203,7 +1204,7 @@ class ProviderPage(BaseModel):
 
 class QuotaList(BaseModel):
     """
-    As the cloud tells now; nothing of it is kept.
+    The quotas as the cloud gives them now; they are not stored.
     """
 
     model_config = ConfigDict(

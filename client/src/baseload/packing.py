@@ -1,4 +1,4 @@
-"""A folder of code as a tar.gz that is the same, byte for byte, whenever the files are."""
+"""Packs a folder of code into a tar.gz; equal files give an equal archive, byte for byte."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ALWAYS_IGNORED = (
 
 
 class PackingError(BaseloadError):
-    """The folder is not there, or holds what no archive may hold."""
+    """A folder does not exist, or has a file that no archive may have."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What went into an archive."""
+    """The content of an archive: the number of files and their bytes."""
 
     file_count: int
     content_bytes: int
@@ -60,7 +60,7 @@ class Ignored:
 
 
 def ignore_rules(folder: Path) -> tuple[Ignored, ...]:
-    """What is always left out, and what the folder's own ignore file names."""
+    """The rules for files that are left out: the fixed ones, and those of the ignore file."""
     lines = list(ALWAYS_IGNORED)
     path = folder / IGNORE_FILE
     if path.is_file():
@@ -69,13 +69,13 @@ def ignore_rules(folder: Path) -> tuple[Ignored, ...]:
 
 
 def pack(folder: Path, target: IO[bytes]) -> Packed:
-    """Write the folder's files, sorted, without times and owners; only `x` is kept of the modes.
+    """Write the folder's files, sorted, without times and owners, and only with the mode `x`.
 
     A link to a file inside the folder becomes that file.
     Raises: PackingError, for a link that leaves the folder, and for devices, sockets and pipes.
     """
     if not folder.is_dir():
-        raise PackingError(f"code folder {folder}: {_what(folder)}")
+        raise PackingError(f"code folder {folder}: {_why_no_folder(folder)}")
     count = content_bytes = 0
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0, compresslevel=6) as zipped,
@@ -94,7 +94,7 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
 
 @dataclass(frozen=True)
 class PackedFile:
-    """An archive on disk, there until the block ends."""
+    """An archive on disk, which is removed when the block ends."""
 
     path: Path
     packed: Packed
@@ -106,7 +106,7 @@ class PackedFile:
 
 @contextmanager
 def pack_to_file(folder: Path) -> Iterator[PackedFile]:
-    """The folder packed into a file that is gone afterwards. Raises: PackingError."""
+    """Pack a folder into a temporary file for the block. Raises: PackingError, see `pack`."""
     with tempfile.NamedTemporaryFile(prefix="baseload-", suffix=".tar.gz") as archive:
         packed = pack(folder, archive.file)
         archive.flush()
@@ -156,5 +156,5 @@ def _entry(path: Path, name: str) -> tarfile.TarInfo:
     return entry
 
 
-def _what(path: Path) -> str:
+def _why_no_folder(path: Path) -> str:
     return "is a file, not a folder" if path.exists() else "does not exist"

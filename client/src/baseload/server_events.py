@@ -1,4 +1,4 @@
-"""Server-sent events, from bytes to events, as WHATWG's HTML standard reads them."""
+"""The parser of server-sent events, as WHATWG's HTML standard defines them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 END = "end"
-"""The event by which the API says that nothing more will come."""
+"""The name of the event that ends a stream of the API."""
 
 _LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """One event; `id` is where to resume after it."""
+    """One server-sent event; `id` is the `Last-Event-ID` from which to resume."""
 
     data: str
     event: str = "message"
@@ -27,7 +27,7 @@ class ServerEvent:
 
 
 class EventReader:
-    """Takes the bytes of one connection; an event that was cut off is never given out."""
+    """The parser of one connection's bytes; an incomplete event is never returned."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,4 +1,4 @@
-"""Archives from elsewhere: looked through first, then unpacked into one folder and nowhere else."""
+"""Unpacks archives that others made: checked first, then unpacked only into one folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from baseload.errors import BaseloadError
 
 
 class UnpackingError(BaseloadError):
-    """The archive is broken, or would write outside of its folder; nothing was written."""
+    """An archive is broken, or would write outside of its folder."""
 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """What was written; names are relative to the folder."""
+    """The files that were written; their names are relative to the folder."""
 
     files: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -30,29 +30,29 @@ class Unpacked:
 
 @dataclass(frozen=True)
 class FetchedFile:
-    """A file to fetch an archive into, there until the block ends."""
+    """A temporary file for an archive, which is removed when the block ends."""
 
     path: Path
     folder: Path
 
     def unpack(self) -> Unpacked:
-        """See `unpack`."""
+        """Unpack the archive into the folder, see `unpack`."""
         return unpack(self.path, self.folder)
 
 
 @contextmanager
 def unpack_from_file(folder: Path) -> Iterator[FetchedFile]:
-    """A place for an archive that is to be unpacked into the folder."""
+    """A temporary file for an archive that is to be unpacked into the folder."""
     with tempfile.TemporaryDirectory(prefix="baseload-") as scratch:
         yield FetchedFile(Path(scratch) / "archive.tar.gz", folder)
 
 
 def unpack(archive: Path, folder: Path) -> Unpacked:
-    """Write the archive's files below the folder, which is made; same names are overwritten.
+    """Write the archive's files below the folder, which is created; same names are overwritten.
 
-    Links to places inside the folder are kept; other links, devices and pipes are left out.
-    Raises: UnpackingError, before anything is written, for what is broken, for names that are
-    absolute or have `..`, and for more than the disk has room for.
+    Links to paths inside the folder are kept; other links, devices and pipes are left out.
+    Raises: UnpackingError, before anything is written, for a broken archive, for names that are
+    absolute or have `..`, and for more bytes than the disk has free.
     """
     try:
         with tarfile.open(archive, "r:gz") as opened:
@@ -76,7 +76,7 @@ def _check(text: str) -> None:
 
 
 class _Unpacking:
-    """Writes members below `root`; links come last, so that nothing is written through them."""
+    """The unpacking of one archive below `root`; links come last, so no file goes through them."""
 
     def __init__(self, archive: tarfile.TarFile, root: Path) -> None:
         self._archive = archive
@@ -125,7 +125,7 @@ class _Unpacking:
         self._files.append(member.name)
 
     def _inside(self, name: str) -> Path:
-        """Where a member goes. A link that lay in the folder before must not lead us out."""
+        """The path of a member; a link that the folder already had must not lead outside."""
         path = self._root / name
         if not path.resolve().is_relative_to(self._root):
             raise UnpackingError(f"{path} leads out of {self._root}: refused")

@@ -151,7 +151,7 @@ def test_a_storage_node_is_claimed_at_the_price_that_the_cloud_has_told_at_last(
         ({"storage_node_class": "huge"}, "gcp has no storage class 'huge'"),
         ({"storage_node_class": None}, "gcp has no storage class ''"),
         ({"cloud_region": "mars-north1"}, "no price of storage class medium in 'mars-north1'"),
-        ({"provider_kind": "physical"}, "physical has no storage class 'medium'"),
+        ({"provider_kind": "physical"}, "provider kind physical: asked storage_classes, has none"),
     ],
 )
 def test_what_the_catalogue_does_not_have_is_not_claimed(

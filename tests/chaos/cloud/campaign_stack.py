@@ -18,7 +18,7 @@ from tests.chaos.stack import PatientPlatform, RoomStack, lose_patience
 from tests.doubles.gcp.boot import Vm
 from tests.doubles.gcp.contained_boot import ContainedBoot
 from tests.doubles.gcp.double import GcpDouble, service_account_key
-from workers.runner.lifecycle import look
+from workers.runner.lifecycle import program_states
 from workers.runner.stack import Stack
 
 CLOUD_REGION = "us-central1"
@@ -60,7 +60,9 @@ class CloudStack(RoomStack):
 
     def answer(self, names: Iterable[str]) -> bool:
         """Whether these programs run and answer, whatever the others do."""
-        return set(names) <= {program.name for program in look(self._stack) if program.ready}
+        return set(names) <= {
+            program.name for program in program_states(self._stack) if program.ready
+        }
 
 
 class CloudRoom:

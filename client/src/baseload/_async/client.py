@@ -1,4 +1,4 @@
-"""The client: every operation of the API, and what one request cannot do."""
+"""The client: every operation of the API, and operations that need several requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class PageOf(Protocol[T_co]):
-    """A page of a list: what `list_…` answers."""
+    """A page of a list, as the operations `list_…` return it."""
 
     @property
     def items(self) -> Sequence[T_co]: ...
@@ -32,15 +32,15 @@ class PageOf(Protocol[T_co]):
 
 
 class ListedBy(Protocol[T_co]):
-    """An operation that answers a page of a list: one of `list_…`."""
+    """An operation that returns a page of a list: one of `list_…`."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> PageOf[T_co]: ...
 
 
 class AsyncClient(AsyncOperations):
-    """One account's way to one API; close it, or use it in a `with`.
+    """A client of one API for one account; close the client, or use it in a `with`.
 
-    url, key: left out, they are looked for as the `baseload` command does.
+    url, key: None: found as the `baseload` command finds them, see `load_configuration`.
     Raises: ConfigurationError, when a file with settings or the key cannot be read.
     """
 
@@ -70,11 +70,11 @@ class AsyncClient(AsyncOperations):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self.transport.aclose()
 
     async def every(self, listed: ListedBy[T_co], **filters: Any) -> AsyncGenerator[T_co]:
-        """Everything in a list, page by page: `client.every(client.list_jobs)`."""
+        """All items of a list, fetched page by page: `client.every(client.list_jobs)`."""
         after: str | None = None
         while True:
             page = await listed(after=after, **filters)
@@ -85,26 +85,26 @@ class AsyncClient(AsyncOperations):
                 return
 
     async def upload_folder(self, folder: Path) -> Upload:
-        """Pack a folder and upload it; what is named in its `.baseloadignore` stays out."""
+        """Pack a folder, without the files that its `.baseloadignore` names, and upload it."""
         with pack_to_file(folder) as archive:
             return await self.create_upload(archive.path)
 
     async def fetch_output(self, job_id: str, to: Path) -> Unpacked:
-        """Unpack what a job left behind into a folder, which is made."""
+        """Fetch a job's output and unpack it into a folder, which is created."""
         with unpack_from_file(to) as archive:
             call = Call("GET", f"/v1/jobs/{segment(job_id)}/output")
             await self.transport.download(call, archive.path)
             return archive.unpack()
 
     async def log_of(self, job_id: str, worker: int = 0) -> bytes:
-        """What a worker has printed until now."""
+        """The log of a worker until now."""
         call = Call("GET", f"/v1/jobs/{segment(job_id)}/logs", {"worker": worker})
         return (await self.transport.send(call)).content
 
     async def follow_log(
         self, job_id: str, worker: int = 0, offset: int = 0
     ) -> AsyncGenerator[str]:
-        """What a worker prints from a byte on, until its job has ended."""
+        """The log of a worker from a byte on, as it grows until the job has ended."""
         query = {"worker": worker, "offset": offset, "follow": True}
         path = f"/v1/jobs/{segment(job_id)}/logs"
         async for event in self.transport.follow(path, query):
@@ -113,9 +113,9 @@ class AsyncClient(AsyncOperations):
     async def follow_events(
         self, noun: str | None = None, resource_id: str | None = None
     ) -> AsyncGenerator[Event]:
-        """Events as they happen: of one resource from its first on, or of all from now on.
+        """Events as they happen: of one resource from its first event on, or of all from now on.
 
-        noun: `jobs`, `nodes`, `regions` or `providers`, with the id of one of them.
+        noun: `jobs`, `nodes`, `regions` or `providers`; resource_id: the id of one of these.
         """
         path = "/v1/events" if noun is None else f"/v1/{noun}/{segment(resource_id or '')}/events"
         async for event in self.transport.follow(path, {"follow": True}):

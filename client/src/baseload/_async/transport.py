@@ -1,4 +1,4 @@
-"""Requests to the API: sent again where that is safe, streams resumed where they broke."""
+"""Requests to the API, retried where that is safe, and streams, resumed where they broke."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ class AsyncTransport:
         await self._http.aclose()
 
     async def send(self, call: Call) -> httpx.Response:
-        """The answer. Raises: ApiError when refused, UnreachableError when nothing answers."""
+        """Send a request and return its answer, with the body read.
+
+        Raises: ApiError, when the API refuses; UnreachableError, when the API does not answer.
+        """
         response = await self._answer(call, call.prepared_headers())
         try:
             await response.aread()
@@ -81,7 +84,7 @@ class AsyncTransport:
     async def pages(
         self, path: str, query: Mapping[str, Any] | None = None, limit: int | None = None
     ) -> AsyncGenerator[dict[str, Any]]:
-        """Everything in a list, newest first, at most `limit` of it, fetched page by page."""
+        """The items of a list, newest first, at most `limit`, fetched page by page."""
         asked = dict(query or {})
         taken = 0
         while True:
@@ -96,7 +99,11 @@ class AsyncTransport:
                 return
 
     async def download(self, call: Call, to: Path) -> int:
-        """Write the answer's body to a file; its length in bytes. The last try's bytes stand."""
+        """Write the answer's body to a file, and return its length in bytes.
+
+        A retry writes the file again from its start.
+        Raises: UnreachableError, when the last attempt breaks off.
+        """
         for attempt in range(1, self._retries.attempts + 1):
             response = await self._answer(call, call.prepared_headers())
             try:
@@ -113,7 +120,7 @@ class AsyncTransport:
         raise AssertionError("attempts is at least 1")
 
     async def chunks(self, call: Call) -> AsyncGenerator[bytes]:
-        """The answer's body as it comes. Raises: UnreachableError, when it breaks off."""
+        """The answer's body in pieces. Raises: UnreachableError, when the connection breaks."""
         response = await self._answer(call, call.prepared_headers())
         try:
             async for piece in response.aiter_bytes():
@@ -131,7 +138,7 @@ class AsyncTransport:
     ) -> AsyncGenerator[ServerEvent]:
         """The events of a stream until it ends; a broken connection is resumed where it broke.
 
-        Raises: UnreachableError, when it could not be resumed for the limit of `Retries`.
+        Raises: UnreachableError, when the stream cannot be resumed within `stream_limit_s`.
         """
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
@@ -159,7 +166,7 @@ class AsyncTransport:
             await asyncio.sleep(self._retries.delay_s(attempt))
 
     async def _connection(self, call: Call) -> AsyncGenerator[ServerEvent | None]:
-        """The events of one connection; None for a sign of life that carries no event."""
+        """The events of one connection; None for bytes that complete no event."""
         response = await self._answer(call, call.prepared_headers(), silence_s=STREAM_SILENCE_S)
         reader = EventReader()
         try:
@@ -177,7 +184,7 @@ class AsyncTransport:
     async def _answer(
         self, call: Call, headers: Mapping[str, str], silence_s: float = ANSWER_LIMIT_S
     ) -> httpx.Response:
-        """An answer that is not an error, its body still to be read."""
+        """An answer that is not an error, whose body is not read yet."""
         for attempt in range(1, self._retries.attempts + 1):
             last = attempt == self._retries.attempts
             delay_s = self._retries.delay_s(attempt)

@@ -1,5 +1,5 @@
 # Written by client/generate.py: change _async/client.py instead.
-"""The client: every operation of the API, and what one request cannot do."""
+"""The client: every operation of the API, and operations that need several requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class PageOf(Protocol[T_co]):
-    """A page of a list: what `list_…` answers."""
+    """A page of a list, as the operations `list_…` return it."""
 
     @property
     def items(self) -> Sequence[T_co]: ...
@@ -33,15 +33,15 @@ class PageOf(Protocol[T_co]):
 
 
 class ListedBy(Protocol[T_co]):
-    """An operation that answers a page of a list: one of `list_…`."""
+    """An operation that returns a page of a list: one of `list_…`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PageOf[T_co]: ...
 
 
 class Client(Operations):
-    """One account's way to one API; close it, or use it in a `with`.
+    """A client of one API for one account; close the client, or use it in a `with`.
 
-    url, key: left out, they are looked for as the `baseload` command does.
+    url, key: None: found as the `baseload` command finds them, see `load_configuration`.
     Raises: ConfigurationError, when a file with settings or the key cannot be read.
     """
 
@@ -71,11 +71,11 @@ class Client(Operations):
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self.transport.close()
 
     def every(self, listed: ListedBy[T_co], **filters: Any) -> Generator[T_co]:
-        """Everything in a list, page by page: `client.every(client.list_jobs)`."""
+        """All items of a list, fetched page by page: `client.every(client.list_jobs)`."""
         after: str | None = None
         while True:
             page = listed(after=after, **filters)
@@ -85,24 +85,24 @@ class Client(Operations):
                 return
 
     def upload_folder(self, folder: Path) -> Upload:
-        """Pack a folder and upload it; what is named in its `.baseloadignore` stays out."""
+        """Pack a folder, without the files that its `.baseloadignore` names, and upload it."""
         with pack_to_file(folder) as archive:
             return self.create_upload(archive.path)
 
     def fetch_output(self, job_id: str, to: Path) -> Unpacked:
-        """Unpack what a job left behind into a folder, which is made."""
+        """Fetch a job's output and unpack it into a folder, which is created."""
         with unpack_from_file(to) as archive:
             call = Call("GET", f"/v1/jobs/{segment(job_id)}/output")
             self.transport.download(call, archive.path)
             return archive.unpack()
 
     def log_of(self, job_id: str, worker: int = 0) -> bytes:
-        """What a worker has printed until now."""
+        """The log of a worker until now."""
         call = Call("GET", f"/v1/jobs/{segment(job_id)}/logs", {"worker": worker})
         return (self.transport.send(call)).content
 
     def follow_log(self, job_id: str, worker: int = 0, offset: int = 0) -> Generator[str]:
-        """What a worker prints from a byte on, until its job has ended."""
+        """The log of a worker from a byte on, as it grows until the job has ended."""
         query = {"worker": worker, "offset": offset, "follow": True}
         path = f"/v1/jobs/{segment(job_id)}/logs"
         for event in self.transport.follow(path, query):
@@ -111,9 +111,9 @@ class Client(Operations):
     def follow_events(
         self, noun: str | None = None, resource_id: str | None = None
     ) -> Generator[Event]:
-        """Events as they happen: of one resource from its first on, or of all from now on.
+        """Events as they happen: of one resource from its first event on, or of all from now on.
 
-        noun: `jobs`, `nodes`, `regions` or `providers`, with the id of one of them.
+        noun: `jobs`, `nodes`, `regions` or `providers`; resource_id: the id of one of these.
         """
         path = "/v1/events" if noun is None else f"/v1/{noun}/{segment(resource_id or '')}/events"
         for event in self.transport.follow(path, {"follow": True}):

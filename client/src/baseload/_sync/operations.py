@@ -37,8 +37,7 @@ class Operations:
         return self._ask(models.Health, Call("GET", "/healthz"))
 
     def get_readiness(self) -> models.Readiness:
-        """Database and Temporal answer; 503 when one does not. Changes are taken without
-        Temporal."""
+        """Whether the database and Temporal answer; 503 when one of them does not."""
         return self._ask(models.Readiness, Call("GET", "/readyz"))
 
     def get_platform(self) -> models.Platform:
@@ -75,7 +74,7 @@ class Operations:
         )
 
     def get_own_account(self) -> models.Account:
-        """The account of the key, or the one that an administrator acts for."""
+        """The account of the key, or the account that an administrator acts for."""
         return self._ask(models.Account, Call("GET", "/v1/account"))
 
     def change_own_account(self, body: models.OwnAccountChange) -> models.Account:
@@ -95,17 +94,18 @@ class Operations:
     def list_api_keys(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.ApiKeyPage:
-        """The account's keys that are not revoked; their secrets are not kept."""
+        """The account's API keys that are not revoked, without their secrets, which are not
+        stored."""
         return self._ask(
             models.ApiKeyPage, Call("GET", "/v1/api-keys", query={"limit": limit, "after": after})
         )
 
     def create_api_key(self, body: models.ApiKeyCreation) -> models.NewApiKey:
-        """Make a key; its secret is in this answer and nowhere else."""
+        """Create an API key; only this answer has its secret."""
         return self._ask(models.NewApiKey, Call("POST", "/v1/api-keys", body=_sent(body)))
 
     def revoke_api_key(self, key_id: str) -> models.ApiKey:
-        """Revoke a key, at once and for ever."""
+        """Revoke an API key immediately and permanently."""
         return self._ask(models.ApiKey, Call("DELETE", f"/v1/api-keys/{segment(key_id)}"))
 
     def list_projects(
@@ -136,7 +136,7 @@ class Operations:
     def store_project_secret(
         self, project_id: str, body: models.ProjectSecretCreation
     ) -> models.ProjectSecret:
-        """Store a value for the project's jobs; one of the same name is replaced."""
+        """Store a secret for the project's jobs; a secret of the same name is replaced."""
         return self._ask(
             models.ProjectSecret,
             Call("POST", f"/v1/projects/{segment(project_id)}/secrets", body=_sent(body)),
@@ -159,7 +159,7 @@ class Operations:
         )
 
     def enable_provider(self, body: models.ProviderCreation) -> models.Provider:
-        """Enable a provider; `status` tells when it is ready, `checks` why it is not."""
+        """Enable a provider; `status` says when it is ready, `checks` why it is not."""
         return self._ask(models.Provider, Call("POST", "/v1/providers", body=_sent(body)))
 
     def get_provider(self, provider_id: str) -> models.Provider:
@@ -167,21 +167,21 @@ class Operations:
         return self._ask(models.Provider, Call("GET", f"/v1/providers/{segment(provider_id)}"))
 
     def change_provider(self, provider_id: str, body: models.ProviderChange) -> models.Provider:
-        """Give a provider another key of the same project; every check is run again with it."""
+        """Give a provider another key of the same project; all checks run again with that key."""
         return self._ask(
             models.Provider,
             Call("PATCH", f"/v1/providers/{segment(provider_id)}", body=_sent(body)),
         )
 
     def remove_provider(self, provider_id: str, *, force: bool | None = None) -> models.Provider:
-        """Remove a provider; with regions only when forced."""
+        """Remove a provider; a provider with regions only with `force`."""
         return self._ask(
             models.Provider,
             Call("DELETE", f"/v1/providers/{segment(provider_id)}", query={"force": force}),
         )
 
     def recheck_provider(self, provider_id: str) -> models.Provider:
-        """Run every check again."""
+        """Run all checks of a provider again."""
         return self._ask(
             models.Provider, Call("POST", f"/v1/providers/{segment(provider_id)}/recheck")
         )
@@ -189,7 +189,7 @@ class Operations:
     def list_quotas(
         self, *, provider_id: str, cloud_region: str, gpu_count: int | None = None
     ) -> models.QuotaList:
-        """Limits, use, and runnable jobs by GPU type in a cloud region, asked of the cloud
+        """Limits, usage and runnable jobs by GPU type in a cloud region, read from the cloud
         now."""
         return self._ask(
             models.QuotaList,
@@ -214,7 +214,7 @@ class Operations:
         )
 
     def create_region(self, body: models.RegionCreation) -> models.Region:
-        """Create a region of a provider that is ready; one in a cloud is made with its storage
+        """Create a region of a provider that is ready; a cloud region comes with a storage
         node."""
         return self._ask(models.Region, Call("POST", "/v1/regions", body=_sent(body)))
 
@@ -223,7 +223,7 @@ class Operations:
         return self._ask(models.Region, Call("GET", f"/v1/regions/{segment(region_id)}"))
 
     def remove_region(self, region_id: str, *, force: bool | None = None) -> models.Region:
-        """Remove a region; with nodes only when forced."""
+        """Remove a region; a region with nodes only with `force`."""
         return self._ask(
             models.Region,
             Call("DELETE", f"/v1/regions/{segment(region_id)}", query={"force": force}),
@@ -232,7 +232,7 @@ class Operations:
     def list_region_quotas(
         self, region_id: str, *, limit: int | None = None, after: str | None = None
     ) -> models.RegionQuotaPage:
-        """What a cloud allows there now; empty where the machines are one's own."""
+        """The cloud's quotas for the region, read now; empty in a region of machines you own."""
         return self._ask(
             models.RegionQuotaPage,
             Call(
@@ -261,7 +261,7 @@ class Operations:
         )
 
     def add_node(self, body: models.NodeCreation) -> models.Node:
-        """Add a machine by its minion id; it is reached once it has announced itself."""
+        """Add a machine as a node, by its minion id or, in a cloud, by its GPUs."""
         return self._ask(models.Node, Call("POST", "/v1/nodes", body=_sent(body)))
 
     def get_node(self, node_id: str) -> models.Node:
@@ -269,34 +269,33 @@ class Operations:
         return self._ask(models.Node, Call("GET", f"/v1/nodes/{segment(node_id)}"))
 
     def remove_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
-        """Remove a node; with jobs on it only when forced."""
+        """Remove a node; a node with jobs only with `force`."""
         return self._ask(
             models.Node, Call("DELETE", f"/v1/nodes/{segment(node_id)}", query={"force": force})
         )
 
     def activate_node(self, node_id: str) -> models.Node:
-        """Let a node in maintenance take jobs."""
+        """Activate a node in maintenance, so that it takes jobs."""
         return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/activate"))
 
     def maintain_node(self, node_id: str) -> models.Node:
-        """Take no new jobs; those that run go on."""
+        """Put a node in maintenance: it takes no new jobs, and its running jobs go on."""
         return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/maintenance"))
 
     def reboot_node(self, node_id: str, *, force: bool | None = None) -> models.Node:
-        """Restart the machine; with jobs on it only when forced: they end with it."""
+        """Reboot a node's machine; a node with jobs only with `force`, which ends the jobs."""
         return self._ask(
             models.Node,
             Call("POST", f"/v1/nodes/{segment(node_id)}/reboot", query={"force": force}),
         )
 
     def replace_node(self, node_id: str) -> models.Node:
-        """Swap a storage node for another machine; those of physical regions are swapped by
-        hand."""
+        """Replace a storage node of a cloud region by a node on another machine."""
         return self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/replace"))
 
     def announce_machine(self, body: models.AnnouncementCreation) -> models.AnnouncementReceipt:
-        """Say where a machine is; its host key proves at every connection that it is that
-        machine."""
+        """Announce the address of a machine; its host key proves its identity at every
+        connection."""
         return self._ask(
             models.AnnouncementReceipt, Call("POST", "/v1/announcements", body=_sent(body))
         )
@@ -310,7 +309,7 @@ class Operations:
         limit: int | None = None,
         after: str | None = None,
     ) -> models.LeasePage:
-        """The account's leases; live: only those whose machine may still cost money."""
+        """The account's leases; with `live`, only those whose machine may still cost money."""
         return self._ask(
             models.LeasePage,
             Call(
@@ -331,11 +330,13 @@ class Operations:
         return self._ask(models.Lease, Call("GET", f"/v1/leases/{segment(lease_id)}"))
 
     def kill_lease(self, lease_id: str) -> models.Lease:
-        """End the machine, whatever it does; it is over when its status is `released`."""
+        """Terminate the lease's machine, also while it runs a job; `released` says that it is
+        gone."""
         return self._ask(models.Lease, Call("DELETE", f"/v1/leases/{segment(lease_id)}"))
 
     def list_provider_machines(self, provider_id: str) -> models.ProviderMachineList:
-        """Every machine with our ownership label, as its provider says; `held`: by a lease."""
+        """Every machine with our ownership label that the provider lists; `held` says: by a
+        lease."""
         return self._ask(
             models.ProviderMachineList,
             Call("GET", f"/v1/providers/{segment(provider_id)}/machines"),
@@ -344,7 +345,7 @@ class Operations:
     def end_provider_machine(
         self, provider_id: str, name: str, *, zone: str
     ) -> models.MachineEnding:
-        """End the machine, whoever holds it; it is over when the provider no longer lists it."""
+        """Terminate a machine, held by a lease or orphaned; it is gone when no longer listed."""
         return self._ask(
             models.MachineEnding,
             Call(
@@ -363,8 +364,8 @@ class Operations:
         )
 
     def create_upload(self, file: Path) -> models.Upload:
-        """Upload a tar.gz. One that is broken, leaves its folder or is too large is refused
-        whole."""
+        """Upload a tar.gz. An archive that is broken, too large or leaves its folder is
+        refused."""
         return self._ask(models.Upload, Call("POST", "/v1/uploads", file=file))
 
     def get_upload(self, upload_id: str) -> models.Upload:
@@ -384,8 +385,7 @@ class Operations:
         only_owned: bool | None = None,
         spot: str | None = None,
     ) -> models.OfferList:
-        """What would take such a job, best first: nodes that are there, machines that a cloud
-        would."""
+        """Offers for such a job, best first, and each refusal with its reason."""
         return self._ask(
             models.OfferList,
             Call(
@@ -413,8 +413,8 @@ class Operations:
         limit: int | None = None,
         after: str | None = None,
     ) -> models.JobPage:
-        """Jobs of the account and of projects that its user is a member of; not the archived
-        ones."""
+        """Jobs of the account and of projects that its user is a member of; archived ones by
+        status."""
         return self._ask(
             models.JobPage,
             Call(
@@ -425,7 +425,7 @@ class Operations:
         )
 
     def submit_job(self, body: models.JobSubmission) -> models.Job:
-        """Submit a job. A document with several mistakes gets all of them at once."""
+        """Submit a job. The answer to a wrong document names all of its mistakes."""
         return self._ask(models.Job, Call("POST", "/v1/jobs", body=_sent(body)))
 
     def kill_all_jobs(self) -> models.JobsKilled:
@@ -437,7 +437,7 @@ class Operations:
         return self._ask(models.Job, Call("GET", f"/v1/jobs/{segment(job_id)}"))
 
     def remove_job(self, job_id: str) -> models.Job:
-        """Remove a job that has ended, with its log and output; what it cost stays."""
+        """Remove a job that has ended, with its log and output; its charges stay."""
         return self._ask(models.Job, Call("DELETE", f"/v1/jobs/{segment(job_id)}"))
 
     def stop_job(self, job_id: str) -> models.Job:
@@ -449,7 +449,7 @@ class Operations:
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
     def cancel_job(self, job_id: str) -> models.Job:
-        """End a job for good, in whatever state it is."""
+        """Cancel a job, whatever its status is; a canceled job cannot be started again."""
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/cancel"))
 
     def get_job_charges(self, job_id: str) -> models.JobCharges:
@@ -457,13 +457,13 @@ class Operations:
         return self._ask(models.JobCharges, Call("GET", f"/v1/jobs/{segment(job_id)}/charges"))
 
     def get_job_placement(self, job_id: str) -> models.JobPlacement:
-        """Why the job waits, or where it went."""
+        """Why the job waits, or on which nodes it was placed."""
         return self._ask(models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement"))
 
     def list_transactions(
         self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.TransactionPage:
-        """Balanced movements of the account, newest first."""
+        """Ledger transactions of the account, newest first."""
         return self._ask(
             models.TransactionPage,
             Call(
@@ -474,7 +474,7 @@ class Operations:
     def get_statement(
         self, *, begins_at: datetime | None = None, ends_at: datetime | None = None
     ) -> models.Statement:
-        """Movements and balances of at most 366 days, by default the last 30; CSV if asked."""
+        """Movements and balances of at most 366 days, by default the last 30; CSV if accepted."""
         return self._ask(
             models.Statement,
             Call("GET", "/v1/statement", query={"begins_at": begins_at, "ends_at": ends_at}),
@@ -483,7 +483,7 @@ class Operations:
     def list_events(
         self, *, limit: int | None = None, after: str | None = None
     ) -> models.EventPage:
-        """Events of all the account's resources; a stream begins now, or after `Last-Event-
+        """Events of all resources of the account; a stream starts now, or after `Last-Event-
         ID`."""
         return self._ask(
             models.EventPage, Call("GET", "/v1/events", query={"limit": limit, "after": after})
@@ -557,7 +557,7 @@ class Operations:
     def list_audit(
         self, *, resource_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.AuditPage:
-        """Every change that was asked for, newest first."""
+        """Every change that was made with a key of the account, newest first."""
         return self._ask(
             models.AuditPage,
             Call(

@@ -1,1 +1,1 @@
-"""The `baseload` command: one module per noun, loaded only when it is used (see `index.py`)."""
+"""The `baseload` command: one module per noun, loaded when it is used (see `command_index.py`)."""

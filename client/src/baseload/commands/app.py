@@ -1,4 +1,4 @@
-"""The tree of commands, of which only the branch that was asked for is loaded."""
+"""The tree of commands, of which only the module of the given command is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from baseload.commands.command_index import entries
 
 
 class LazyGroup(TyperGroup):
-    """Finds a command's module by the index when the command is run."""
+    """A group of commands that imports a command's module, by the index, when it is run."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the name of its base
         return list(entries())

@@ -1,4 +1,4 @@
-"""Every command, what it does and which module has it; importing this costs nothing."""
+"""The index of commands: what each does and which module has it; its import is cheap."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ INTERRUPTED = 130
 EXIT_CODES = (
     (OK, "done; a followed job has finished"),
     (NEGATIVE, "a followed job did not finish, a wait did not reach its end, nothing fits"),
-    (USAGE, "the command, a file or the settings are wrong; nothing was asked of the API"),
-    (REFUSED, "refused by the API; it said why"),
+    (USAGE, "the command, a file or the settings are wrong; nothing was sent to the API"),
+    (REFUSED, "refused by the API, with the reason"),
     (UNREACHABLE, "the API cannot be reached"),
     (INTERRUPTED, "interrupted; what runs goes on"),
 )
@@ -23,7 +23,7 @@ EXIT_CODES = (
 
 @dataclass(frozen=True)
 class Entry:
-    """A command of its own, or a group with commands below it."""
+    """One command, or a group of commands."""
 
     name: str
     help: str
@@ -39,8 +39,8 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("ps", "List jobs", "jobs"),
             Entry("show", "Show a job", "jobs"),
             Entry("logs", "Print what a job printed; -f follows it", "logs"),
-            Entry("output", "Fetch and unpack what a job left behind", "output"),
-            Entry("placement", "Why a job waits, or went where it did", "jobs"),
+            Entry("output", "Fetch and unpack a job's output", "output"),
+            Entry("placement", "Why a job waits, or where it was placed", "jobs"),
             Entry("charges", "What a job has cost so far", "jobs"),
             Entry("cancel", "End a job for good", "jobs"),
             Entry("stop", "Stop a notebook or endpoint; it can be started again", "jobs"),
@@ -65,14 +65,14 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             ),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
-            Entry("kill", "End such machines, and see that they are gone: kill --all", "leases"),
+            Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),
         ),
     ),
     (
         "Account",
         (
             Entry("status", "Who you are, your credits, and what runs", "status"),
-            Entry("events", "What happened, to one thing or to all; -f follows", "events"),
+            Entry("events", "What happened, to one resource or to all; -f follows", "events"),
             Entry("bill", "The statement of a period; --csv exports it", "billing"),
             Entry("credits", "add: give an account credits (administrators)", "credits", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
@@ -87,7 +87,7 @@ def entries() -> dict[str, Entry]:
 
 
 def help_text() -> str:
-    """What `baseload --help` says."""
+    """The text of `baseload --help`."""
     lines = [
         "Usage: baseload COMMAND [ARGUMENTS]",
         "",

@@ -1,4 +1,4 @@
-"""`baseload credits`: what an account can spend."""
+"""`baseload credits`: gives an account credits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def add(
 
 
 def microcredits(amount: str) -> int:
-    """Credits as integer microcredits. Raises: MistakeError, for what is finer or no number."""
+    """Credits as integer microcredits.
+
+    Raises: MistakeError, for text that is no number, and for more than six decimals.
+    """
     try:
         exact = Decimal(amount) * 1_000_000
         whole = int(exact)

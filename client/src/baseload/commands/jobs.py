@@ -1,4 +1,4 @@
-"""Jobs: listed, looked at, ended, started again, removed."""
+"""The commands for jobs: list, show, cancel, stop, start and remove them."""
 
 from __future__ import annotations
 
@@ -113,24 +113,24 @@ def charges(session: Session, job: Reference) -> None:
 @command(app)
 def cancel(session: Session, job: Reference) -> None:
     """End a job for good, in whatever state it is."""
-    _tell(session, job, "cancel")
+    _signal(session, job, "cancel")
 
 
 @command(app)
 def stop(session: Session, job: Reference) -> None:
     """Stop a notebook or endpoint; it can be started again."""
-    _tell(session, job, "stop")
+    _signal(session, job, "stop")
 
 
 @command(app)
 def start(session: Session, job: Reference) -> None:
     """Start a stopped notebook or endpoint again."""
-    _tell(session, job, "start")
+    _signal(session, job, "start")
 
 
 @command(app)
 def rm(session: Session, jobs: Annotated[list[str], typer.Argument(help="ids or names")]) -> None:
-    """Remove jobs that have ended, with their logs and outputs; what they cost stays."""
+    """Remove jobs that have ended, with their logs and outputs; their charges stay."""
     ids = [find_id(session, "jobs", each) for each in jobs]
     removed = [session.delete(f"/v1/jobs/{each}") for each in ids]
     if session.screen.as_json:
@@ -154,16 +154,16 @@ def kill_all(
     if session.screen.as_json:
         session.screen.json(killed)
     else:
-        session.screen.result(f"{len(killed['job_ids'])} jobs were told to end")
+        session.screen.result(f"{len(killed['job_ids'])} jobs are being canceled")
 
 
 def job_has_ended(job: Document) -> bool:
-    """Whether nothing more will happen to the job by itself."""
+    """Whether the job has ended or is stopped."""
     return job["status"] in {"finished", "failed", "canceled", "stopped", "archived"}
 
 
 def refusals_table(session: Session, refusals: list[Document]) -> None:
-    """Why offers were not taken."""
+    """Print the refused offers, each with the reason."""
     if refusals:
         rows = [
             [*pick(each, "offer_id", "code", "detail"), "yes" if each["ever"] else "no"]
@@ -172,12 +172,12 @@ def refusals_table(session: Session, refusals: list[Document]) -> None:
         session.screen.table(("refused", "code", "why", "may change"), rows)
 
 
-def _tell(session: Session, job: str, verb: str) -> None:
-    told = session.post(f"/v1/jobs/{find_id(session, 'jobs', job)}/{verb}")
+def _signal(session: Session, job: str, verb: str) -> None:
+    found = session.post(f"/v1/jobs/{find_id(session, 'jobs', job)}/{verb}")
     if session.screen.as_json:
-        session.screen.json(told)
+        session.screen.json(found)
     else:
-        session.screen.result(f"{told['id']}  {told['name']}  {told['status']}")
+        session.screen.result(f"{found['id']}  {found['name']}  {found['status']}")
 
 
 def _asked(job: Document) -> str:

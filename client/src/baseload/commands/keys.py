@@ -34,7 +34,7 @@ def create(
     if session.screen.as_json:
         session.screen.json(key)
         return
-    session.screen.say(f"{key['id']} {key['name']}: kept nowhere, shown only now")
+    session.screen.say(f"{key['id']} {key['name']}: the secret is not stored and shown only now")
     session.screen.result(key["secret"])
 
 
@@ -60,7 +60,7 @@ def ls(session: Session) -> None:
 
 @command(app)
 def rm(session: Session, key: Annotated[str, typer.Argument(help="id or name")]) -> None:
-    """Revoke a key, at once and for ever."""
+    """Revoke a key immediately and permanently."""
     revoked = session.delete(f"/v1/api-keys/{_key_id(session, key)}")
     if session.screen.as_json:
         session.screen.json(revoked)

@@ -1,4 +1,4 @@
-"""Machines that cost money: listed, and ended for certain."""
+"""The commands for machines that cost money: list them, and terminate them for certain."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from baseload.commands.waiting import WAIT_LIMIT_S, spinner, state_line
 from baseload.errors import BaseloadError
 
 app = new_app()
-LOOK_EVERY_S = 2.0
-WHO_LEASES = (
-    "Machines have come meanwhile: what still needs one leases it anew. Cancel its job, remove its "
-    "node or region, and end them again."
+POLL_INTERVAL_S = 2.0
+NEWCOMERS_HINT = (
+    "New machines have come meanwhile, for jobs, nodes or regions that still need them. Cancel or "
+    "remove these, and run the command again."
 )
 
 
@@ -65,7 +65,7 @@ def kill(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = WAIT_LIMIT_S,
 ) -> None:
-    """End machines whatever they do, and wait until their providers say that they are gone."""
+    """Terminate machines, whatever runs there, and wait until their providers say they are gone."""
     if bool(lease) == every:
         raise MistakeError("asked either ids of leases or --all")
     ending = Ending(session, provider) if every else None
@@ -74,40 +74,40 @@ def kill(
         raise MistakeError("nothing was ended")
     if ending is None:
         _ask_all(session, lease or [])
-        _tell_gone(session, _until_gone(session, lease or [], timeout), [], [])
+        _show_gone(session, _until_gone(session, lease or [], timeout), [], [])
         return
     _until_nothing_is_left(session, ending, timeout)
     gone = [session.get(f"/v1/leases/{each}") for each in ending.leases]
-    _tell_gone(session, gone, ending.strays, ending.market)
+    _show_gone(session, gone, ending.orphans, ending.market)
 
 
-def _tell_gone(
-    session: Session, gone: list[Document], strays: list[str], market: list[Listing]
+def _show_gone(
+    session: Session, gone: list[Document], orphans: list[str], market: list[Listing]
 ) -> None:
     if session.screen.as_json:
         providers = [each.provider["id"] for each in market]
-        told = {"items": gone, "unknown": strays, "providers_that_list_nothing": providers}
-        session.screen.json(told)
+        found = {"items": gone, "unknown": orphans, "providers_that_list_nothing": providers}
+        session.screen.json(found)
         return
     for each in gone:
         session.screen.result(f"{each['id']}  {state_line(each)}")
-    for name in strays:
+    for name in orphans:
         session.screen.result(f"{name}  gone, no lease named it")
     for listing in market:
         session.screen.result(f"{listing.name} lists no machine of ours")
-    session.screen.result(f"{len(gone) + len(strays)} machines are gone")
+    session.screen.result(f"{len(gone) + len(orphans)} machines are gone")
 
 
 def _until_nothing_is_left(session: Session, ending: Ending, limit_s: float) -> None:
-    """Raises: NegativeError, with all that is there still, or could not be asked."""
+    """Raises: NegativeError, with all machines that are still there, or could not be asked for."""
     deadline = time.monotonic() + limit_s
-    with spinner(session) as turn:
-        while left := ending.look():
+    with spinner(session) as show:
+        while left := ending.poll():
             if time.monotonic() > deadline:
-                hint = f"\n{WHO_LEASES}" if ending.newcomers else ""
+                hint = f"\n{NEWCOMERS_HINT}" if ending.newcomers else ""
                 raise NegativeError("not all is gone:\n  " + "\n  ".join(left) + hint)
-            turn(f"{len(left)} machines are still there")
-            time.sleep(LOOK_EVERY_S)
+            show(f"{len(left)} machines are still there")
+            time.sleep(POLL_INTERVAL_S)
 
 
 def _show_listed(session: Session) -> None:
@@ -137,7 +137,7 @@ def _show_listed(session: Session) -> None:
 
 
 def _ask_all(session: Session, ids: list[str]) -> None:
-    """One that cannot be asked for does not save the others. Raises: the first failure."""
+    """Release all leases, also after a failure. Raises: the first failure."""
     failures = []
     for lease_id in ids:
         try:
@@ -151,17 +151,17 @@ def _ask_all(session: Session, ids: list[str]) -> None:
 def _until_gone(session: Session, ids: list[str], limit_s: float) -> list[Document]:
     """Raises: NegativeError, naming those that still cost money after the limit."""
     deadline = time.monotonic() + limit_s
-    with spinner(session) as turn:
+    with spinner(session) as show:
         while True:
             found = [session.get(f"/v1/leases/{each}") for each in ids]
             left = [each for each in found if each["status"] not in ("released", "refused")]
             if not left:
                 return found
             if time.monotonic() > deadline:
-                told = "\n  ".join(f"{each['id']}  {state_line(each)}" for each in left)
-                raise NegativeError(f"still there after {limit_s:g} s:\n  {told}")
-            turn(f"{len(left)} of {len(ids)} machines are still there")
-            time.sleep(LOOK_EVERY_S)
+                lines = "\n  ".join(f"{each['id']}  {state_line(each)}" for each in left)
+                raise NegativeError(f"still there after {limit_s:g} s:\n  {lines}")
+            show(f"{len(left)} of {len(ids)} machines are still there")
+            time.sleep(POLL_INTERVAL_S)
 
 
 def _what_and_where(lease: Document) -> list[str | None]:

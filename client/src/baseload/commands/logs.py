@@ -1,4 +1,4 @@
-"""`baseload logs`: what a job printed, and what it prints."""
+"""`baseload logs`: the log of a job, stored or as it grows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = new_app()
 
 
 class LogPrinter:
-    """Prints pieces of the logs of a job's workers; with several, lines say whose they are."""
+    """The printer of the logs of a job's workers; with several, each line names its worker."""
 
     def __init__(self, worker_count: int, stream: TextIO) -> None:
         self._names_workers = worker_count > 1
@@ -27,7 +27,7 @@ class LogPrinter:
         self._begun: dict[int, str] = {}
 
     def piece(self, worker: int, text: str) -> None:
-        """Print it; of several workers only whole lines, so that they do not mix."""
+        """Print a piece of a log; of several workers only whole lines, so that they do not mix."""
         if not self._names_workers:
             self._stream.write(text)
             self._stream.flush()
@@ -38,7 +38,7 @@ class LogPrinter:
             self._lines(worker, whole)
 
     def end(self) -> None:
-        """Print what was begun and not ended."""
+        """Print the lines that have started and not ended."""
         for worker, text in sorted(self._begun.items()):
             if text:
                 self._lines(worker, text)

@@ -1,4 +1,4 @@
-"""From what a person types, an id or a name, to the thing that is meant."""
+"""Finds the resource that a person names by its id or its name."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PREFIXES = {
 GONE = frozenset({"archived", "removing"})
 
 
-class NobodyError(MistakeError):
-    """Nothing has that name."""
+class UnknownNameError(MistakeError):
+    """No resource has this name."""
 
 
 def find(session: Session, noun: str, reference: str) -> Document:
-    """The resource with this id, or the only one of this name.
+    """The resource with this id, or the only resource of this name.
 
-    What has been removed is found by name only where nothing else has the name. Names are
-    looked for among the newest thousand.
-    Raises: ApiError, when the id is not known; NobodyError, when the name is nobody's;
-    MistakeError, when it is of many.
+    A removed resource is found by name only if no other has the name. Names are searched among
+    the newest thousand resources.
+    Raises: ApiError, when the id is not known; UnknownNameError, when no resource has the name;
+    MistakeError, when several have it.
     """
     if re.fullmatch(rf"{PREFIXES[noun]}-[0-9a-z]{{26}}", reference):
         return session.get(f"/v1/{noun}/{quote(reference, safe='')}")
@@ -41,7 +41,7 @@ def find(session: Session, noun: str, reference: str) -> Document:
     found = [each for each in named if each.get("status") not in GONE] or named
     singular = noun.removesuffix("s")
     if not found:
-        raise NobodyError(f"no {singular} has the id or the name {reference!r}")
+        raise UnknownNameError(f"no {singular} has the id or the name {reference!r}")
     if len(found) > 1:
         ids = "".join(f"\n  {each['id']}  {each.get('status', '')}".rstrip() for each in found[:20])
         raise MistakeError(f"{len(found)} {noun} have the name {reference!r}; say which:{ids}")
@@ -49,5 +49,5 @@ def find(session: Session, noun: str, reference: str) -> Document:
 
 
 def find_id(session: Session, noun: str, reference: str) -> str:
-    """The id of what is meant."""
+    """The id of the resource, see `find`."""
     return str(find(session, noun, reference)["id"])

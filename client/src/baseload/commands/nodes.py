@@ -54,7 +54,7 @@ def add(
     node = session.post("/v1/nodes", body)
     if wait:
         node = wait_for(session, "nodes", node, Goal(SETTLED, timeout))
-    _told(session, node)
+    _show_result(session, node)
 
 
 @command(app)
@@ -136,7 +136,7 @@ def maintenance(
     wait: Annotated[bool, typer.Option("--wait", help="until it takes no new jobs")] = False,
     timeout: Limit = WAIT_LIMIT_S,
 ) -> None:
-    """Take no new jobs; those that run go on to their end."""
+    """Let a node take no new jobs; its running jobs go on to their end."""
     goal = Goal(frozenset({"maintenance"}), timeout) if wait else None
     _toggle(session, node, "maintenance", goal)
 
@@ -149,13 +149,13 @@ def reboot(
 ) -> None:
     """Restart the machine."""
     path = f"/v1/nodes/{find_id(session, 'nodes', node)}/reboot"
-    _told(session, session.post(path, force=force or None))
+    _show_result(session, session.post(path, force=force or None))
 
 
 @command(app)
 def replace(session: Session, node: Reference) -> None:
-    """Give a region in a cloud another storage node; the one it has goes when that is there."""
-    _told(session, session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/replace"))
+    """Create another storage node for a cloud region, then remove the present one."""
+    _show_result(session, session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/replace"))
 
 
 @command(app)
@@ -167,7 +167,7 @@ def rm(
     """Remove a node."""
     found = find(session, "nodes", node)
     removed = session.delete(f"/v1/nodes/{found['id']}", force=force or None)
-    _told(session, found | removed)
+    _show_result(session, found | removed)
 
 
 def _toggle(session: Session, node: str, verb: str, goal: Goal | None) -> None:
@@ -176,10 +176,10 @@ def _toggle(session: Session, node: str, verb: str, goal: Goal | None) -> None:
     found = session.post(f"{path}/{verb}")
     if goal:
         found = wait_for(session, "nodes", found, dataclasses.replace(goal, after=after))
-    _told(session, found)
+    _show_result(session, found)
 
 
-def _told(session: Session, node: Document) -> None:
+def _show_result(session: Session, node: Document) -> None:
     if session.screen.as_json:
         session.screen.json(node)
     else:
@@ -214,7 +214,7 @@ def _place(node: Document) -> str | None:
 
 
 def _other_logins(preparation: Document) -> str | None:
-    """Whether anybody but the platform may log in."""
+    """Whether logins other than the platform's are closed."""
     if not preparation:
         return None
     return "closed" if preparation.get("closed_logins") else "left open"

@@ -1,4 +1,4 @@
-"""`baseload output`: what a job left behind, on this machine."""
+"""`baseload output`: fetches a job's output to this machine."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def output(
     folder = to or Path(str(found["id"]))
     call = Call("GET", f"/v1/jobs/{found['id']}/output", {"worker": worker})
     with unpack_from_file(folder) as archive:
-        with spinner(session) as turn:
-            turn(f"output of {found['name']}: on its way")
+        with spinner(session) as show:
+            show(f"output of {found['name']}: on its way")
             session.transport.download(call, archive.path)
         try:
             unpacked = archive.unpack()

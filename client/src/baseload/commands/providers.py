@@ -14,7 +14,7 @@ from baseload.commands.session import Document, MistakeError, NegativeError, Ses
 from baseload.commands.stream_merge import Deadline, Feed, Stream
 from baseload.commands.terminal import credits_text, moment_text, pick
 from baseload.commands.waiting import (
-    LOOK_EVERY_S,
+    POLL_INTERVAL_S,
     WAIT_LIMIT_S,
     Goal,
     event_line,
@@ -52,7 +52,7 @@ def enable(
     provider = session.post("/v1/providers", body)
     if wait:
         provider = wait_for(session, "providers", provider, Goal(frozenset({"ready"})))
-    _told(session, provider)
+    _show_result(session, provider)
 
 
 @command(app)
@@ -70,7 +70,7 @@ def rotate(
     path = f"/v1/providers/{find_id(session, 'providers', provider)}"
     after = newest_event(session, path) if wait else None
     found = session.patch(path, {"credentials": credentials})
-    _told(session, _checked(session, found, after) if wait else found)
+    _show_result(session, _checked(session, found, after) if wait else found)
 
 
 @command(app)
@@ -153,18 +153,18 @@ def disable(
     removed = session.delete(path, force=force or None)
     if wait and removed["status"] != "archived":
         removed = _until_removed(session, removed, after)
-    _told(session, removed)
+    _show_result(session, removed)
 
 
 @command(app)
 def rm(session: Session, provider: Reference, force: Force = False) -> None:
     """Remove a provider: as disable, without waiting."""
     path = f"/v1/providers/{find_id(session, 'providers', provider)}"
-    _told(session, session.delete(path, force=force or None))
+    _show_result(session, session.delete(path, force=force or None))
 
 
 def _credentials(key: Path | None, reference: str | None) -> str | None:
-    """What is sent: the content of a key's file, or where one is. Raises: MistakeError."""
+    """The credentials to send: a key file's content, or a key's reference. Raises: MistakeError."""
     if key is not None and reference is not None:
         raise MistakeError("asked one of --key and --reference, found both")
     if key is None:
@@ -181,7 +181,7 @@ def _checked(session: Session, provider: Document, after: str | None) -> Documen
 
 
 def _until_removed(session: Session, provider: Document, after: str | None) -> Document:
-    """Raises: NegativeError, when it stays, with why."""
+    """The provider once it is removed. Raises: NegativeError, when the removal is refused."""
     ends = ("provider.archived", "provider.removal-refused")
     found = _until(session, provider, after, ends)
     if found["status"] != "archived":
@@ -192,11 +192,11 @@ def _until_removed(session: Session, provider: Document, after: str | None) -> D
 def _until(
     session: Session, provider: Document, after: str | None, ends: tuple[str, ...]
 ) -> Document:
-    """The provider after one of these events; each on the way is told on stderr."""
+    """The provider after one of these events; every event until then is printed on stderr."""
     path = f"/v1/providers/{provider['id']}"
     feed, deadline = Feed(session.transport), Deadline(WAIT_LIMIT_S)
     feed.add(Stream("events", f"{path}/events", {"follow": True}, after))
-    for arrival in feed.arrivals(LOOK_EVERY_S):
+    for arrival in feed.arrivals(POLL_INTERVAL_S):
         if arrival is not None and arrival.event is not None:
             event = arrival.event.json()
             session.screen.say(event_line(provider, event))
@@ -207,7 +207,7 @@ def _until(
     raise NegativeError(f"{provider['name']}: no end after {WAIT_LIMIT_S} s")
 
 
-def _told(session: Session, provider: Document) -> None:
+def _show_result(session: Session, provider: Document) -> None:
     if session.screen.as_json:
         session.screen.json(provider)
     else:

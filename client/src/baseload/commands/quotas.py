@@ -1,4 +1,4 @@
-"""`baseload quotas`: what a cloud allows, and how many jobs that leaves room for."""
+"""`baseload quotas`: the limits of a cloud, and how many jobs they allow."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _show(session: Session, found: Document, *, limits: bool) -> None:
         ]
         session.screen.result("")
         session.screen.table(("quota", "where", "limit", "used", "free"), rows)
-    session.screen.say(f"more is asked for at {found['raise_at']}")
+    session.screen.say(f"ask for higher quotas at {found['raise_at']}")
 
 
 def _number(value: int | None) -> str:

@@ -1,4 +1,4 @@
-"""`baseload region`: places with machines."""
+"""`baseload region`: the regions that nodes belong to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add(
         float, typer.Option(help="seconds that --wait waits at most")
     ] = WAIT_LIMIT_S,
 ) -> None:
-    """Make a region in a cloud, with network and storage node; it costs until it is removed."""
+    """Create a region in a cloud, with network and storage node; it costs until it is removed."""
     body = {
         "name": name,
         "provider_id": _provider_id(session, provider, in_a_cloud=True),
@@ -39,7 +39,7 @@ def add(
         **({"storage_node_class": storage_class} if storage_class else {}),
     }
     region = session.post("/v1/regions", body)
-    _told_when_there(session, region, Goal(frozenset({"healthy"}), timeout) if wait else None)
+    _show_when_there(session, region, Goal(frozenset({"healthy"}), timeout) if wait else None)
 
 
 @command(app)
@@ -74,10 +74,10 @@ def create(
         "exclusive_nodes": not shared,
     }
     region = session.post("/v1/regions", body | ({"node_root": node_root} if node_root else {}))
-    _told_when_there(session, region, Goal(frozenset({"healthy"})) if wait else None)
+    _show_when_there(session, region, Goal(frozenset({"healthy"})) if wait else None)
 
 
-def _told_when_there(session: Session, region: Document, goal: Goal | None) -> None:
+def _show_when_there(session: Session, region: Document, goal: Goal | None) -> None:
     if goal is not None:
         region = wait_for(session, "regions", region, goal)
     for warning in region.get("warnings") or ():

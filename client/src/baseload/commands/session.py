@@ -1,4 +1,4 @@
-"""What every command starts with: where the API is, how to ask it, how to end."""
+"""The session of a command: the way to the API, the common options and the exit codes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Document = dict[str, Any]
 
 
 class NegativeError(BaseloadError):
-    """The answer is no: what was waited for did not come. Leaves with 1."""
+    """The answer is no, or a wait did not reach its goal. The command exits with 1."""
 
 
 class MistakeError(BaseloadError):
-    """Something given to the command is wrong. Leaves with 2."""
+    """An argument, a file or a setting is wrong. The command exits with 2."""
 
 
 class Session:
-    """One run of one command."""
+    """The session of one run of a command: its output and its calls of the API."""
 
     def __init__(self, *, as_json: bool, url: str | None, account_id: str | None) -> None:
         self.screen = Screen(as_json=as_json)
@@ -42,7 +42,10 @@ class Session:
 
     @cached_property
     def transport(self) -> Transport:
-        """The way to the API, made when it is first needed."""
+        """The transport to the API, made at its first use.
+
+        Raises: ConfigurationError, when there is no key.
+        """
         from baseload._sync.transport import Transport
         from baseload.configuration import load_configuration
 
@@ -55,7 +58,7 @@ class Session:
         return Transport(configuration)
 
     def close(self) -> None:
-        """Give the connections back, if any were made."""
+        """Close the connections, if any were made."""
         if "transport" in self.__dict__:
             self.transport.close()
 
@@ -72,7 +75,7 @@ class Session:
         return self._document(_call("DELETE", path, query=query))
 
     def items(self, path: str, limit: int | None = None, **query: Any) -> list[Document]:
-        """Everything in a list, newest first, at most `limit`."""
+        """The items of a list, newest first, at most `limit`."""
         return list(self.transport.pages(path, query, limit))
 
     def chunks(self, path: str, **query: Any) -> Iterator[bytes]:
@@ -112,7 +115,7 @@ def command(
                 url=given.pop("api"),
                 account_id=given.pop("account"),
             )
-            with _leaving(), closing(session):
+            with _exit_codes(), closing(session):
                 call(session, **given)
 
         shared = [
@@ -143,8 +146,8 @@ def _option(name: str, kind: Any, default: Any, option: Any) -> inspect.Paramete
 
 
 @contextmanager
-def _leaving() -> Iterator[None]:
-    """Failures become a line on stderr and an exit code, in one place for all commands."""
+def _exit_codes() -> Iterator[None]:
+    """Turn the failures of any command into a line on stderr and an exit code."""
     try:
         yield
         sys.stdout.flush()
@@ -163,13 +166,13 @@ def _leaving() -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error
     except BrokenPipeError as error:
-        # Whoever read has gone: keep the interpreter from complaining when it flushes.
+        # The reader of stdout has exited: without this, the interpreter's flush would fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(NEGATIVE) from error
 
 
 def error_text(error: ApiError) -> str:
-    """The API's own words: its sentence, or every broken rule with its field and value."""
+    """The text of a refusal: the API's detail, or each field error with its rule and value."""
     if not error.errors:
         return f"{error.detail} ({error.code})"
     lines = [f"{error.title} ({error.code}):"]

@@ -1,4 +1,4 @@
-"""Several streams of the API as one queue, so that one thread alone prints."""
+"""Merges several streams of the API into one queue, so that only one thread prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stream:
-    """What to follow; `name` says from which stream an event came."""
+    """A stream to follow; `name` says from which stream an event came."""
 
     name: str
     path: str
@@ -29,7 +29,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Arrival:
-    """An event of a stream; without one the stream has ended, or failed with `error`."""
+    """An event of a stream; without an event the stream has ended, or failed with `error`."""
 
     name: str
     event: ServerEvent | None = None
@@ -37,7 +37,7 @@ class Arrival:
 
 
 class Feed:
-    """Follows streams in threads that end with the process."""
+    """The merged streams, followed in threads that end with the process."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -49,13 +49,13 @@ class Feed:
         threading.Thread(target=self._read, args=(stream,), daemon=True).start()
 
     def arrivals(self, tick_s: float = 1.0) -> Iterator[Arrival | None]:
-        """What comes, in order; None after `tick_s` of silence. It ends with the last stream."""
+        """The arrivals in order, until the last stream ends; None after `tick_s` without one."""
         while self.open:
             arrival = self.take(tick_s)
             yield arrival
 
     def take(self, limit_s: float) -> Arrival | None:
-        """The next arrival, if one comes in time. Raises: what ended a stream."""
+        """The next arrival within the limit, else None. Raises: the error that ended a stream."""
         with contextlib.suppress(queue.Empty):
             arrival = self._arrivals.get(timeout=limit_s)
             if arrival.event is None:
@@ -73,13 +73,13 @@ class Feed:
         except BaseloadError as cause:
             error = cause
         except RuntimeError:
-            # The command has ended and closed its connections: nobody listens any more.
+            # The command has ended and closed its connections: no thread reads the queue now.
             return
         self._arrivals.put(Arrival(stream.name, None, error))
 
 
 class Deadline:
-    """A limit on waiting, in seconds from now; None: none."""
+    """A limit on waiting, in seconds from now; None: no limit."""
 
     def __init__(self, limit_s: float | None) -> None:
         self._at = None if limit_s is None else time.monotonic() + limit_s

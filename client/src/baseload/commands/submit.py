@@ -1,4 +1,4 @@
-"""`baseload submit`: a job file becomes a job, followed to its end if asked."""
+"""`baseload submit`: submits a job file as a job, and follows the job to its end if asked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def submit(
         job = follow_job(session, job)
     except KeyboardInterrupt:
         session.screen.say(
-            f"\nnot followed any more; {job['name']} goes on: baseload logs -f {job['id']}, "
+            f"\nstopped following; {job['name']} goes on: baseload logs -f {job['id']}, "
             f"or end it: baseload cancel {job['id']}"
         )
         raise typer.Exit(INTERRUPTED) from None
@@ -67,7 +67,7 @@ def follow_job(session: Session, job: Document) -> Document:
     for stream in log_streams(job, workers):
         feed.add(stream)
     printer = LogPrinter(len(workers), sys.stderr if session.screen.as_json else sys.stdout)
-    told = ""
+    last_event = ""
     for arrival in feed.arrivals():
         if arrival is not None and arrival.event is not None:
             if arrival.name != EVENTS:
@@ -75,13 +75,13 @@ def follow_job(session: Session, job: Document) -> Document:
                 printer.piece(piece["worker"], piece["text"])
                 continue
             event = arrival.event.json()
-            told = event_name(event)
+            last_event = event_name(event)
             session.screen.say(event_line(job, event))
         if feed.open - {EVENTS}:
             continue
         job = session.get(f"/v1/jobs/{job['id']}")
-        # After the logs comes the event of the end; silence means that there is none to come.
-        if job_has_ended(job) and (arrival is None or told == job["status"]):
+        # The event of the end comes after the logs; no arrival means that no event will come.
+        if job_has_ended(job) and (arrival is None or last_event == job["status"]):
             break
     printer.end()
     return job
@@ -98,10 +98,10 @@ def _submitted(session: Session, path: Path, name: str | None) -> Document:
     try:
         return session.post("/v1/jobs", document)
     except ApiError as refusal:
-        raise _placed(refusal, file) from refusal
+        raise _with_lines(refusal, file) from refusal
 
 
-def _placed(refusal: ApiError, file: JobFile) -> ApiError:
+def _with_lines(refusal: ApiError, file: JobFile) -> ApiError:
     """The same refusal, each broken rule with its line in the job file."""
     errors = [
         {"field": f"{file.place_of(each.field)}: {each.field}", "rule": each.rule}
@@ -121,8 +121,8 @@ def _uploaded(session: Session, folder: Path) -> str:
             f"{bytes_text(archive.size_bytes)} packed"
         )
         call = Call("POST", "/v1/uploads", file=archive.path)
-        with spinner(session) as turn:
-            turn("code: on its way")
+        with spinner(session) as show:
+            show("code: on its way")
             return str(session.transport.json(call)["id"])
 
 

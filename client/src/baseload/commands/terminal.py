@@ -1,7 +1,7 @@
-"""What a person or a script gets to see: results on stdout, everything else on stderr.
+"""The output of commands: results on stdout, everything else on stderr.
 
-Colours, tables with lines and moving progress are for terminals alone; elsewhere the same comes
-as plain text, and with `--json` as JSON.
+Colours, tables with lines and moving progress are only for terminals; elsewhere the output is
+plain text, and with `--json` it is JSON.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ BAD = frozenset({"failed", "unreachable", "offline", "lost", "refused"})
 
 
 class Screen:
-    """Writes results as they were asked for."""
+    """The output of one command, as text or as JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
     @property
     def is_rich(self) -> bool:
-        """Whether a person looks at stdout."""
+        """Whether stdout is a terminal that a person reads."""
         return not self.as_json and sys.stdout.isatty()
 
     def json(self, document: Any) -> None:
@@ -38,7 +38,7 @@ class Screen:
         print(json.dumps(document, ensure_ascii=False), flush=True)
 
     def say(self, message: str) -> None:
-        """Tell the person something that is not the result."""
+        """Print a line for the person that is not the result."""
         print(printable(message), file=sys.stderr, flush=True)
 
     def result(self, message: str) -> None:
@@ -115,7 +115,7 @@ def moment_text(instant: str | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Without control characters: a name cannot move the cursor of whoever lists it."""
+    """The text without control characters, so that a name cannot move the reader's cursor."""
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
 
 

@@ -1,4 +1,4 @@
-"""Everything of ours at providers, until nothing is left: leased machines, and those of nobody."""
+"""The termination of all our machines at providers: leased machines and orphaned machines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from baseload.commands.waiting import state_line
 from baseload.errors import BaseloadError
 
 OWNED = ("physical", "local")
-"""Kinds of providers whose machines nobody leases."""
+"""Kinds of providers whose machines are not leased."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a provider lists itself, or why it could not be asked."""
+    """The machines that a provider lists, or why the provider could not be asked."""
 
     provider: Document
     machines: list[Document]
@@ -29,13 +29,13 @@ class Listing:
         return f"{self.name}: cannot be asked: {self.failure}"
 
     @property
-    def strays(self) -> list[Document]:
-        """Those that no lease holds."""
+    def orphans(self) -> list[Document]:
+        """The orphaned machines, which no lease holds."""
         return [each for each in self.machines if not each["held"]]
 
 
 def listings(session: Session, provider: str | None) -> list[Listing]:
-    """Of every provider that makes machines. One that cannot be asked does not hide the others."""
+    """The listings of all providers that create machines; a failure of one is in its listing."""
     found = []
     for each in session.items("/v1/providers"):
         named = provider in (None, each["kind"], each["id"])
@@ -51,27 +51,28 @@ def listings(session: Session, provider: str | None) -> list[Listing]:
 
 
 class Ending:
-    """The end of all machines, or of those of one kind or id of provider: each is asked once."""
+    """The termination of all machines, or of one provider's by kind or id; requested once each."""
 
     def __init__(self, session: Session, provider: str | None) -> None:
         self._session, self._provider = session, provider
         self.leases: list[str] = []
-        """Whose machines were asked to end."""
-        self.strays: list[str] = []
+        """The leases whose machines are being terminated."""
+        self.orphans: list[str] = []
+        """The orphaned machines that are being terminated."""
         self.market: list[Listing] = []
-        """As the providers have listed them last."""
+        """The latest listings of the providers."""
         self.newcomers = False
-        """Some have come after the others were asked to end."""
-        self._looks = 0
+        """Whether a lease has come after the first poll."""
+        self._polls = 0
 
     def count(self) -> int:
-        """How many there are now; nothing is asked to end."""
+        """The number of machines now; none is terminated."""
         market = listings(self._session, self._provider)
-        return len(self._live()) + sum(len(each.strays) for each in market)
+        return len(self._live()) + sum(len(each.orphans) for each in market)
 
-    def look(self) -> list[str]:
-        """Ask for the end of what has not been asked yet; a line for each that is there still."""
-        self._looks += 1
+    def poll(self) -> list[str]:
+        """Terminate the machines that are new, and return a line for each that is still there."""
+        self._polls += 1
         live = self._live()
         failures = [failure for each in live if (failure := self._ask(each))]
         left = [f"{each['id']}  {state_line(each)}" for each in live]
@@ -81,7 +82,7 @@ class Ending:
         for listing in self.market:
             left += [self._described(listing, each) for each in listing.machines]
             failures += [listing.why] if listing.failure else []
-            ended = [self._end(listing, each) for each in listing.strays]
+            ended = [self._end(listing, each) for each in listing.orphans]
             failures += [failure for failure in ended if failure]
         return left + failures
 
@@ -93,7 +94,7 @@ class Ending:
         return [each for each in found if self._provider in [each[name] for name in of]]
 
     def _ask(self, lease: Document) -> str:
-        """Why it could not be asked for; empty: it was."""
+        """Release a lease; why that failed, or empty text."""
         lease_id = str(lease["id"])
         if lease_id in self.leases:
             return ""
@@ -102,20 +103,20 @@ class Ending:
         except BaseloadError as error:
             return f"{lease_id}: {error}"
         self.leases.append(lease_id)
-        self.newcomers = self.newcomers or self._looks > 1
+        self.newcomers = self.newcomers or self._polls > 1
         return ""
 
     def _end(self, listing: Listing, machine: Document) -> str:
-        """As `_ask`, of one that no lease holds."""
+        """Terminate an orphaned machine; why that failed, or empty text."""
         name = self._described(listing, machine, state=False)
-        if name in self.strays:
+        if name in self.orphans:
             return ""
         path = f"/v1/providers/{listing.provider['id']}/machines/{machine['name']}"
         try:
             self._session.delete(path, zone=machine["zone"])
         except BaseloadError as error:
             return f"{name}: {error}"
-        self.strays.append(name)
+        self.orphans.append(name)
         return ""
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Waiting for a lifecycle to get somewhere, telling each step as it happens."""
+"""Waits until a resource has a status, and prints each event on the way."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from baseload.commands.stream_merge import Deadline, Feed, Stream
 from baseload.commands.terminal import console_of
 
 WAIT_LIMIT_S = 900
-LOOK_EVERY_S = 5.0
+POLL_INTERVAL_S = 5.0
 LOST = frozenset({"failed", "archived", "removing"})
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What to wait for; `after` is the position of the last event that need not be told."""
+    """The statuses to wait for; `after` is the position of the last event that is not printed."""
 
     wanted: frozenset[str]
     limit_s: float = WAIT_LIMIT_S
@@ -27,21 +27,21 @@ class Goal:
 
 
 def wait_for(session: Session, noun: str, resource: Document, goal: Goal) -> Document:
-    """The resource, once its status is a wanted one; what happens is told on stderr.
+    """The resource, once it has a wanted status; its events are printed on stderr.
 
-    Raises: NegativeError, when it fails or is removed, or is not there within the limit.
+    Raises: NegativeError, when the resource fails or is removed, or the limit passes.
     """
     path = f"/v1/{noun}/{resource['id']}"
     feed = Feed(session.transport)
     feed.add(Stream("events", f"{path}/events", {"follow": True}, goal.after))
     deadline = Deadline(goal.limit_s)
-    with spinner(session) as turn:
-        for arrival in feed.arrivals(LOOK_EVERY_S):
+    with spinner(session) as show:
+        for arrival in feed.arrivals(POLL_INTERVAL_S):
             if arrival is not None and arrival.event is not None:
                 session.screen.say(event_line(resource, arrival.event.json()))
             resource = session.get(path)
             status = str(resource["status"])
-            turn(f"{resource['name']}: {status}")
+            show(f"{resource['name']}: {status}")
             if status in goal.wanted:
                 return resource
             if status in LOST:
@@ -64,7 +64,7 @@ def event_line(resource: Document, event: Document) -> str:
 
 
 def event_name(event: Document) -> str:
-    """What of `job.worker-exited` comes after the noun, in words."""
+    """The name of an event without its noun: `worker exited` of `job.worker-exited`."""
     return str(event["type"]).partition(".")[2].replace("-", " ")
 
 
@@ -76,7 +76,7 @@ def state_line(resource: Document) -> str:
 
 @contextmanager
 def spinner(session: Session) -> Iterator[Callable[[str], Any]]:
-    """A line that moves while we wait, on a terminal; what is yielded changes its text."""
+    """Show a moving line on a terminal during a wait; yields the function that sets its text."""
     if session.screen.as_json or not sys.stderr.isatty():
         yield lambda _text: None
         return
