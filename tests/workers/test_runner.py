@@ -154,9 +154,7 @@ def test_a_program_that_never_gets_ready_is_named_with_the_end_of_its_log(
     running: Running,
 ) -> None:
     broken = Program(name="broken", command=("sh", "-c", "echo the cause; exit 3"))
-    silent = Program(
-        name="silent", command=("sleep", "9"), ready=running.plan().programs[0].ready
-    )
+    silent = Program(name="silent", command=("sleep", "9"), ready=running.plan().programs[0].ready)
 
     def plan() -> Stack:
         update = {
