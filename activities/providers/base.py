@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 
 from workflows.contracts import errors
-from workflows.contracts.machines import MachineNews, MachineObservation, MachineOffer, MachineSpec
+from workflows.contracts.machines import (
+    MachineNotification,
+    MachineObservation,
+    MachineOffer,
+    MachineSpec,
+)
 from workflows.contracts.providers import Check, CloudResource
 from workflows.contracts.quotas import Quota
 from workflows.contracts.statuses import ProviderKind
@@ -182,7 +187,7 @@ class Notification:
     receipt: str
     id: str
     machine_name: str | None = None
-    news: MachineNews | None = None
+    content: MachineNotification | None = None
 
 
 class NotificationFeed(Protocol):

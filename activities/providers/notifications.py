@@ -129,10 +129,10 @@ class _Listening:
     async def _deliver(self, message: Notification, leases: dict[str, str]) -> None:
         """Signal the message to its lease; by the request id, Temporal drops a second delivery."""
         lease_id = leases.get(message.machine_name or "")
-        if lease_id is None or message.news is None:
+        if lease_id is None or message.content is None:
             self.ignored += 1
             return
-        await tell(workflow_id_of(lease_id), "news", message.news, request_id=message.id)
+        await tell(workflow_id_of(lease_id), "notified", message.content, request_id=message.id)
         self.delivered += 1
 
 

@@ -119,7 +119,7 @@ class TerminateOrphan(Contract):
     requested_by: str = ""
 
 
-class MachineNews(Contract):
+class MachineNotification(Contract):
     """Signal `news` to a lease: a notification of its provider about its machine."""
 
     what: str

@@ -25,7 +25,12 @@ from workflows.contracts.leases import (
     MachineLost,
 )
 from workflows.contracts.lifecycles import LeaseChanges, Refresh, Removal
-from workflows.contracts.machines import MachineNews, MachineObservation, MachineOffer, Shortage
+from workflows.contracts.machines import (
+    MachineNotification,
+    MachineObservation,
+    MachineOffer,
+    Shortage,
+)
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects.machines import (
@@ -95,7 +100,7 @@ class LeaseLifecycle:
         self._holder = Holder(request.holder_id, request.lease_id, self._record_event)
         self._inbox = Inbox()
         self._out_of_time = False
-        self._notification: MachineNews | None = None
+        self._notification: MachineNotification | None = None
         """The provider's last notification, until a later poll finds the machine running."""
         self._poll_error = ""
         """Why the last poll of the provider failed; empty: it did not."""
@@ -373,7 +378,7 @@ class LeaseLifecycle:
             self._inbox.put(Refresh())
 
     @workflow.signal(description="The provider has sent a notification about the machine.")
-    def news(self, notification: MachineNews) -> None:
+    def notified(self, notification: MachineNotification) -> None:
         known = self._seen.provider_machine_id if self._seen else None
         if not known or notification.provider_machine_id in ("", known):
             self._notification = notification

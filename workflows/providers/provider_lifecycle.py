@@ -102,7 +102,7 @@ class ProviderLifecycle:
         self._status = ProviderStatus.READY
         ready = Event(type=ProviderEvent.READY, message="every check passed")
         await self._write(ready, changes=self._with_resources(changes))
-        if self._is_cloud and workflow.patched("follows-news"):
+        if self._is_cloud:
             await self._start_notifications()
 
     async def _start_notifications(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from activities.providers.base import Notification
 from activities.providers.gcp.names import PREFIX
-from workflows.contracts.machines import MachineNews
+from workflows.contracts.machines import MachineNotification
 
 METHOD = "compute.instances."
 """In the method name of an API call, this text follows `v1.` or `beta.`; the method name of an
@@ -36,7 +36,7 @@ def read_notification(data: bytes, *, receipt: str, message_id: str) -> Notifica
         name = str(payload["resourceName"]).rpartition("/instances/")[2]
         if event not in ENDS or not name.startswith(PREFIX) or _has_failed(entry):
             return of_no_use
-        news = MachineNews(
+        content = MachineNotification(
             what=_description(event, payload),
             at=datetime.fromisoformat(entry["timestamp"]),
             provider_machine_id=str(entry["resource"]["labels"].get("instance_id", "")),
@@ -44,7 +44,7 @@ def read_notification(data: bytes, *, receipt: str, message_id: str) -> Notifica
         entry_id = str(entry.get("insertId") or message_id)
     except (ValueError, LookupError, TypeError, AttributeError):
         return of_no_use
-    return Notification(receipt=receipt, id=entry_id, machine_name=name, news=news)
+    return Notification(receipt=receipt, id=entry_id, machine_name=name, content=content)
 
 
 def _has_failed(entry: Any) -> bool:

@@ -5,7 +5,7 @@ from activities.providers.gcp.billing_catalog import google_prices
 from activities.providers.gcp.catalogue import gcp_catalogue, gcp_storage
 from activities.providers.gcp.driver import google_machines
 from activities.providers.gcp.key import read_key
-from activities.providers.gcp.notifications import google_news
+from activities.providers.gcp.notifications import google_notifications
 from activities.providers.gcp.project import GcpProject
 from activities.providers.gcp.quotas import google_quotas
 from activities.providers.gcp.region_resources import GcpRegion
@@ -25,7 +25,7 @@ KIND = Kind(
     project=GcpProject,
     region=GcpRegion,
     driver=google_machines,
-    notifications=google_news,
+    notifications=google_notifications,
     quotas=google_quotas,
     catalogue=gcp_catalogue,
     storage_classes=gcp_storage,

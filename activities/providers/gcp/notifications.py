@@ -20,7 +20,7 @@ AT_ONCE = 200
 """The most messages in one answer; more of them wait at Google."""
 
 
-class GoogleNews:
+class GoogleNotifications:
     """The `NotificationFeed` (see `activities/providers/base.py`) of a Google provider."""
 
     def __init__(self, session: GoogleSession, provider_id: str) -> None:
@@ -55,7 +55,7 @@ class GoogleNews:
         await self._client.transport.close()  # type: ignore[no-untyped-call]
 
 
-def google_news(provider_id: str) -> Callable[[], GoogleNews]:
+def google_notifications(provider_id: str) -> Callable[[], GoogleNotifications]:
     """Return the function that makes the feed on the event loop which uses the feed.
 
     Blocking, because Google's library is loaded here.
@@ -67,4 +67,4 @@ def google_news(provider_id: str) -> Callable[[], GoogleNews]:
         session = google_session(provider_id)
     except (CredentialsError, KeyMistakeError) as error:
         raise RequestRefused(f"key of {provider_id}: {error}") from error
-    return lambda: GoogleNews(session, provider_id)
+    return lambda: GoogleNotifications(session, provider_id)

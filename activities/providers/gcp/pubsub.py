@@ -80,7 +80,7 @@ def remove_subscription(session: GoogleSession, provider_id: str) -> str:
     return path
 
 
-def news_filter(project_id: str) -> str:
+def notification_filter(project_id: str) -> str:
     """The filter of log entries: what Google and people do to machines with our names."""
     logs = f"projects/{project_id}/logs/cloudaudit.googleapis.com%2F"
     return (
@@ -98,7 +98,7 @@ def make_sink(session: GoogleSession, provider_id: str) -> str:
     wanted = {
         "name": name,
         "destination": f"pubsub.googleapis.com/{topic_path(session, provider_id)}",
-        "filter": news_filter(session.project_id),
+        "filter": notification_filter(session.project_id),
         "description": ownership_label(provider_id),
     }
     found = _sink(session, provider_id)

@@ -10,7 +10,7 @@ from tests.workflows.jobs.test_job_lifecycle import Handle, at_running, job_id_o
 from tests.workflows.jobs.test_restarts import TAKEN, takes, waits_again
 from tests.workflows.nodes.test_leased_machine import leased
 from workflows.contracts.jobs import Exit, WorkerProgress
-from workflows.contracts.machines import MachineNews
+from workflows.contracts.machines import MachineNotification
 from workflows.contracts.statuses import NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.jobs.worker import Worker
@@ -91,9 +91,9 @@ async def test_a_preempted_attempt_is_billed_to_the_end_that_its_provider_tells(
     (lease_id,) = world.leases
     world.machines["nod-1"].reachable = False
     world.cloud.end(f"baseload-{lease_id}")
-    preempted = MachineNews(what="it was preempted", at=at)
+    preempted = MachineNotification(what="it was preempted", at=at)
     machine = stage.client.get_workflow_handle(f"lease/{lease_id}")
-    await machine.signal(LeaseLifecycle.news, preempted)
+    await machine.signal(LeaseLifecycle.notified, preempted)
     await waits_again(stage, handle, 2)
     assert world.posted_s == {(job_id_of(handle), 0, 1): 1}
 

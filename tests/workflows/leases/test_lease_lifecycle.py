@@ -16,7 +16,7 @@ from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseReport, LeaseRequest
 from workflows.contracts.lifecycles import LeaseChanges
-from workflows.contracts.machines import MachineNews, MachineOffer, MachineSpec
+from workflows.contracts.machines import MachineNotification, MachineOffer, MachineSpec
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 from workflows.effects.machines import CreateMachine
 from workflows.leases.lease_lifecycle import LeaseLifecycle
@@ -197,10 +197,12 @@ async def test_who_holds_a_machine_is_told_what_its_provider_told_of_its_end(
     await reaches(stage, LeaseStatus.READY)
     stage.world.cloud.end(NAME)
     at = datetime(2026, 11, 21, 10, 42, 31, tzinfo=UTC)
-    of_an_earlier_one = MachineNews(what="it was deleted", at=at, provider_machine_id="vm-0")
-    preempted = MachineNews(what="it was preempted", at=at, provider_machine_id="vm-1")
-    for news in (preempted, of_an_earlier_one):
-        await handle.signal(LeaseLifecycle.news, news)
+    of_an_earlier_one = MachineNotification(
+        what="it was deleted", at=at, provider_machine_id="vm-0"
+    )
+    preempted = MachineNotification(what="it was preempted", at=at, provider_machine_id="vm-1")
+    for notified in (preempted, of_an_earlier_one):
+        await handle.signal(LeaseLifecycle.notified, notified)
     await handle.result()
     assert [lost.reason for lost in stage.world.cloud.lost] == [
         "it was preempted at 2026-11-21 10:42:31 UTC"
@@ -218,8 +220,8 @@ async def test_of_two_ends_that_its_provider_tells_a_machine_has_had_the_earlier
     key = (NAME, "zone-a")
     found = stage.world.cloud.machines[key].model_copy(update=stopped)
     stage.world.cloud.machines[key] = found
-    news = MachineNews(what="it was preempted", at=at + timedelta(seconds=9))
-    await handle.signal(LeaseLifecycle.news, news)
+    notified = MachineNotification(what="it was preempted", at=at + timedelta(seconds=9))
+    await handle.signal(LeaseLifecycle.notified, notified)
     await handle.result()
     assert [lost.ended_at for lost in stage.world.cloud.lost] == [at]
 
@@ -233,8 +235,8 @@ async def test_news_of_a_machine_that_is_there_ends_nothing(stage: Stage) -> Non
         looked.set()
 
     stage.world.faults["describe_machine"].append(note)
-    news = MachineNews(what="it was preempted", at=datetime.now(UTC))
-    await handle.signal(LeaseLifecycle.news, news)
+    notified = MachineNotification(what="it was preempted", at=datetime.now(UTC))
+    await handle.signal(LeaseLifecycle.notified, notified)
     await asyncio.wait_for(looked.wait(), 10)
     assert list(stage.world.cloud.machines) == [(NAME, "zone-a")]
     assert (await released(stage, handle)).status is LeaseStatus.RELEASED

@@ -15,7 +15,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.providers import notifications
 from activities.providers.gcp.audit_log import read_notification
-from activities.providers.gcp.notifications import GoogleNews
+from activities.providers.gcp.notifications import GoogleNotifications
 from activities.providers.gcp.project_resources import RESOURCES
 from activities.providers.gcp.session import GoogleSession
 from activities.providers.notifications import receive_notifications
@@ -25,7 +25,7 @@ from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.pubsub import Message
 from tests.waiting import eventually
 from workflows.contracts import errors
-from workflows.contracts.machines import MachineNews
+from workflows.contracts.machines import MachineNotification
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
 from workflows.effects.providers import NotificationsReceived, ReceiveNotifications
 
@@ -41,17 +41,19 @@ def books(migrated: Database, google: GoogleSession) -> Iterator[Books]:
     found = Books(migrated)
     for resource in ("topic", "subscription", "sink", "publisher"):
         RESOURCES[resource].make(google, found.provider_id)
-    with kind_with(notifications=lambda _: lambda: GoogleNews(google, found.provider_id)):
+    with kind_with(notifications=lambda _: lambda: GoogleNotifications(google, found.provider_id)):
         yield found
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, MachineNews]]:
+def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, MachineNotification]]:
     """What workflows took, by the id that each was sent under: what comes twice is dropped."""
-    found: dict[str, tuple[str, MachineNews]] = {}
+    found: dict[str, tuple[str, MachineNotification]] = {}
 
-    async def note(workflow_id: str, signal: str, what: MachineNews, *, request_id: str) -> bool:
-        assert signal == "news"
+    async def note(
+        workflow_id: str, signal: str, what: MachineNotification, *, request_id: str
+    ) -> bool:
+        assert signal == "notified"
         found[request_id] = (workflow_id, what)
         return True
 
@@ -102,7 +104,7 @@ async def settled(gcp: GcpDouble) -> None:
     await eventually(lambda: waiting(gcp) == 0, "all is settled")
 
 
-Notification = dict[str, tuple[str, MachineNews]]
+Notification = dict[str, tuple[str, MachineNotification]]
 
 
 async def test_a_machine_s_workflow_is_told_what_has_happened_to_it(
@@ -197,5 +199,9 @@ async def test_a_worker_that_stops_leaves_a_pull_that_waits_at_once(
 def test_the_words_of_an_end(method: str, what: str) -> None:
     data = json.dumps(entry("baseload-lea-1", method)).encode()
     told = read_notification(data, receipt="r", message_id="m")
-    assert told.news is not None
-    assert (told.machine_name, told.id, told.news.what) == ("baseload-lea-1", "qnwer3e38dfz", what)
+    assert told.content is not None
+    assert (told.machine_name, told.id, told.content.what) == (
+        "baseload-lea-1",
+        "qnwer3e38dfz",
+        what,
+    )
