@@ -40,7 +40,7 @@ def orphans(run_id: str, known: dict[str, Any]) -> list[processes.Process]:
     process (while that is still the process named in `known`, the run's process.json), and as
     descendants of these.
     """
-    if known.get("boot_id") != processes.boot_id():
+    if not processes.is_of_this_boot(known):
         return []
     everything = [one for one in processes.everything() if one.state not in "ZX"]
     mine = {

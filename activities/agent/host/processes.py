@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
+from typing import Any
 
 
 class Process:
@@ -72,6 +73,16 @@ def boot_id() -> str:
         boot_id = file.read().strip()
     first = find(1)
     return "%s-%d" % (boot_id, first.start_ticks if first else 0)
+
+
+def is_of_this_boot(known: dict[str, Any]) -> bool:
+    """Whether something that was noted on this node is of the present boot.
+
+    An agent of an earlier release has noted the boot as `boot_mark`. Without a note it counts as of
+    this boot, because what may still run must be looked for.
+    """
+    noted = known.get("boot_id") or known.get("boot_mark")
+    return noted is None or noted == boot_id()
 
 
 def monotonic_s() -> float:

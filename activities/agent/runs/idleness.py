@@ -88,4 +88,4 @@ def idle_s(run: Run) -> float:
 def _read(run: Run) -> dict[str, Any] | None:
     """The last observation of this boot."""
     last = run.read(FILE)
-    return last if last and last["boot_id"] == processes.boot_id() else None
+    return last if last and processes.is_of_this_boot(last) else None

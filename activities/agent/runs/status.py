@@ -59,7 +59,7 @@ def _name(
 def is_supervised(run: Run) -> bool:
     """Whether the supervisor that process.json names is alive."""
     process = run.read("process.json")
-    if process is None or process["boot_id"] != processes.boot_id():
+    if process is None or not processes.is_of_this_boot(process):
         return False
     return processes.is_alive(process["supervisor_pid"], process["supervisor_start_ticks"])
 

@@ -1,10 +1,13 @@
 """The schema: what migrations make is what the tables say, and the record is append-only."""
 
+import json
+import sqlite3
 import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -72,6 +75,38 @@ def test_processes_that_migrate_a_new_file_at_once_take_turns(tmp_path: Path) ->
     with opened.read() as session:
         assert session.connection().execute(text("SELECT count(*) FROM jobs")).scalar() == 0
     opened.close()
+
+
+def test_offers_that_were_stored_before_the_rename_have_their_zone_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "baseload.db"
+    migrate(f"sqlite:///{path}", "0006")
+    with sqlite3.connect(path) as connection:
+        _insert(connection, "leases", offer={"place": "zone-a"}, offers=[{"place": "zone-a"}])
+        _insert(connection, "nodes", machine={"offers": [{"place": "zone-a"}]})
+        _insert(connection, "providers", parts=[{"name": "network", "resource": "a network"}])
+    migrate(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        found = connection.execute(
+            "SELECT offer, offers, machine, resources FROM leases, nodes, providers"
+        ).fetchone()
+    assert [json.loads(column) for column in found] == [
+        {"zone": "zone-a"},
+        [{"zone": "zone-a"}],
+        {"offers": [{"zone": "zone-a"}]},
+        [{"name": "network", "path": "a network"}],
+    ]
+
+
+def _insert(connection: sqlite3.Connection, table: str, **given: Any) -> None:
+    """A row with these JSON columns, and with something in every other one that needs a value."""
+    values: dict[str, str | int] = {name: json.dumps(value) for name, value in given.items()}
+    for _, name, kind, needed, default, _ in connection.execute(f"PRAGMA table_info({table})"):
+        if needed and default is None:
+            filler = "{}" if kind == "JSON" else 0 if "INT" in kind else "2026-03-01 00:00:00"
+            values.setdefault(name, filler)
+    marks = ", ".join("?" * len(values))
+    columns = ", ".join(values)
+    connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", [*values.values()])
 
 
 def _an_event() -> tables.EventRow:

@@ -3,6 +3,8 @@
 Revision: 0007, after 0006
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -11,17 +13,46 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
+OFFERS = (("leases", "offer"), ("leases", "offers"), ("nodes", "machine"), ("regions", "options"))
+"""Columns of JSON in which offers of machines stand."""
+
 
 def upgrade() -> None:
     _rename_table("requests", "outbox")
     _rename_column("providers", "parts", "resources")
     _rename_column("allocations", "announced_at", "notified_at")
+    for table, column in OFFERS:
+        _rename_key(table, column, "place", "zone")
+    _rename_key("providers", "resources", "resource", "path")
 
 
 def downgrade() -> None:
+    _rename_key("providers", "resources", "path", "resource")
+    for table, column in OFFERS:
+        _rename_key(table, column, "zone", "place")
     _rename_column("allocations", "notified_at", "announced_at")
     _rename_column("providers", "resources", "parts")
     _rename_table("outbox", "requests")
+
+
+def _rename_key(table: str, column: str, old: str, new: str) -> None:
+    """Rename a key wherever it stands in the JSON of a column."""
+    rows = sa.table(table, sa.column("id"), sa.column(column, sa.JSON()))
+    connection = op.get_bind()
+    for row_id, stored in connection.execute(sa.select(rows.c.id, rows.c[column])).all():
+        renamed = _renamed(stored, old, new)
+        if renamed != stored:
+            connection.execute(rows.update().where(rows.c.id == row_id).values({column: renamed}))
+
+
+def _renamed(stored: Any, old: str, new: str) -> Any:
+    if isinstance(stored, list):
+        return [_renamed(each, old, new) for each in stored]
+    if isinstance(stored, dict):
+        return {
+            new if key == old else key: _renamed(each, old, new) for key, each in stored.items()
+        }
+    return stored
 
 
 def _rename_column(table: str, old: str, new: str) -> None:
