@@ -120,7 +120,7 @@ class TerminateOrphan(Contract):
 
 
 class MachineNotification(Contract):
-    """Signal `news` to a lease: a notification of its provider about its machine."""
+    """Signal `notified` to a lease: a notification of its provider about its machine."""
 
     what: str
     """What happened, in words for people, such as `it was preempted`."""

@@ -65,7 +65,8 @@ class Credentials:
     def make_key(self, email: str, token_uri: str) -> dict[str, Any]:
         """A new key of the account, as Google's console would let a person download it."""
         account = self.accounts[email]
-        private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        # Google's have 2,048 bits; a key of half as many is made in a tenth of the time.
+        private = rsa.generate_private_key(public_exponent=65537, key_size=1024)
         key_id = secrets.token_hex(20)
         account.keys[key_id] = private.public_key()
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -15,6 +15,7 @@ depends_on = None
 
 OFFERS = (("leases", "offer"), ("leases", "offers"), ("nodes", "machine"), ("regions", "options"))
 """Columns of JSON in which offers of machines stand."""
+SIGNALS = (("give_back", "release"), ("end_unknown", "terminate_orphan"))
 
 
 def upgrade() -> None:
@@ -24,15 +25,26 @@ def upgrade() -> None:
     for table, column in OFFERS:
         _rename_key(table, column, "place", "zone")
     _rename_key("providers", "resources", "resource", "path")
+    for old, new in SIGNALS:
+        _rename_signal(old, new)
 
 
 def downgrade() -> None:
+    for old, new in SIGNALS:
+        _rename_signal(new, old)
     _rename_key("providers", "resources", "path", "resource")
     for table, column in OFFERS:
         _rename_key(table, column, "zone", "place")
     _rename_column("allocations", "notified_at", "announced_at")
     _rename_column("providers", "resources", "parts")
     _rename_table("outbox", "requests")
+
+
+def _rename_signal(old: str, new: str) -> None:
+    """Of the requests that are not delivered yet."""
+    outbox = sa.table("outbox", sa.column("verb"), sa.column("delivered_at"))
+    waiting = outbox.update().where(outbox.c.verb == old, outbox.c.delivered_at.is_(None))
+    op.execute(waiting.values(verb=new))
 
 
 def _rename_key(table: str, column: str, old: str, new: str) -> None:

@@ -162,7 +162,7 @@ def test_after_a_lost_answer_the_same_is_found_and_not_made_twice(
 
 def test_a_grant_waits_for_its_sink(google: GoogleSession) -> None:
     made(google, "topic")
-    with pytest.raises(GoogleUnavailableError, match="not there yet"):
+    with pytest.raises(GoogleUnavailableError, match="does not exist yet"):
         made(google, "publisher")
 
 
