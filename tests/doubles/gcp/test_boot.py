@@ -95,7 +95,7 @@ async def test_a_plain_vm_takes_the_keys_of_its_metadata_only(boot_with: BootWit
     await said(address_of(vm), keys, "setsid sleep 4712 > /dev/null 2>&1 &", "ann")
     assert running("4712")
     await asyncio.to_thread(boot.power_off, vm)
-    assert not running("4712")
+    await asyncio.to_thread(wait_for, lambda: not running("4712"), "what ran there to be gone", 10)
     with pytest.raises(ConnectionRefusedError):
         await said(address_of(vm), keys, "pwd", "ann")
 
