@@ -139,12 +139,22 @@ class Worker:
 
     @property
     def assigned(self) -> WorkerAssignment:
+        """The node and its resources that placement gave to this worker.
+
+        Raises:
+            ValueError: Nothing is assigned yet.
+        """
         if self.assignment is None:
             raise ValueError(f"worker {self.index} has no assignment yet")
         return self.assignment
 
     @property
     def run(self) -> str:
+        """The id of its run on the node.
+
+        Raises:
+            ValueError: It has no run yet.
+        """
         if self.run_id is None:
             raise ValueError(f"worker {self.index} has no run yet")
         return self.run_id
