@@ -62,7 +62,7 @@ class Machine:
     def answer(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
         return {"ok": True, **getattr(self, f"do_{verb}")(asked)}
 
-    def do_look(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def do_status(self, asked: dict[str, Any]) -> dict[str, Any]:
         run_ids = self.runs if asked["run_ids"] is None else asked["run_ids"]
         unknown = Run("unknown")
         runs = {run_id: self.runs.get(run_id, unknown).told() for run_id in run_ids}
@@ -106,7 +106,7 @@ class Machine:
             self.runs.pop(run_id, None)
         return {"removed": asked["run_ids"], "kept": []}
 
-    def do_strays(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def do_orphans(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {"ended": {}}
 
     def do_prune(self, asked: dict[str, Any]) -> dict[str, Any]:
