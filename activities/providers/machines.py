@@ -65,18 +65,26 @@ async def wait_for_machine(command: DescribeMachine) -> MachineObservation:
 
 @activity.defn
 async def terminate_machine(command: TerminateMachine) -> MachineObservation:
-    """Terminate the machine, and return its billed period.
+    """Terminate the machine, and return its billed period, with the driver's remark as the reason.
 
     Raises: NotYet, while the provider still lists the machine.
     """
+    # An earlier attempt leaves its remark in its last heartbeat.
+    remarks = [str(each) for each in activity.info().heartbeat_details]
 
     def terminate(driver: Driver) -> MachineObservation:
-        driver.terminate(command.machine_name, command.zone)
+        if remark := driver.terminate(command.machine_name, command.zone):
+            remarks[:] = [remark]
         if (left := _find(driver, command)) is not None:
             raise NotYet(f"{command.machine_name}: the machine is {left.state}, and not gone")
         return _billed_period(driver, command)
 
-    return await asked_of(command, terminate)
+    try:
+        gone = await asked_of(command, terminate)
+    except ApplicationError:
+        activity.heartbeat(*remarks)
+        raise
+    return gone.model_copy(update={"reason": "".join(remarks)})
 
 
 def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservation:

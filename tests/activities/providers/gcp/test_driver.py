@@ -76,6 +76,40 @@ def test_a_deletion_that_comes_late_ends_no_newer_machine_of_the_name(
     assert names(gcp) == [NAME]
 
 
+def test_a_machine_that_is_not_found_by_its_number_is_deleted_by_its_name(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    number = running(machines).provider_machine_id
+    gcp.cloud.knows_numbers = False
+    remark = machines.terminate(NAME, ZONE)
+    assert remark == (
+        f"instance {NAME}: deleted by its name, because its number {number} was not found"
+    )
+    wait_for(lambda: machines.find(NAME, ZONE) is None, "it is gone")
+    assert names(gcp) == []
+
+
+def test_a_newer_machine_is_not_deleted_because_an_older_number_is_not_found(
+    gcp: GcpDouble, machines: GoogleMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    running(machines)
+    instances = machines._instances
+    ask = instances.delete_unary
+
+    def replaced_meanwhile(**asked: Any) -> Any:
+        monkeypatch.setattr(instances, "delete_unary", ask)
+        gone(machines)
+        machines.create(NAME, OFFER, SPEC)
+        running(machines)
+        return ask(**asked)
+
+    monkeypatch.setattr(instances, "delete_unary", replaced_meanwhile)
+    assert machines.terminate(NAME, ZONE) == ""
+    assert names(gcp) == [NAME]
+
+
 def test_when_a_machine_began_and_ended_is_told_by_google_s_own_clock(
     gcp: GcpDouble, machines: GoogleMachines
 ) -> None:
