@@ -458,6 +458,7 @@ class LeaseLifecycle:
             "provider_kind": request.provider_kind,
             "machine_name": request.machine_name,
             "zone": self._offer.zone if self._offer else "",
+            "uses_internal_addresses": request.uses_internal_addresses,
         }
 
     def _address(self, seen: MachineObservation) -> NodeAddress:

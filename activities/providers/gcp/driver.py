@@ -87,7 +87,8 @@ class GoogleMachines:
                 return None
             self._must_be_ours(instance)
             observation = shown(instance, zone, self._catalogue)
-            if observation.state is MachineState.RUNNING and observation.host is not None:
+            has_address = observation.host is not None or observation.internal_host is not None
+            if observation.state is MachineState.RUNNING and has_address:
                 return observation.model_copy(update=self._proof(name, zone))
             return observation
 

@@ -195,6 +195,20 @@ def test_a_machine_is_made_seen_listed_and_gone(gcp: GcpDouble, machines: Google
     assert names(gcp) == []
 
 
+def test_a_machine_without_an_external_address_has_only_its_internal_one(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    outside = running(machines)
+    with gcp.cloud.lock:
+        (vm,) = gcp.cloud.machines.vms.values()
+        vm.body["networkInterfaces"][0].pop("accessConfigs")
+    seen = machines.find(NAME, ZONE)
+    assert seen is not None
+    assert (seen.host, seen.internal_host) == (None, outside.internal_host)
+    assert (seen.minion_id, seen.is_reachable) == (outside.minion_id, False)
+
+
 def test_a_machine_ends_by_itself_after_its_lifetime_and_carries_no_secret(
     gcp: GcpDouble, machines: GoogleMachines
 ) -> None:

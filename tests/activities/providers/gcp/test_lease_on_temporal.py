@@ -86,7 +86,7 @@ def made(books: Books) -> MachineObservation:
 
 
 def leased(books: Books, seen: MachineObservation) -> None:
-    known = seen.model_dump(exclude={"state", "zone", "offer_label", "reason"})
+    known = seen.model_dump(exclude={"state", "zone", "offer_label", "reason", "internal_host"})
     row = lease_row(books, LEASE, LeaseStatus.READY)
     row.sqlmodel_update({**known, "offer": SPOT.model_dump(mode="json"), "sequence": 4})
     row.deadline = datetime.now(UTC) + timedelta(hours=1)
