@@ -12,6 +12,10 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
+class StartRefusedError(RuntimeError):
+    """The error of a process that must not start as it is set up; the message says what to do."""
+
+
 class Settings(BaseSettings):
     """The settings of one process; paths that are not set have a default under `home`."""
 
@@ -28,7 +32,8 @@ class Settings(BaseSettings):
     ssh_key: Path | None = None
     """The platform's private SSH key; None: `home/keys/platform_ed25519`."""
     secrets_key: str | None = None
-    """The master key as 64 hex digits; None: `home/keys/master.key`, which the bootstrap makes."""
+    """The master key as 64 hex digits; None: `home/keys/master.key`, which the very first start
+    makes."""
 
     temporal_address: str = "127.0.0.1:7233"
     temporal_namespace: str = "default"

@@ -21,7 +21,7 @@ import structlog
 import uvicorn
 from uvicorn._types import ASGIApplication
 
-from activities.settings import Settings, settings
+from activities.settings import Settings, StartRefusedError, settings
 
 SHUTDOWN_LIMIT_S = 10.0
 HTTP_DRAIN_LIMIT_S = 2
@@ -187,6 +187,9 @@ class _Departure:
             return await main(stop)
         except SystemExit as exit_asked:
             return exit_asked.code if isinstance(exit_asked.code, int) else 1
+        except StartRefusedError as refused:
+            log.error("does not start: %s", refused)  # noqa: TRY400 - the reason is the line
+            return 1
         except Exception:  # Any error is logged, and the process ends as after any other end.
             log.exception("stopped by an error")
             return 1

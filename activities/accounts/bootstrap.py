@@ -9,15 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from sqlmodel import Session, col, select
 
 from activities.accounts.accounts import add_account
 from activities.db.ids import new_id
 from activities.db.session import database
 from activities.db.tables import Account, ApiKey
-from activities.secrets.sealing import make_master_key, write_private
+from activities.secrets.key_fingerprints import claim_keys
+from activities.secrets.sealing import write_private
 from activities.settings import Settings, settings
 
 NAME = "administrator"
@@ -28,16 +27,17 @@ log = structlog.get_logger("first-start")
 
 
 def bootstrap() -> None:
-    """Make the keys and the administrator that are missing; every process calls this at its start.
+    """Make the keys and the administrator where there are none; every process calls this first.
 
     A second call changes nothing. The database must be migrated before.
+    Raises: StartRefusedError, when the keys of this process are not those of the installation.
     """
     chosen = settings()
-    with _one_at_a_time(chosen.home):
-        if chosen.secrets_key is None:
-            make_master_key(chosen.master_key_path)
-        _make_platform_key(chosen.platform_key_path)
-        _make_administrator(chosen)
+    with _one_at_a_time(chosen.home), database().write("first-start") as session:
+        claim_keys(session, chosen)
+        path = _make_administrator(session, chosen)
+    if path is not None:
+        log.info("made the administrator's key", path=str(path))
 
 
 @contextmanager
@@ -48,28 +48,19 @@ def _one_at_a_time(home: Path) -> Generator[None, None, None]:
         yield
 
 
-def _make_platform_key(path: Path) -> None:
-    """Make the platform key; join.sh and the API publish its public half."""
-    if path.exists():
-        return
-    private = Ed25519PrivateKey.generate()
-    content = private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    write_private(path, content.decode())
+def _make_administrator(session: Session, chosen: Settings) -> Path | None:
+    """Make the administrator unless there is one; the path of the file with the new API key.
 
-
-def _make_administrator(chosen: Settings) -> None:
-    """Write the API key to its file before its hash to the database.
-
-    After a crash between the two, the next start reads the key from the file.
+    The key is written to its file before its hash to the database: after a crash between the two,
+    the next start reads the key from the file.
     """
-    with database().write("first-start") as session:
-        query = select(Account.id).where(col(Account.is_administrator).is_(True))
-        if session.exec(query).first() is not None:
-            return
-        path = chosen.administrator_key_path
-        write_private(path, f"{KEY_PREFIX}{secrets.token_urlsafe(32)}\n")
-        _add_administrator(session, path.read_text().strip())
-    log.info("made the administrator's key", path=str(path))
+    query = select(Account.id).where(col(Account.is_administrator).is_(True))
+    if session.exec(query).first() is not None:
+        return None
+    path = chosen.administrator_key_path
+    write_private(path, f"{KEY_PREFIX}{secrets.token_urlsafe(32)}\n")
+    _add_administrator(session, path.read_text().strip())
+    return path
 
 
 def _add_administrator(session: Session, secret: str) -> None:

@@ -2,15 +2,16 @@
 
 from sqlmodel import Session
 
-from activities.db.tables import Lease
+from activities.db.tables import Lease, Region
 from activities.outbox.workflow_starts import WorkflowStart, workflow_start
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 
 
-def start_lease(_: Session, row: Lease) -> WorkflowStart[LeaseRequest]:
+def start_lease(session: Session, row: Lease) -> WorkflowStart[LeaseRequest]:
     """The start of a lease's workflow."""
+    region = session.get(Region, row.region_id)
     request = LeaseRequest(
         lease_id=row.id,
         account_id=row.account_id,
@@ -23,6 +24,7 @@ def start_lease(_: Session, row: Lease) -> WorkflowStart[LeaseRequest]:
         spec=MachineSpec.model_validate(row.spec),
         price_cap_microcredits_per_hour=row.price_cap_microcredits_per_hour,
         deadline=row.deadline,
+        uses_internal_addresses=region is not None and region.uses_internal_addresses,
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.region_id, "ProviderKind": row.provider_kind}

@@ -155,11 +155,12 @@ class Driver(Protocol):
         """
         ...
 
-    def terminate(self, name: str, zone: str) -> None:
+    def terminate(self, name: str, zone: str) -> str:
         """Request the termination of a machine and all that was created with it.
 
         Silent when the machine does not exist. However late the provider acts on the request, a
         newer machine with the same name is not terminated.
+        The answer is empty, or a remark on an unusual request, which an event shows to people.
         """
         ...
 

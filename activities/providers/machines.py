@@ -47,14 +47,16 @@ async def describe_machine(command: DescribeMachine) -> MachineObservation:
 async def wait_for_machine(command: DescribeMachine) -> MachineObservation:
     """The observation of a machine that is reachable, or will never be.
 
-    Raises: NotYet, while the machine is being created or is not reachable.
+    Raises: NotYet, while the machine is being created or is not reachable yet.
     """
 
     def observe(driver: Driver) -> MachineObservation:
         observation = _find(driver, command) or GONE
         state = observation.state
         if state is MachineState.MAKING or (
-            state is MachineState.RUNNING and not observation.is_reachable
+            state is MachineState.RUNNING
+            and not observation.is_reachable
+            and not _is_internal_alone(observation)
         ):
             why = observation.reason or "no address or no host key yet"
             raise NotYet(f"{command.machine_name}: {state}, {why}")
@@ -65,18 +67,26 @@ async def wait_for_machine(command: DescribeMachine) -> MachineObservation:
 
 @activity.defn
 async def terminate_machine(command: TerminateMachine) -> MachineObservation:
-    """Terminate the machine, and return its billed period.
+    """Terminate the machine, and return its billed period, with the driver's remark as the reason.
 
     Raises: NotYet, while the provider still lists the machine.
     """
+    # An earlier attempt leaves its remark in its last heartbeat.
+    remarks = [str(each) for each in activity.info().heartbeat_details]
 
     def terminate(driver: Driver) -> MachineObservation:
-        driver.terminate(command.machine_name, command.zone)
+        if remark := driver.terminate(command.machine_name, command.zone):
+            remarks[:] = [remark]
         if (left := _find(driver, command)) is not None:
             raise NotYet(f"{command.machine_name}: the machine is {left.state}, and not gone")
         return _billed_period(driver, command)
 
-    return await asked_of(command, terminate)
+    try:
+        gone = await asked_of(command, terminate)
+    except ApplicationError:
+        activity.heartbeat(*remarks)
+        raise
+    return gone.model_copy(update={"reason": "".join(remarks)})
 
 
 def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservation:
@@ -94,7 +104,8 @@ def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservatio
     """Raises: NotYet, while a machine that was created for an earlier offer has the name."""
     found = _find(driver, command)
     if found is None:
-        found = driver.create(command.machine_name, command.offer, command.spec)
+        created = driver.create(command.machine_name, command.offer, command.spec)
+        found = _reached(created, command)
     if found.offer_label in ("", command.offer.label):
         return found
     # An earlier insert took effect late. Its machine is of another offer, and is not used.
@@ -105,7 +116,26 @@ def _find_or_create(driver: Driver, command: CreateMachine) -> MachineObservatio
 
 
 def _find(driver: Driver, command: NamedMachine) -> MachineObservation | None:
-    return driver.find(command.machine_name, command.zone)
+    found = driver.find(command.machine_name, command.zone)
+    return None if found is None else _reached(found, command)
+
+
+def _reached(found: MachineObservation, command: NamedMachine) -> MachineObservation:
+    """The observation with the address at which the machine's region reaches it, or why not."""
+    if found.host is not None or found.internal_host is None:
+        return found
+    if command.uses_internal_addresses:
+        return found.model_copy(update={"host": found.internal_host})
+    reason = (
+        f"{command.machine_name}: has no external address, and its region does not use internal "
+        f"ones (uses_internal_addresses); found {found.internal_host}"
+    )
+    return found.model_copy(update={"reason": found.reason or reason})
+
+
+def _is_internal_alone(seen: MachineObservation) -> bool:
+    """Whether a machine has booted, as its host key shows, and has only an internal address."""
+    return seen.host is None and seen.internal_host is not None and seen.minion_id is not None
 
 
 async def asked_of(

@@ -2,7 +2,8 @@
 
 Everything else knows a credential by its reference only. `store://providers/<kind>/<name>` is
 sealed in the database; a variable of the environment overrides it. `env://NAME` and
-`file:///path` are on the server, and only administrators may use them. Secrets of jobs are under
+`file:///path` are on the server, and only administrators may use them. A variable holds the
+credential, or the absolute path of its file. Secrets of jobs are under
 `store://projects/`, where no credential may be.
 """
 
@@ -39,6 +40,8 @@ def reference_mistake(reference: str) -> str | None:
     if reference.startswith(STORE):
         return None if _STORED.fullmatch(reference) else "is store://providers/<kind>/<name>"
     if reference.startswith(ENVIRONMENT):
+        if "/" in reference.removeprefix(ENVIRONMENT):
+            return "is env://NAME, the name of a variable and not a path, which is file:///path"
         return None if _NAME.fullmatch(reference) else "is env://NAME"
     path = reference.removeprefix(FILE)
     return None if path.startswith("/") and "\0" not in path else "is file:///path"
@@ -98,7 +101,7 @@ def open_credentials(session: Session, account_id: str, reference: str) -> str:
     if reference.startswith(ENVIRONMENT):
         return _from_environment(reference, reference.removeprefix(ENVIRONMENT))
     if reference.startswith(FILE):
-        return _from_file(Path(reference.removeprefix(FILE)))
+        return _from_file(Path(reference.removeprefix(FILE)), reference)
     if is_read_only(reference):
         return _from_environment(reference, environment_name(reference))
     name = reference.removeprefix(STORE)
@@ -124,16 +127,20 @@ def credentials_of(provider_id: str) -> str:
 
 
 def _from_environment(reference: str, name: str) -> str:
+    """The value of a variable, or the content of the file whose path the value is."""
     value = environment_value(name)
     if not value:
         raise CredentialsError(f"{reference}: {name} is not set in the server's environment")
+    if value.startswith("/"):
+        return _from_file(Path(value), f"{reference}: the file that {name} names")
     return value
 
 
-def _from_file(path: Path) -> str:
+def _from_file(path: Path, said: str) -> str:
+    """The content of a file of the server. Raises: CredentialsError, which begins with `said`."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise CredentialsError(f"{FILE}{path}: is larger than {MAX_FILE_BYTES} bytes")
+            raise CredentialsError(f"{said}: is larger than {MAX_FILE_BYTES} bytes")
         return path.read_text()
-    except (OSError, UnicodeDecodeError) as cause:
-        raise CredentialsError(f"{FILE}{path}: cannot be read: {type(cause).__name__}") from cause
+    except (OSError, ValueError) as cause:
+        raise CredentialsError(f"{said}: cannot be read: {type(cause).__name__}") from cause

@@ -28,6 +28,9 @@ class RegionCreation(RequestBody):
     """The region of the provider's cloud, such as `us-central1`; None for machines you own."""
     storage_node_class: Annotated[str | None, Field(max_length=100)] = None
     """The class of the storage node that a cloud region creates itself; None: `small`."""
+    uses_internal_addresses: bool = False
+    """Whether a machine in the cloud that has no external address is reached at its internal one,
+    because the platform's processes are in the same network."""
     relaxed_requirements: Annotated[tuple[str, ...], Field(max_length=50)] = ()
     """Names of requirements that nodes of the region may fail; `all` relaxes every one."""
 
@@ -41,6 +44,7 @@ class Region(Lifecycle):
     public: bool
     exclusive_nodes: bool
     node_root: str | None
+    uses_internal_addresses: bool
     relaxed_requirements: list[str]
     trusted_only: bool
     """Whether jobs cannot be isolated from each other on at least one of the region's nodes."""

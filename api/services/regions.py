@@ -65,6 +65,7 @@ def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Regi
         public=row.public,
         exclusive_nodes=row.exclusive_nodes,
         node_root=row.node_root,
+        uses_internal_addresses=row.uses_internal_addresses,
         relaxed_requirements=row.relaxed_requirements,
         trusted_only=bool(sharing),
         trusted_only_reason="; ".join(sharing) or None,
@@ -79,7 +80,7 @@ def create_region(
 
     refusal: the problem that the cloud's quotas give, see `region_quotas.refusal_of`.
     Raises: Problem `invalid-request`, when a field is wrong; `provider-not-ready`; `conflict`,
-    when the account has a region of this name or in this cloud region; `refusal`.
+    when the account has a region of this name, or the provider one in this cloud region; `refusal`.
     """
     unknown = requirements.unknown_names(asked.relaxed_requirements)
     if unknown:
@@ -124,6 +125,8 @@ def _storage_columns(
     """
     if not traits_of(provider.kind).is_cloud:
         must_be_left_out(asked, ("cloud_region", "storage_node_class"), OWN_MACHINES)
+        if asked.uses_internal_addresses:
+            raise invalid(field_error("uses_internal_addresses", OWN_MACHINES, True))
         return {"storage_mode": asked.storage_mode}
     catalogue, classes = _known_of(provider)
     wrong = []
@@ -138,11 +141,12 @@ def _storage_columns(
         wrong.append(field_error("public", "is for regions of machines you own", True))
     if wrong or asked.cloud_region is None:
         raise invalid(*wrong)
-    _check_cloud_region(context, asked.cloud_region)
+    _check_cloud_region(context, provider, asked.cloud_region)
     return {
         "storage_mode": "central",
         "cloud_region": asked.cloud_region,
         "storage_node_class": storage_class,
+        "uses_internal_addresses": asked.uses_internal_addresses,
     }
 
 
@@ -159,10 +163,12 @@ def _known_of(provider: tables.Provider) -> tuple[CloudCatalogue, StorageClasses
         raise invalid(field_error("provider_id", str(refusal), provider.id)) from None
 
 
-def _check_cloud_region(context: ChangeContext, cloud_region: str) -> None:
-    """Refuse a second region of the account in one cloud region. Raises: Problem `conflict`."""
+def _check_cloud_region(
+    context: ChangeContext, provider: tables.Provider, cloud_region: str
+) -> None:
+    """Refuse a second region of the provider in one cloud region. Raises: Problem `conflict`."""
     same = select(tables.Region).where(
-        tables.Region.account_id == context.caller.account_id,
+        tables.Region.provider_id == provider.id,
         tables.Region.cloud_region == cloud_region,
         tables.Region.status != RegionStatus.ARCHIVED,
     )

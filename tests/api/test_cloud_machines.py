@@ -109,6 +109,29 @@ async def test_there_is_one_region_for_each_of_the_clouds(
     assert (await asked(ada, provider_id, name="other")).status_code == 202
 
 
+async def test_two_projects_of_an_account_may_each_have_a_region_in_one_cloud_region(
+    site: Site, ada: Person, gcp: GcpDouble, provider_id: str
+) -> None:
+    await created(site, ada, provider_id)
+    second = gcp.cloud.add_project("second-4711")
+    body = {"kind": "gcp", "credentials": service_account_key(gcp, project=second)}
+    other_id: str = (await ada.made("/v1/providers", body))["id"]
+    site.set(tables.Provider, other_id, status="ready")
+    other = await asked(ada, other_id, name="other")
+    assert other.status_code == 202, other.text
+    again = await asked(ada, other_id, name="third")
+    assert other.json()["id"] in again.json()["detail"]
+
+
+async def test_internal_addresses_are_used_where_the_region_says_so(
+    site: Site, ada: Person, provider_id: str
+) -> None:
+    made = (await asked(ada, provider_id, uses_internal_addresses=True)).json()
+    assert made["uses_internal_addresses"] is True
+    other = (await asked(ada, provider_id, "far", cloud_region="us-west1")).json()
+    assert other["uses_internal_addresses"] is False
+
+
 async def test_what_is_wrong_with_a_region_is_told_together(ada: Person, provider_id: str) -> None:
     wrong: dict[str, Any] = {
         "cloud_region": "mars-north1",

@@ -102,6 +102,7 @@ class LeaseEvent(StrEnum):
     RELEASING = "lease.releasing"
     REQUESTED = "lease.requested"
     SEEN = "lease.seen"
+    TERMINATED_OTHERWISE = "lease.terminated-otherwise"
 
 
 class JobEvent(StrEnum):

@@ -26,6 +26,8 @@ class LeaseRequest(Contract):
     price_cap_microcredits_per_hour: int | None = None
     deadline: datetime
     """When the lease is released, whatever its holder does."""
+    uses_internal_addresses: bool = False
+    """Whether a machine without an external address is reached at its internal one."""
     sequence: int = 0
     resumed_from: "LeaseProgress | None" = None
 

@@ -75,6 +75,9 @@ class MachineObservation(Contract):
     zone: str = ""
     provider_machine_id: str | None = None
     host: str | None = None
+    """The address at which the machine is reached; None: it has none yet, or none for us."""
+    internal_host: str | None = None
+    """The machine's address in its own network, at which only a region reaches it that says so."""
     port: int = 22
     user: str = "root"
     minion_id: str | None = None

@@ -15,6 +15,8 @@ class NamedMachine(Contract):
     provider_kind: ProviderKind
     machine_name: str
     zone: str = ""
+    uses_internal_addresses: bool = False
+    """Whether a machine without an external address is reached at its internal one."""
 
 
 class CreateMachine(NamedMachine):

@@ -313,12 +313,17 @@ class LeaseLifecycle:
                 command = TerminateMachine(
                     **self._name, provider_machine_id=known_id, was_unseen=was_unseen
                 )
-                return self._ended(await terminate_machine(command))
+                gone = await terminate_machine(command)
             except EFFECT_FAILED as failure:
                 reason = (
                     "the machine could not be terminated and may still cost money: "
                     f"{cause_of(failure)[1]}"
                 )
+            else:
+                if gone.reason:
+                    event = Event(type=LeaseEvent.TERMINATED_OTHERWISE, message=gone.reason)
+                    await self._record_event(event)
+                return self._ended(gone)
             if reason != recorded:
                 await self._write(
                     Event(type=LeaseEvent.NOT_RELEASED, message=reason), reason=reason
@@ -453,6 +458,7 @@ class LeaseLifecycle:
             "provider_kind": request.provider_kind,
             "machine_name": request.machine_name,
             "zone": self._offer.zone if self._offer else "",
+            "uses_internal_addresses": request.uses_internal_addresses,
         }
 
     def _address(self, seen: MachineObservation) -> NodeAddress:

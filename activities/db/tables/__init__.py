@@ -13,6 +13,7 @@ from activities.db.tables.accounts import (
 )
 from activities.db.tables.columns import LifecycleRow
 from activities.db.tables.events import AuditRow, EventRow
+from activities.db.tables.installation import KeyFingerprint
 from activities.db.tables.jobs import Allocation, GpuAllocation, Job, Upload
 from activities.db.tables.leases import Lease
 from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
@@ -30,6 +31,7 @@ __all__ = [
     "GpuAllocation",
     "IdempotencyKey",
     "Job",
+    "KeyFingerprint",
     "Lease",
     "LedgerAccount",
     "LedgerPosting",

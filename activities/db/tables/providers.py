@@ -38,6 +38,8 @@ class Region(LifecycleRow, table=True):
     storage_node_class: str | None = None
     public: bool = False
     exclusive_nodes: bool = True
+    uses_internal_addresses: bool = False
+    """Whether a machine without an external address is reached at its internal one."""
     node_root: str | None = None
     relaxed_requirements: list[str] = json_column()
     options: dict[str, Any] = json_column()
@@ -51,8 +53,8 @@ class Region(LifecycleRow, table=True):
         ),
         index_where(
             "status != 'archived' AND cloud_region IS NOT NULL",
-            "regions_cloud_region_of_account",
-            "account_id",
+            "regions_cloud_region_of_provider",
+            "provider_id",
             "cloud_region",
             unique=True,
         ),

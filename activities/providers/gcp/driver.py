@@ -87,7 +87,8 @@ class GoogleMachines:
                 return None
             self._must_be_ours(instance)
             observation = shown(instance, zone, self._catalogue)
-            if observation.state is MachineState.RUNNING and observation.host is not None:
+            has_address = observation.host is not None or observation.internal_host is not None
+            if observation.state is MachineState.RUNNING and has_address:
                 return observation.model_copy(update=self._proof(name, zone))
             return observation
 
@@ -116,31 +117,29 @@ class GoogleMachines:
             raise NotYet(f"{name}: was requested, and is not listed in {offer.zone} yet")
         return found
 
-    def terminate(self, name: str, zone: str) -> None:
+    def terminate(self, name: str, zone: str) -> str:
         """Request the machine's termination; silent when it does not exist.
+
+        By its number, so that a late deletion spares a newer machine with this name. If Google does
+        not find the number although it still shows the machine with it, by its name.
 
         Raises: Unavailable, CapacityExhausted, RequestRefused.
         """
         with _answers():
             instance = self._instance(name, zone)
             if instance is None:
-                return
+                return ""
             self._must_be_ours(instance)
-            if shown(instance, zone, self._catalogue).state is MachineState.ENDING:
-                return  # Google would refuse a second deletion as not ready.
-            try:
-                # By its number, so that a late deletion spares a newer machine with this name.
-                with naming_request(f"instance {name}"):
-                    self._instances.delete_unary(
-                        project=self._session.project_id,
-                        zone=zone,
-                        instance=str(instance.id),
-                        timeout=ANSWER_LIMIT_S,
-                        retry=None,
-                    )
-            except GoogleRefusedError as refusal:
-                if not refusal.is_missing:
-                    raise
+            if self._is_ending(instance, zone) or self._delete(name, zone, str(instance.id)):
+                return ""
+            left = self._instance(name, zone)
+            if left is None or left.id != instance.id or self._is_ending(left, zone):
+                return ""
+            if not self._delete(name, zone, name):
+                return ""
+        return (
+            f"instance {name}: deleted by its name, because its number {instance.id} was not found"
+        )
 
     def billed_period(self, name: str, zone: str, machine_id: str | None) -> MachineObservation:
         with _answers():
@@ -186,6 +185,27 @@ class GoogleMachines:
             if refusal.is_missing:
                 return None
             raise
+
+    def _is_ending(self, instance: Any, zone: str) -> bool:
+        """Whether the machine is being deleted; Google refuses a second deletion as not ready."""
+        return shown(instance, zone, self._catalogue).state is MachineState.ENDING
+
+    def _delete(self, name: str, zone: str, key: str) -> bool:
+        """Request the deletion by number or name; False when Google does not find the machine."""
+        try:
+            with naming_request(f"instance {name}"):
+                self._instances.delete_unary(
+                    project=self._session.project_id,
+                    zone=zone,
+                    instance=key,
+                    timeout=ANSWER_LIMIT_S,
+                    retry=None,
+                )
+        except GoogleRefusedError as refusal:
+            if refusal.is_missing:
+                return False
+            raise
+        return True
 
     def _must_be_ours(self, instance: Any) -> None:
         must_be_ours(f"instance {instance.name}", instance.labels.get(LABEL), self._provider_id)

@@ -187,17 +187,15 @@ def shown(instance: Any, zone: str, catalogue: CloudCatalogue) -> MachineObserva
 
     catalogue: whose prices the observation has.
     """
-    address = None
-    for interface in instance.network_interfaces:
-        outer = [access.nat_i_p for access in interface.access_configs if access.nat_i_p]
-        address = outer[0] if outer else (interface.network_i_p or None)
-        break
+    interfaces = list(instance.network_interfaces)[:1]
+    external = (access.nat_i_p for each in interfaces for access in each.access_configs)
     state = _STATES.get(instance.status, MachineState.MAKING)
     return MachineObservation(
         state=state,
         zone=zone,
         provider_machine_id=str(instance.id),
-        host=address,
+        host=next((address for address in external if address), None),
+        internal_host=next((each.network_i_p for each in interfaces if each.network_i_p), None),
         user=USER,
         microcredits_per_hour=_price(instance, zone, catalogue),
         began_at=_instant(instance.last_start_timestamp),

@@ -662,6 +662,7 @@ class Region(BaseModel):
     public: Annotated[bool, Field(title="Public")]
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")]
     node_root: Annotated[str | None, Field(title="Node Root")]
+    uses_internal_addresses: Annotated[bool, Field(title="Uses Internal Addresses")]
     relaxed_requirements: Annotated[list[str], Field(title="Relaxed Requirements")]
     trusted_only: Annotated[bool, Field(title="Trusted Only")]
     trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
@@ -688,6 +689,7 @@ class RegionCreation(BaseModel):
     node_root: Annotated[str | None, Field(title="Node Root")] = None
     cloud_region: Annotated[CloudRegion | None, Field(title="Cloud Region")] = None
     storage_node_class: Annotated[StorageNodeClass | None, Field(title="Storage Node Class")] = None
+    uses_internal_addresses: Annotated[bool, Field(title="Uses Internal Addresses")] = False
     relaxed_requirements: Annotated[
         list[str], Field(max_length=50, title="Relaxed Requirements")
     ] = []

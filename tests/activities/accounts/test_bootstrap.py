@@ -1,9 +1,11 @@
 """A fresh installation: one administrator, keys for their owner alone, whoever starts first."""
 
 import hashlib
+import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncssh
@@ -14,7 +16,8 @@ from sqlmodel import select
 from activities.accounts.bootstrap import bootstrap
 from activities.db import tables
 from activities.db.session import Database
-from activities.secrets.sealing import master_key
+from activities.secrets.platform_key import make_platform_key
+from activities.secrets.sealing import make_master_key, master_key
 from activities.settings import settings
 
 CHECKOUT = Path(__file__).parents[3]
@@ -87,3 +90,78 @@ def test_processes_that_start_at_once_make_one_administrator(
         assert session.connection().execute(text("SELECT count(*) FROM accounts")).scalar() == 1
         key = session.exec(select(tables.ApiKey)).one()
     assert key.secret_sha256 == hashlib.sha256(secret.encode()).hexdigest()
+
+
+def on_another_host(url: str, home: Path, *program: str) -> subprocess.CompletedProcess[str]:
+    """A process with a home of its own and the same database."""
+    environment = {"BASELOAD_HOME": str(home), "BASELOAD_DATABASE_URL": url, "PYTHONPATH": "."}
+    return subprocess.run(
+        [sys.executable, *program],
+        cwd=CHECKOUT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_second_host_without_the_keys_does_not_start_and_makes_none(
+    migrated: Database, database_url: str, tmp_path: Path
+) -> None:
+    bootstrap()
+    second = tmp_path / "second"
+    refused = on_another_host(database_url, second, "-m", "workers", "planning")
+    assert refused.returncode == 1
+    said = refused.stderr
+    assert "master key" in said
+    assert f"found none at {second}/keys/master.key" in said
+    assert "copy keys/master.key" in said
+    assert "Traceback" not in said
+    assert not (second / "keys").exists()
+    assert not (second / "admin.key").exists()
+
+
+@pytest.mark.parametrize("name", ["master.key", "platform_ed25519"])
+def test_a_second_host_with_another_key_is_told_which_key_differs(
+    migrated: Database, database_url: str, tmp_path: Path, name: str
+) -> None:
+    bootstrap()
+    keys = settings().master_key_path.parent
+    second = tmp_path / "second"
+    shutil.copytree(keys, second / "keys")
+    assert on_another_host(database_url, second, "-c", START).returncode == 0
+    other = second / "keys" / name
+    other.unlink()
+    (make_master_key if name == "master.key" else make_platform_key)(other)
+    mine = other.read_bytes()
+    refused = on_another_host(database_url, second, "-c", START)
+    assert refused.returncode == 1
+    assert f"at {other}" in refused.stderr
+    assert "belongs to an installation" in refused.stderr
+    assert other.read_bytes() == mine
+
+
+def test_of_two_hosts_that_start_at_once_one_makes_the_keys_and_the_other_refuses(
+    migrated: Database, database_url: str, tmp_path: Path
+) -> None:
+    homes = [tmp_path / "first", tmp_path / "second"]
+    with ThreadPoolExecutor(2) as hosts:
+        ends = list(hosts.map(lambda home: on_another_host(database_url, home, "-c", START), homes))
+    assert sorted(end.returncode for end in ends) == [0, 1]
+    assert "belongs to an installation" in "".join(end.stderr for end in ends)
+    made = [home for home in homes if (home / "keys" / "master.key").exists()]
+    assert [home / "admin.key" for home in made] == [
+        home / "admin.key" for home in homes if (home / "admin.key").exists()
+    ]
+    assert len(made) == 1
+
+
+def test_a_fingerprint_does_not_show_the_key(migrated: Database) -> None:
+    bootstrap()
+    with migrated.read() as session:
+        rows = session.exec(select(tables.KeyFingerprint)).all()
+    assert sorted(row.name for row in rows) == ["master key", "platform key"]
+    shown = "".join(row.fingerprint for row in rows)
+    assert master_key().hex() not in shown
+    assert hashlib.sha256(master_key()).hexdigest()[:32] not in shown

@@ -60,7 +60,7 @@ class RentedDriver:
         self._may_be_lost()
         return self.machines[key]
 
-    def terminate(self, name: str, zone: str) -> None:
+    def terminate(self, name: str, zone: str) -> str:
         self._must_be_there()
         if self.ending:
             self.ending -= 1
@@ -69,6 +69,7 @@ class RentedDriver:
             past = ended.model_copy(update=update)
             self.gone[ended.provider_machine_id or ""] = self.gone[name] = past
         self._may_be_lost()
+        return ""
 
     def billed_period(self, name: str, zone: str, machine_id: str | None) -> MachineObservation:
         self._must_be_there()

@@ -90,6 +90,21 @@ async def test_a_machine_is_waited_for_until_it_has_an_address_or_is_no_more(
     assert (await do(wait_for_machine, LOOK)).state is MachineState.GONE
 
 
+async def test_an_internal_address_is_used_only_where_the_region_says_so(
+    driver: RentedDriver,
+) -> None:
+    driver.machines[Owned("baseload-lea-1", "zone-a")] = MachineObservation(
+        state=MachineState.RUNNING, zone="zone-a", internal_host="10.0.0.9", minion_id="SHA256:k"
+    )
+    refused: MachineObservation = await do(wait_for_machine, LOOK)
+    assert not refused.is_reachable
+    assert "has no external address" in refused.reason
+    assert "uses_internal_addresses" in refused.reason
+    inside = LOOK.model_copy(update={"uses_internal_addresses": True})
+    found: MachineObservation = await do(wait_for_machine, inside)
+    assert (found.host, found.is_reachable) == ("10.0.0.9", True)
+
+
 async def test_a_machine_of_another_offer_is_not_taken_but_ended_and_made_anew(
     driver: RentedDriver,
 ) -> None:
@@ -143,6 +158,18 @@ async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
     )
     assert (resumed_from.seen.host, resumed_from.seen.began_at) == ("10.0.0.9", NOW)
     assert fresh.argument.offers == (OFFER,)
+
+
+def test_a_lease_knows_whether_its_region_uses_internal_addresses(migrated: Database) -> None:
+    books = Books(migrated)
+    row = books.lease(LeaseStatus.READY)
+    for uses in (False, True):
+        with migrated.write() as session:
+            session.get_one(tables.Region, books.region_id).uses_internal_addresses = uses
+        with migrated.read() as session:
+            request = start_lease(session, row).argument
+        assert isinstance(request, LeaseRequest)
+        assert request.uses_internal_addresses is uses
 
 
 async def test_shortages_are_remembered_for_all_and_forgotten_in_time(

@@ -121,6 +121,26 @@ def test_the_servers_own_environment_and_files_are_read_where_a_reference_names_
         opened(migrated, account_id, "env://NO_SUCH")
 
 
+def test_a_path_behind_env_is_refused_with_the_way_to_write_it(
+    migrated: Database, account_id: str
+) -> None:
+    for reference in ("env:///etc/key.json", "env://keys/GCP"):
+        with pytest.raises(CredentialsError, match="not a path, which is file:///path"):
+            opened(migrated, account_id, reference)
+
+
+def test_a_variable_that_holds_a_path_is_read_as_the_file_there(
+    migrated: Database, account_id: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "key.json"
+    monkeypatch.setenv("GCP_KEY", str(file))
+    with pytest.raises(CredentialsError, match="GCP_KEY names: cannot be read") as refusal:
+        opened(migrated, account_id, "env://GCP_KEY")
+    assert str(file) not in str(refusal.value)
+    file.write_text("from a file")
+    assert opened(migrated, account_id, "env://GCP_KEY") == "from a file"
+
+
 @pytest.mark.parametrize(
     "reference",
     [
@@ -128,6 +148,8 @@ def test_the_servers_own_environment_and_files_are_read_where_a_reference_names_
         "store://providers/gcp/../../projects/x",
         "store://providers/gcp/",
         "env://A B",
+        "env:///etc/key.json",
+        "env://keys/GCP",
         "file://key.json",
     ],
 )

@@ -75,6 +75,8 @@ class Cloud:
         """What each resource counts against quotas, by its path."""
         self.quotas_unread: set[str] = set()
         """Regions whose quotas Google cannot tell at the moment."""
+        self.knows_numbers = True
+        """Whether an instance is found by its number too, and not by its name alone."""
         self.image_families: dict[str, tuple[str, ...]] = dict(IMAGE_FAMILIES)
         self.durations = Durations()
         self.resources = Resources()

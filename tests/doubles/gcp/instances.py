@@ -285,8 +285,9 @@ def get_guest_attributes(call: Call) -> Json:
 
 def _path(call: Call) -> str:
     """By the machine's name, or by its number."""
+    cloud = call.cloud
     folder = f"projects/{call.project.id}/zones/{known_zone(call)}/instances"
-    numbered = call.cloud.machines.numbered(call["instance"]) or ""
+    numbered = (cloud.knows_numbers and cloud.machines.numbered(call["instance"])) or ""
     return numbered if numbered.startswith(f"{folder}/") else f"{folder}/{call['instance']}"
 
 

@@ -26,6 +26,9 @@ def add(
     storage_class: Annotated[
         str | None, typer.Option(help="of its storage node: micro … xlarge; default: small")
     ] = None,
+    internal_addresses: Annotated[
+        bool, typer.Option("--internal-addresses", help="reach machines without external ones")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is healthy")] = False,
     timeout: Annotated[
         float, typer.Option(help="seconds that --wait waits at most")
@@ -37,6 +40,7 @@ def add(
         "provider_id": _provider_id(session, provider, in_a_cloud=True),
         "cloud_region": cloud_region,
         **({"storage_node_class": storage_class} if storage_class else {}),
+        **({"uses_internal_addresses": True} if internal_addresses else {}),
     }
     region = session.post("/v1/regions", body)
     _show_when_there(session, region, Goal(frozenset({"healthy"}), timeout) if wait else None)
@@ -122,6 +126,7 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             ("storage node", found.get("storage_node_class")),
             ("public", found.get("public")),
             ("nodes are ours alone", found.get("exclusive_nodes")),
+            ("internal addresses", found.get("uses_internal_addresses") or None),
             ("relaxed", found.get("relaxed_requirements") or None),
             ("trusted jobs only", found.get("trusted_only_reason")),
             ("created", moment_text(found.get("created_at"))),

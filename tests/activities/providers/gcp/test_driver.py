@@ -76,6 +76,40 @@ def test_a_deletion_that_comes_late_ends_no_newer_machine_of_the_name(
     assert names(gcp) == [NAME]
 
 
+def test_a_machine_that_is_not_found_by_its_number_is_deleted_by_its_name(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    number = running(machines).provider_machine_id
+    gcp.cloud.knows_numbers = False
+    remark = machines.terminate(NAME, ZONE)
+    assert remark == (
+        f"instance {NAME}: deleted by its name, because its number {number} was not found"
+    )
+    wait_for(lambda: machines.find(NAME, ZONE) is None, "it is gone")
+    assert names(gcp) == []
+
+
+def test_a_newer_machine_is_not_deleted_because_an_older_number_is_not_found(
+    gcp: GcpDouble, machines: GoogleMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    running(machines)
+    instances = machines._instances
+    ask = instances.delete_unary
+
+    def replaced_meanwhile(**asked: Any) -> Any:
+        monkeypatch.setattr(instances, "delete_unary", ask)
+        gone(machines)
+        machines.create(NAME, OFFER, SPEC)
+        running(machines)
+        return ask(**asked)
+
+    monkeypatch.setattr(instances, "delete_unary", replaced_meanwhile)
+    assert machines.terminate(NAME, ZONE) == ""
+    assert names(gcp) == [NAME]
+
+
 def test_when_a_machine_began_and_ended_is_told_by_google_s_own_clock(
     gcp: GcpDouble, machines: GoogleMachines
 ) -> None:
@@ -159,6 +193,20 @@ def test_a_machine_is_made_seen_listed_and_gone(gcp: GcpDouble, machines: Google
     gone(machines)
     assert machines.list_owned() == []
     assert names(gcp) == []
+
+
+def test_a_machine_without_an_external_address_has_only_its_internal_one(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    machines.create(NAME, OFFER, SPEC)
+    outside = running(machines)
+    with gcp.cloud.lock:
+        (vm,) = gcp.cloud.machines.vms.values()
+        vm.body["networkInterfaces"][0].pop("accessConfigs")
+    seen = machines.find(NAME, ZONE)
+    assert seen is not None
+    assert (seen.host, seen.internal_host) == (None, outside.internal_host)
+    assert (seen.minion_id, seen.is_reachable) == (outside.minion_id, False)
 
 
 def test_a_machine_ends_by_itself_after_its_lifetime_and_carries_no_secret(

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlmodel import select
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -31,6 +32,8 @@ from tests.waiting import eventually
 from workers.main import notifications_worker
 from workers.registry import workflow_runner
 from workflows.contracts import queues
+from workflows.contracts.events import LeaseEvent
+from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.machines import MachineObservation, MachineSpec
 from workflows.contracts.statuses import LeaseStatus, ProviderKind
 from workflows.effects.providers import StartNotifications
@@ -83,7 +86,7 @@ def made(books: Books) -> MachineObservation:
 
 
 def leased(books: Books, seen: MachineObservation) -> None:
-    known = seen.model_dump(exclude={"state", "zone", "offer_label", "reason"})
+    known = seen.model_dump(exclude={"state", "zone", "offer_label", "reason", "internal_host"})
     row = lease_row(books, LEASE, LeaseStatus.READY)
     row.sqlmodel_update({**known, "offer": SPOT.model_dump(mode="json"), "sequence": 4})
     row.deadline = datetime.now(UTC) + timedelta(hours=1)
@@ -107,6 +110,30 @@ async def at_work(client: Client) -> AsyncIterator[None]:
             notifications_worker(client),
         ):
             yield
+
+
+async def test_a_lease_says_that_its_machine_was_deleted_by_name(
+    gcp: GcpDouble, books: Books, temporal_server: Client
+) -> None:
+    leased(books, await asyncio.to_thread(made, books))
+    gcp.cloud.knows_numbers = False
+    with books.database.read() as session:
+        start = restart_of(session, session.get_one(tables.Lease, LEASE)).start
+    async with at_work(temporal_server):
+        handle = await temporal_server.start_workflow(
+            start.workflow, start.argument, id=start.id, task_queue=queues.MAIN
+        )
+        await handle.signal("release", LeaseRelease(reason="its job has ended", by_holder=True))
+        await asyncio.wait_for(handle.result(), 30)
+    assert gcp.cloud.machines.vms == {}
+    with books.database.read() as session:
+        row = session.get_one(tables.Lease, LEASE)
+        query = select(tables.EventRow).where(
+            tables.EventRow.type == LeaseEvent.TERMINATED_OTHERWISE
+        )
+        (event,) = session.exec(query).all()
+    assert row.status == "released"
+    assert f"its number {row.provider_machine_id} was not found" in event.message
 
 
 async def test_a_preempted_machine_s_lease_is_over_in_seconds_and_costs_what_the_meter_says(

@@ -1,0 +1,19 @@
+"""Tables of what holds for the whole installation, whichever process asks."""
+
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from activities.db.instants import Instant
+
+
+class KeyFingerprint(SQLModel, table=True):
+    """The keyed fingerprint of one key that all processes of the installation must share.
+
+    name: the name of the key, such as `master key`.
+    """
+
+    __tablename__ = "key_fingerprints"
+    name: str = Field(primary_key=True)
+    fingerprint: str
+    created_at: datetime = Field(sa_type=Instant)

@@ -1,0 +1,87 @@
+"""The fingerprints of the master key and the platform key, which the database remembers.
+
+All processes of an installation share both keys. With another master key a process could not open
+what the others have sealed, and with another platform key no node would let it in. So the first
+start records a fingerprint of each key, and a process whose keys differ does not start.
+"""
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from sqlmodel import Session
+
+from activities.db.tables import KeyFingerprint
+from activities.secrets.platform_key import make_platform_key, platform_private_key
+from activities.secrets.sealing import make_master_key, master_key
+from activities.settings import Settings, StartRefusedError
+
+MASTER_KEY = "master key"
+PLATFORM_KEY = "platform key"
+_TEXT = b"baseload key fingerprint 1"
+_ADVICE = {
+    MASTER_KEY: "copy keys/master.key from the BASELOAD_HOME of a host of this installation, or "
+    "set BASELOAD_SECRETS_KEY to its content",
+    PLATFORM_KEY: "copy keys/platform_ed25519 from the BASELOAD_HOME of a host of this "
+    "installation, or set BASELOAD_SSH_KEY to the path of a copy",
+}
+
+
+def claim_keys(session: Session, chosen: Settings) -> None:
+    """Compare the keys of this process with the fingerprints in the database, or record them.
+
+    Keys are made only where the database has no fingerprint of them, and only where there is none
+    yet. The caller has a writing transaction, whose commit makes the keys those of the
+    installation; of two processes that start at once, the second finds what the first has
+    recorded.
+    Raises: StartRefusedError, when a key is missing or is another one; MasterKeyError and
+    PlatformKeyError, when a key cannot be used.
+    """
+    for name in (MASTER_KEY, PLATFORM_KEY):
+        recorded = session.get(KeyFingerprint, name)
+        if recorded is None:
+            _make(name, chosen)
+            made = KeyFingerprint(
+                name=name, fingerprint=_fingerprint(name), created_at=datetime.now(UTC)
+            )
+            session.add(made)
+        elif (found := _found(name, chosen)) != recorded.fingerprint:
+            raise StartRefusedError(
+                f"{name}: this database belongs to an installation whose {name} has the "
+                f"fingerprint {recorded.fingerprint}; found {found or 'none'} at "
+                f"{_source(name, chosen)}; {_ADVICE[name]}"
+            )
+
+
+def _source(name: str, chosen: Settings) -> str:
+    if name == PLATFORM_KEY:
+        return str(chosen.platform_key_path)
+    return "BASELOAD_SECRETS_KEY" if chosen.secrets_key else str(chosen.master_key_path)
+
+
+def _make(name: str, chosen: Settings) -> None:
+    if name == PLATFORM_KEY:
+        make_platform_key(chosen.platform_key_path)
+    elif chosen.secrets_key is None:
+        make_master_key(chosen.master_key_path)
+
+
+def _found(name: str, chosen: Settings) -> str | None:
+    """The fingerprint of this process's key; None when it has none."""
+    if name == PLATFORM_KEY and not chosen.platform_key_path.exists():
+        return None
+    if name == MASTER_KEY and chosen.secrets_key is None and not chosen.master_key_path.exists():
+        return None
+    return _fingerprint(name)
+
+
+def _fingerprint(name: str) -> str:
+    """An HMAC of a fixed text under the key, which says nothing of the key itself."""
+    if name == MASTER_KEY:
+        key = master_key()
+    else:
+        key = platform_private_key().private_bytes(
+            Encoding.DER, PrivateFormat.PKCS8, NoEncryption()
+        )
+    return hmac.new(key, _TEXT, hashlib.sha256).hexdigest()[:32]
