@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import unasync
-from generate_operations import operations_text
+from generate_operations import node_actions_text, operations_text
 
 CLIENT = Path(__file__).parent
 PACKAGE = CLIENT / "src" / "baseload"
@@ -56,7 +56,12 @@ def generated_files(openapi: Path = OPENAPI) -> dict[Path, str]:
     operations = PACKAGE / "_async" / "operations.py"
     banner = BANNER.format(source="api/openapi.json")
     text = _formatted(banner + operations_text(document), operations)
-    files = {PACKAGE / "models.py": _models(document), operations: text}
+    actions = PACKAGE / "commands" / "node_actions.py"
+    files = {
+        PACKAGE / "models.py": _models(document),
+        operations: text,
+        actions: _formatted(banner + node_actions_text(document), actions),
+    }
     for path in sorted({operations, *(PACKAGE / "_async").glob("*.py")}):
         source = files.get(path) or path.read_text()
         half = PACKAGE / "_sync" / path.name

@@ -1,4 +1,4 @@
-"""Writes one typed method for each operation of the OpenAPI document that answers with JSON."""
+"""Writes from the OpenAPI document a typed method for each operation, and the actions of nodes."""
 
 from __future__ import annotations
 
@@ -52,6 +52,45 @@ def operations_text(document: Mapping[str, Any]) -> str:
         if _answer(operation)
     ]
     return HEAD + "\n" + "\n".join(methods)
+
+
+NODE_ACTIONS_HEAD = '''"""The actions of nodes, as the API describes them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class NodeAction(NamedTuple):
+    """An action of a node, `POST /v1/nodes/{id}/{name}`, and its command.
+
+    status: of the node after the action, which `--wait` waits for; None: there is no wait.
+    """
+
+    name: str
+    help: str
+    takes_force: bool
+    status: str | None
+
+
+'''
+
+
+def node_actions_text(document: Mapping[str, Any]) -> str:
+    """The module of the actions of nodes; it needs formatting."""
+    base = "/v1/nodes/{node_id}/"
+    actions = [
+        (
+            path.removeprefix(base),
+            verbs["post"]["description"],
+            any(each["name"] == "force" for each in verbs["post"].get("parameters", ())),
+            verbs["post"].get("x-resulting-status"),
+        )
+        for path, verbs in document["paths"].items()
+        if path.startswith(base) and "post" in verbs
+    ]
+    lines = [f"NodeAction({', '.join(map(repr, action))})," for action in actions]
+    return NODE_ACTIONS_HEAD + "NODE_ACTIONS = (\n" + "\n".join(lines) + "\n)\n"
 
 
 def _method(verb: str, path: str, operation: Operation) -> str:

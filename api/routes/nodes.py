@@ -13,6 +13,7 @@ from api.pagination import Paging, page
 from api.schemas.nodes import Node, NodeCreation, NodePage
 from api.services import nodes
 from api.services.ownership import own
+from workflows.contracts.nodes import NODE_ACTIONS, NodeAction
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 Reader = Annotated[Caller, Depends(Needs("nodes:read"))]
@@ -50,24 +51,32 @@ def get_node(node_id: str, caller: Reader) -> Node:
         return nodes.node_response(session, own(session, tables.Node, node_id, caller))
 
 
-@router.post("/{node_id}/activate", status_code=202, operation_id="activate_node")
-async def activate_node(node_id: str, change: Writer) -> Node:
-    """Activate a node in maintenance, so that it takes jobs."""
-    return await change.apply(Node, lambda context: nodes.change_node(context, node_id, "activate"))
+def _add_action(action: NodeAction) -> None:
+    """Add the route of an action, with the query parameter `force` if the action takes it."""
 
+    async def act(node_id: str, change: Writer) -> Node:
+        return await change.apply(Node, lambda context: nodes.act(context, node_id, action))
 
-@router.post("/{node_id}/maintenance", status_code=202, operation_id="maintain_node")
-async def maintain_node(node_id: str, change: Writer) -> Node:
-    """Put a node in maintenance: it takes no new jobs, and its running jobs go on."""
-    return await change.apply(Node, lambda context: nodes.change_node(context, node_id, "maintain"))
+    async def act_with_force(node_id: str, change: Writer, force: bool = False) -> Node:
+        return await change.apply(
+            Node, lambda context: nodes.act(context, node_id, action, force=force)
+        )
 
-
-@router.post("/{node_id}/reboot", status_code=202, operation_id="reboot_node")
-async def reboot_node(node_id: str, change: Writer, force: bool = False) -> Node:
-    """Reboot a node's machine; a node with jobs only with `force`, which ends the jobs."""
-    return await change.apply(
-        Node, lambda context: nodes.reboot_node(context, node_id, force=force)
+    leads_to = {} if action.status is None else {"x-resulting-status": action.status.value}
+    router.add_api_route(
+        f"/{{node_id}}/{action.name}",
+        act_with_force if action.takes_force else act,
+        methods=["POST"],
+        status_code=202,
+        operation_id=action.operation_id,
+        name=action.operation_id,
+        description=action.summary,
+        openapi_extra=leads_to,
     )
+
+
+for _action in NODE_ACTIONS:
+    _add_action(_action)
 
 
 @router.post("/{node_id}/replace", status_code=202, operation_id="replace_node")

@@ -28,7 +28,7 @@ def remove(
 
 
 def must_be_free(row: tables.LifecycleRow, holds: tuple[str, list[str]]) -> None:
-    """Refuse to remove or reboot a resource that has dependents.
+    """Refuse an action that ends dependents of a resource.
 
     Raises: Problem `conflict`, naming the dependents.
     """

@@ -15,8 +15,8 @@ from api.schemas import nodes as schemas
 from api.services.announcements import node_of
 from api.services.cloud_machines import leased_node, must_be_own
 from api.services.lifecycles import GONE, must_be_free, remove, wrong_state
-from api.services.ownership import lifecycle, own, own_locked
-from workflows.contracts.nodes import Hardware, Preparation, Reboot, Requirement
+from api.services.ownership import lifecycle, own_locked
+from workflows.contracts.nodes import Hardware, NodeAction, Preparation, Requirement
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import NodeStatus, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
@@ -26,7 +26,6 @@ _SAME = (
     "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count", "reserved_memory_bytes",
 )  # fmt: skip
 _IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
-_CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
 def node_responses(session: Session, rows: Sequence[tables.Node]) -> list[schemas.Node]:
@@ -144,33 +143,23 @@ def _check_storage(session: Session, asked: schemas.NodeCreation, region: tables
         raise Problem("conflict", detail)
 
 
-def change_node(context: ChangeContext, node_id: str, deed: str) -> schemas.Node:
-    """Signal a node to `activate` or `maintain`; a node with that status keeps it.
+def act(
+    context: ChangeContext, node_id: str, action: NodeAction, *, force: bool = False
+) -> schemas.Node:
+    """Request an action of a node; an action that ends jobs needs `force` where there are any.
 
-    A leased node that has failed because it got no machine is activated by getting another one.
-    Raises: Problem `conflict`, when the node has another status.
-    """
-    row = own(context.session, tables.Node, node_id, context.caller)
-    is_leased = row.machine is not None
-    gets_machine = deed == "activate" and is_leased and row.status == NodeStatus.FAILED
-    if row.status not in _CONNECTED and not gets_machine:
-        raise wrong_state("node", row, f"in maintenance or active to {deed}")
-    context.tell(row.id, deed)
-    return node_response(context.session, row)
-
-
-def reboot_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas.Node:
-    """Reboot a node's machine; the jobs on the node end, so a node with jobs needs `force`.
-
-    Raises: Problem `conflict`, when the node is not connected, or has jobs and is not forced.
+    Raises: Problem `conflict`, when the node has another status, or has jobs and is not forced.
     """
     row = own_locked(context.session, tables.Node, node_id, context.caller)
-    if row.status not in _CONNECTED:
-        raise wrong_state("node", row, "in maintenance or active to reboot")
+    if row.status not in action.allowed + (action.allowed_leased if row.machine else ()):
+        allowed = " or ".join(action.allowed)
+        raise wrong_state("node", row, f"{allowed} to {action.signal}")
     shown = node_response(context.session, row)
-    if not force:
+    if action.takes_force and not force:
         must_be_free(row, ("jobs", shown.job_ids))
-    context.tell(row.id, "reboot", Reboot(force=force))
+    given = {"force": force} if action.takes_force else {}
+    message = None if action.message is None else action.message.model_validate(given)
+    context.tell(row.id, action.signal, message)
     return shown
 
 

@@ -1,5 +1,6 @@
 """Nodes: their address, hardware, requirements and preparation, their signals and progress."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -186,6 +187,56 @@ class Reboot(Contract):
     """
 
     force: bool = False
+
+
+@dataclass(frozen=True)
+class NodeAction:
+    """An action on a node that a person requests: its route, its command and its signal.
+
+    name: the last part of the URL, and the name of the client's command. status: of the node after
+    the action; None: the action changes no status for long.
+    """
+
+    name: str
+    operation_id: str
+    summary: str
+    signal: str
+    message: type[Contract] | None = None
+    """Of the signal; with a field `force`, a node with jobs needs force."""
+    allowed: tuple[NodeStatus, ...] = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
+    allowed_leased: tuple[NodeStatus, ...] = ()
+    """More statuses in which a node with a leased machine allows the action."""
+    status: NodeStatus | None = None
+
+    @property
+    def takes_force(self) -> bool:
+        return self.message is not None and "force" in self.message.model_fields
+
+
+NODE_ACTIONS = (
+    NodeAction(
+        "activate",
+        "activate_node",
+        "Activate a node in maintenance, so that it takes jobs.",
+        signal="activate",
+        allowed_leased=(NodeStatus.FAILED,),  # It got no machine, and gets another one.
+        status=NodeStatus.ACTIVE,
+    ),
+    NodeAction(
+        "maintenance",
+        "maintain_node",
+        "Put a node in maintenance: it takes no new jobs, and its running jobs go on.",
+        signal="maintain",
+        status=NodeStatus.MAINTENANCE,
+    ),
+    NodeAction(
+        "reboot",
+        "reboot_node",
+        "Reboot a node's machine; a node with jobs only with `force`, which ends the jobs.",
+        signal="reboot",
+        message=Reboot,
+    ),
+)
 
 
 class RunSeen(Contract):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from baseload.commands.node_actions import NODE_ACTIONS
+
 OK = 0
 NEGATIVE = 1
 USAGE = 2
@@ -31,6 +33,7 @@ class Entry:
     is_group: bool = False
 
 
+_ACTIONS = ", ".join(action.name for action in NODE_ACTIONS)
 SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Jobs",
@@ -60,9 +63,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "regions",
                 True,
             ),
-            Entry(
-                "node", "add, ls, show, activate, maintenance, reboot, replace, rm", "nodes", True
-            ),
+            Entry("node", f"add, ls, show, {_ACTIONS}, rm", "nodes", True),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
             Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),

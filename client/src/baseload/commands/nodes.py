@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.lookup import find, find_id
+from baseload.commands.node_actions import NODE_ACTIONS, NodeAction
 from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import bytes_text, moment_text, pick
 from baseload.commands.waiting import WAIT_LIMIT_S, Goal, newest_event, wait_for
@@ -118,44 +120,36 @@ def show(session: Session, node: Reference) -> None:
     _requirements(session, found)
 
 
-@command(app)
-def activate(
-    session: Session,
-    node: Reference,
-    wait: Annotated[bool, typer.Option("--wait", help="until it takes jobs")] = False,
-    timeout: Limit = WAIT_LIMIT_S,
-) -> None:
-    """Let a node take jobs."""
-    _toggle(session, node, "activate", Goal(frozenset({"active"}), timeout) if wait else None)
+def _add_action(action: NodeAction) -> None:
+    """Add the command of an action, with the options that the action has."""
+
+    def act(session: Session, node: Reference) -> None:
+        _act(session, node, action)
+
+    def act_with_force(
+        session: Session,
+        node: Reference,
+        force: Annotated[bool, typer.Option("--force", help="also while jobs run there")] = False,
+    ) -> None:
+        _act(session, node, action, force=force or None)
+
+    def switch(
+        session: Session,
+        node: Reference,
+        wait: Annotated[bool, typer.Option("--wait", help="until the node has switched")] = False,
+        timeout: Limit = WAIT_LIMIT_S,
+    ) -> None:
+        goal = Goal(frozenset({action.status or ""}), timeout) if wait else None
+        _act(session, node, action, goal)
+
+    function: Callable[..., None] = act_with_force if action.takes_force else act
+    function = switch if action.status else function
+    function.__doc__ = action.help
+    command(app, action.name)(function)
 
 
-@command(app)
-def maintenance(
-    session: Session,
-    node: Reference,
-    wait: Annotated[bool, typer.Option("--wait", help="until it takes no new jobs")] = False,
-    timeout: Limit = WAIT_LIMIT_S,
-) -> None:
-    """Let a node take no new jobs; its running jobs go on to their end."""
-    goal = Goal(frozenset({"maintenance"}), timeout) if wait else None
-    _toggle(session, node, "maintenance", goal)
-
-
-@command(app)
-def reboot(
-    session: Session,
-    node: Reference,
-    force: Annotated[bool, typer.Option("--force", help="also while jobs run there")] = False,
-) -> None:
-    """Restart the machine."""
-    path = f"/v1/nodes/{find_id(session, 'nodes', node)}/reboot"
-    _show_result(session, session.post(path, force=force or None))
-
-
-@command(app)
-def replace(session: Session, node: Reference) -> None:
-    """Create another storage node for a cloud region, then remove the present one."""
-    _show_result(session, session.post(f"/v1/nodes/{find_id(session, 'nodes', node)}/replace"))
+for _action in NODE_ACTIONS:
+    _add_action(_action)
 
 
 @command(app)
@@ -170,10 +164,12 @@ def rm(
     _show_result(session, found | removed)
 
 
-def _toggle(session: Session, node: str, verb: str, goal: Goal | None) -> None:
+def _act(
+    session: Session, node: str, action: NodeAction, goal: Goal | None = None, **query: Any
+) -> None:
     path = f"/v1/nodes/{find_id(session, 'nodes', node)}"
     after = newest_event(session, path) if goal else None
-    found = session.post(f"{path}/{verb}")
+    found = session.post(f"{path}/{action.name}", **query)
     if goal:
         found = wait_for(session, "nodes", found, dataclasses.replace(goal, after=after))
     _show_result(session, found)
