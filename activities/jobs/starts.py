@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, Job, Node
 from activities.outbox.workflow_starts import WorkflowStart, workflow_start
+from activities.placement.allocation_states import is_of_job
 from activities.settings import settings
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, WorkerProgress
@@ -79,7 +80,7 @@ def _unreachable_nodes(session: Session, job_id: str) -> dict[str, datetime]:
         .join(Allocation, col(Allocation.node_id) == Node.id)
         .where(
             col(Allocation.job_id) == job_id,
-            col(Allocation.released_at).is_(None),
+            is_of_job(),
             col(Node.status).in_((NodeStatus.OFFLINE, NodeStatus.ARCHIVED)),
         )
     )

@@ -11,6 +11,7 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Allocation, Lease, Node, Region
 from activities.nodes.ephemeral import stays
+from activities.placement.allocation_states import is_of_job
 from activities.regions.storage_nodes import storage_nodes_of
 from activities.temporal.client import tell
 from workflows.contracts.base import Done
@@ -70,11 +71,7 @@ def own_dependents_of(session: Session, resource_id: str) -> set[str]:
 
 def _leaving_from(region_id: str) -> SelectOfScalar[Node]:
     """Nodes without jobs that get no new ones; some of them are retained nodes."""
-    has_job = (
-        select(Allocation.id)
-        .where(col(Allocation.node_id) == Node.id, col(Allocation.released_at).is_(None))
-        .exists()
-    )
+    has_job = select(Allocation.id).where(col(Allocation.node_id) == Node.id, is_of_job()).exists()
     leaves = (col(Node.status) == NodeStatus.REMOVING) | (col(Node.type) == NodeType.EPHEMERAL)
     return select(Node).where(
         col(Node.region_id) == region_id, col(Node.status) != NodeStatus.ARCHIVED, leaves, ~has_job
@@ -104,7 +101,5 @@ def _users_of(session: Session, resource_id: str) -> list[str]:
             col(Node.region_id) == resource_id, col(Node.status) != NodeStatus.ARCHIVED
         )
         return sorted(session.exec(query).all())
-    query = select(Allocation.job_id).where(
-        col(Allocation.node_id) == resource_id, col(Allocation.released_at).is_(None)
-    )
+    query = select(Allocation.job_id).where(col(Allocation.node_id) == resource_id, is_of_job())
     return sorted(set(session.exec(query).all()))

@@ -11,9 +11,12 @@ from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
 from activities.db.tables import EventRow, LifecycleRow
 from activities.lifecycles.kinds import KIND_BY_NOUN
-from activities.nodes.ephemeral import stay
 from activities.outbox.dispatcher import relay_soon
-from activities.placement.allocations import release_allocations
+from activities.placement.allocations import (
+    confirm_allocations,
+    lock_jobs,
+    release_allocations,
+)
 from activities.placement.wake import wake_placement
 from workflows.contracts.errors import NOT_FOUND
 from workflows.contracts.lifecycles import (
@@ -35,11 +38,21 @@ def record(step: Record) -> Recorded:
     Raises: NotFound, when there is no row of the resource.
     """
     with database().write() as session:
+        if not _is_confirmed(session, step):
+            return Recorded(applied=False, confirmed=False)
         applied, request_ids = _apply(session, step)
     relay_soon(request_ids)
     if _matters_to_placement(step):
         wake_placement()
     return Recorded(applied=applied)
+
+
+def _is_confirmed(session: Session, step: Record) -> bool:
+    """Whether the job takes the allocations over that this step confirms; most confirm none."""
+    if not isinstance(step.changes, JobChanges) or not step.changes.confirms:
+        return True
+    lock_jobs(session, [step.resource_id])
+    return confirm_allocations(session, step.changes.confirms, step.at)
 
 
 def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
@@ -62,8 +75,13 @@ def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
         return False, []
     request_ids: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
-        stay(session, step.changes.staying_nodes)
-        request_ids = release_allocations(session, step.resource_id, step.at)
+        request_ids = release_allocations(
+            session,
+            step.resource_id,
+            step.at,
+            leaving=step.changes.leaving,
+            staying_nodes=step.changes.staying_nodes,
+        )
     _append_events(session, step)
     return True, request_ids
 
@@ -72,7 +90,7 @@ def _values(step: Record) -> dict[str, Any]:
     """The columns that a step sets besides its status."""
     changes = step.changes
     values = changes.model_dump(
-        mode="json", exclude={"noun", "release", "staying_nodes", "is_another"}, exclude_none=True
+        mode="json", exclude={"noun", "is_another", *_ALLOCATIONS}, exclude_none=True
     )
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
@@ -84,6 +102,8 @@ def _values(step: Record) -> dict[str, Any]:
     return values
 
 
+_ALLOCATIONS = ("confirms", "release", "leaving", "staying_nodes")
+"""What a step of a job changes in its allocations, and not in its row."""
 _NO_MACHINE = {
     "provider_machine_id": None,
     "host": None,

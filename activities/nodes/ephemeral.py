@@ -8,6 +8,7 @@ from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, Node
 from activities.outbox.requests import enqueue
+from activities.placement.allocation_states import is_of_job
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType
 
@@ -39,17 +40,14 @@ def stays(machine: Mapping[str, Any] | None) -> bool:
 def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -> list[str]:
     """Request the removal of those of the nodes that are ephemeral, without a job, not retained.
 
+    A leaving allocation keeps no ephemeral node: the end of its machine is the end of the run.
     Returns the ids of the outbox rows to relay after the commit. A node that is being removed
     already gets no new request; a repeated request does no harm.
     """
     wanted = sorted(set(node_ids))
     if not wanted:
         return []
-    held = (
-        select(Allocation.id)
-        .where(col(Allocation.node_id) == Node.id, col(Allocation.released_at).is_(None))
-        .exists()
-    )
+    held = select(Allocation.id).where(col(Allocation.node_id) == Node.id, is_of_job()).exists()
     unused = session.exec(
         select(Node.id, Node.machine)
         .where(

@@ -2,25 +2,29 @@
 
 The plan comes from rows that were read before. Each part is therefore checked against the rows
 again: by locks on the jobs, by conditions on the nodes, by unique indexes on GPUs and ports. The
-plan is written completely or not at all. The same rows are freed here when a job ends.
+plan is written completely or not at all. A job confirms the same rows here, and they are freed here
+when the end of its runs is proved.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CursorResult, insert, update
+from sqlalchemy import ColumnElement, CursorResult, func, insert, update
 from sqlmodel import Session, col, select
 
 from activities.db.ids import new_id
 from activities.db.tables import Allocation, GpuAllocation, Job, Node, UsageMeter
-from activities.nodes.ephemeral import dismiss_ephemeral
+from activities.nodes.ephemeral import dismiss_ephemeral, stay
+from activities.outbox.requests import enqueue
+from activities.placement.allocation_states import is_of_job
 from activities.placement.queue import WaitingJob
 from activities.settings import settings
+from workflows.contracts.lifecycles import Refresh
 from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, Refusal, WorkerSlot
-from workflows.contracts.statuses import JobStatus, NodeStatus
+from workflows.contracts.statuses import AllocationState, JobStatus, NodeStatus
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.placement.inventory import reserved_cpus
 
@@ -179,34 +183,90 @@ def _job_values(placed: Placed, now: datetime) -> dict[str, Any]:
     return {"id": placed.job.job_id, "rates": rates, "placement_refusals": []}
 
 
-def release_allocations(session: Session, job_id: str, at: datetime) -> list[str]:
-    """Release all live allocations of a job, and request the removal of its ephemeral nodes.
+def lock_jobs(session: Session, job_ids: Iterable[str]) -> list[str]:
+    """Lock the rows of these jobs until the commit, and return their ids.
 
-    The usage meters of the job no longer count in the burn rate. Returns the ids of the outbox
-    rows to relay after the commit.
+    Everywhere rows are locked in one order, so that no two transactions wait for each other: jobs
+    by their ids, then allocations by their ids, then nodes by their ids.
     """
-    live = session.exec(
-        select(Allocation)
-        .where(col(Allocation.job_id) == job_id, col(Allocation.released_at).is_(None))
-        .with_for_update()
-    ).all()
-    if live:
-        ids = [allocation.id for allocation in live]
-        session.execute(
-            update(Allocation).where(col(Allocation.id).in_(ids)).values(released_at=at)
-        )
-        session.execute(
-            update(GpuAllocation)
-            .where(col(GpuAllocation.allocation_id).in_(ids))
-            .values(released_at=at)
-        )
-        free_capacity(session, live)
+    query = select(Job.id).where(col(Job.id).in_(set(job_ids))).order_by(col(Job.id))
+    return list(session.exec(query.with_for_update()))
+
+
+def lock_allocations(session: Session, *conditions: ColumnElement[bool]) -> list[Allocation]:
+    """The allocations that meet the conditions, locked until the commit; lock their jobs first."""
+    query = select(Allocation).where(*conditions).order_by(col(Allocation.id))
+    return list(session.exec(query.with_for_update()))
+
+
+def confirm_allocations(session: Session, allocation_ids: Collection[str], at: datetime) -> bool:
+    """Let their job, which the caller has locked, take these allocations over; repeatable.
+
+    False, with nothing changed: not all of them are live any more.
+    """
+    chosen = (col(Allocation.id).in_(allocation_ids), is_of_job())
+    if len(lock_allocations(session, *chosen)) < len(allocation_ids):
+        return False
+    notified_at = func.coalesce(col(Allocation.notified_at), at)
+    running = {"state": AllocationState.RUNNING, "notified_at": notified_at}
+    session.execute(update(Allocation).where(*chosen).values(running))
+    return True
+
+
+def release_allocations(
+    session: Session,
+    job_id: str,
+    at: datetime,
+    *,
+    leaving: Collection[str] = (),
+    staying_nodes: Iterable[str] = (),
+) -> list[str]:
+    """Release all allocations of a job, and request the removal of its ephemeral nodes.
+
+    The job's row is locked by the caller. The usage meters of the job no longer count in the burn
+    rate. Returns the ids of the outbox rows to relay after the commit.
+    leaving: the allocations whose runs nobody has seen end. They stay live and go over to their
+    nodes, which are asked to end the runs; an archived node has none any more.
+    staying_nodes: the ephemeral nodes to retain.
+    """
+    held = lock_allocations(session, col(Allocation.job_id) == job_id, is_of_job())
+    stay(session, staying_nodes)
+    open_nodes = select(Node.id).where(
+        col(Node.id).in_({each.node_id for each in held}), Node.status != NodeStatus.ARCHIVED
+    )
+    owners = set(session.exec(open_nodes))
+    left = [each for each in held if each.id in leaving and each.node_id in owners]
+    free_allocations(session, [each for each in held if each not in left], at)
+    session.execute(
+        update(Allocation)
+        .where(col(Allocation.id).in_([each.id for each in left]))
+        .values(state=AllocationState.LEAVING)
+    )
     session.execute(
         update(UsageMeter)
         .where(col(UsageMeter.job_id) == job_id, col(UsageMeter.running).is_(True))
         .values(running=False)
     )
-    return dismiss_ephemeral(session, (allocation.node_id for allocation in live), at)
+    requests = [
+        enqueue(session, node_id, "refresh", Refresh(), at)
+        for node_id in sorted({each.node_id for each in left})
+    ]
+    return requests + dismiss_ephemeral(session, (each.node_id for each in held), at)
+
+
+def free_allocations(session: Session, ended: Sequence[Allocation], at: datetime) -> None:
+    """Free what these allocations hold, which the caller has locked, as their runs have ended."""
+    if not ended:
+        return
+    ids = [allocation.id for allocation in ended]
+    gone = {"state": AllocationState.GONE, "released_at": at}
+    session.execute(update(Allocation).where(col(Allocation.id).in_(ids)).values(gone))
+    session.execute(
+        update(GpuAllocation)
+        .where(col(GpuAllocation.allocation_id).in_(ids))
+        .values(released_at=at)
+    )
+    free_capacity(session, ended)
 
 
 def free_capacity(session: Session, released: Sequence[Allocation]) -> None:

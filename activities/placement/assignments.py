@@ -4,6 +4,7 @@ from sqlmodel import Session, col, select
 
 from activities.db.tables import Allocation, Lease, Node, Region
 from activities.nodes.addresses import address_of
+from activities.placement.allocation_states import is_of_job
 from activities.placement.inventory import SHOWN, NodeFacts, facts_of
 from workflows.contracts.jobs import Placement, WorkerAssignment
 from workflows.contracts.statuses import LeaseStatus, NodeType
@@ -15,7 +16,7 @@ def is_there(node: Node) -> bool:
 
 
 def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
-    """The placements of these jobs, from their live allocations.
+    """The placements of these jobs, from their allocations.
 
     A job with a machine that is still being created is left out.
     """
@@ -23,7 +24,7 @@ def placements_of(session: Session, job_ids: list[str]) -> list[Placement]:
         select(Allocation, Node, Region)
         .join(Node, col(Node.id) == Allocation.node_id)
         .join(Region, col(Region.id) == Node.region_id)
-        .where(col(Allocation.job_id).in_(job_ids), col(Allocation.released_at).is_(None))
+        .where(col(Allocation.job_id).in_(job_ids), is_of_job())
         .order_by(col(Allocation.job_id), col(Allocation.attempt), col(Allocation.worker))
     ).all()
     facts = facts_of(session, {(node.id, node.sequence) for _, node, _ in rows})
@@ -60,6 +61,7 @@ def _assignment(
     uuids = dict(facts.gpus)
     return WorkerAssignment(
         worker=allocation.worker,
+        allocation_id=allocation.id,
         node=address_of(node, region),
         gpu_indices=tuple(allocation.gpu_indices),
         # A GPU that a later inspection no longer lists is named by its index for the driver.

@@ -16,7 +16,7 @@ from activities.db.tables import Allocation, GpuAllocation, Job, Node, Region
 from activities.settings import settings
 from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.placement import GB, GpuSlot, NodeOffer
-from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
+from workflows.contracts.statuses import AllocationState, NodeStatus, NodeType, RegionStatus
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
 from workflows.rules.placement.inventory import Inventory
@@ -177,9 +177,10 @@ def held(session: Session) -> Held:
     ):
         found.gpus.setdefault(node_id, set()).add(index)
     disk = func.coalesce(col(Job.spec)["resources"]["disk_size_gb"].as_integer(), 0)
-    for node_id, port, cpus, indices, project_id, disk_gb in session.execute(
+    for node_id, state, port, cpus, indices, project_id, disk_gb in session.execute(
         select(  # type: ignore[call-overload]
             Allocation.node_id,
+            Allocation.state,
             Allocation.port,
             Allocation.cpu_count,
             Allocation.gpu_indices,
@@ -189,8 +190,9 @@ def held(session: Session) -> Held:
         .join(Job, col(Job.id) == Allocation.job_id)
         .where(col(Allocation.released_at).is_(None))
     ):
-        added = weight(1, len(indices), cpus)
-        found.weights[project_id] = found.weights.get(project_id, 0) + added
+        if state != AllocationState.LEAVING:  # That one belongs to the node.
+            added = weight(1, len(indices), cpus)
+            found.weights[project_id] = found.weights.get(project_id, 0) + added
         found.disk_bytes[node_id] = found.disk_bytes.get(node_id, 0) + disk_gb * GB
         if port is not None:
             found.ports.setdefault(node_id, set()).add(port)

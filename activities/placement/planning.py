@@ -20,9 +20,11 @@ from activities.db.session import database
 from activities.db.tables import Allocation, Job, Node, OutboxRow
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import enqueue
+from activities.placement.allocation_states import is_live
 from activities.placement.allocations import (
     ContendedError,
     changed_refusals,
+    lock_jobs,
     placed_of,
     release_allocations,
     reserve,
@@ -37,9 +39,10 @@ from activities.placement.queue import WaitingJob, waiting_jobs
 from activities.placement.wake import wake_placement
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import beating_aside
-from workflows.contracts.jobs import EndRequest, MachineGone, Placement
-from workflows.contracts.lifecycles import workflow_id_of
+from workflows.contracts.jobs import EndRequest, Placement
+from workflows.contracts.lifecycles import JOB, workflow_id_of
 from workflows.contracts.placement import JobRefusals, NodeOffer, Plan, PlanningRound
+from workflows.contracts.statuses import AllocationState
 from workflows.effects.jobs import FindPlacement, PlacementFound
 from workflows.effects.placement import (
     NotifyPlacedJobs,
@@ -54,6 +57,7 @@ LOOK_AHEAD = 4
 """Jobs that a round reads for each job that it may place, so that jobs at the head of the queue
 that do not fit do not hide jobs that do."""
 SIGNALS_AT_ONCE = 32
+_AT_ONCE = 1000
 _LOCK = "placement"
 
 
@@ -183,22 +187,25 @@ def find_placement(command: FindPlacement) -> PlacementFound:
 async def notify_placed_jobs(command: NotifyPlacedJobs) -> PlacedJobsNotified:
     """Signal `placed` to all placed jobs that are not notified; a repeated signal does no harm.
 
-    The allocations of a job whose workflow has ended are released. A job that could not be
-    notified is named in the answer and tried in the next planning round; the others do not wait.
+    The allocations of a job that has ended are released. A job that could not be notified, or whose
+    workflow is lost, is named in the answer and tried in the next planning round; the others do not
+    wait.
     """
     placements = await asyncio.to_thread(_not_notified, command.limit)
     slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
     sent = await asyncio.gather(*(_notify(placement, slots) for placement in placements))
     answers = list(zip(placements, sent, strict=True))
     notified = [placement for placement, answer in answers if answer is True]
-    closed = [placement.job_id for placement, answer in answers if answer is False]
-    failed = tuple(placement.job_id for placement, answer in answers if answer is None)
-    relay_soon(await asyncio.to_thread(_set_notified, notified, closed))
-    if closed:
+    closed = [placement for placement, answer in answers if answer is False]
+    failed = [placement.job_id for placement, answer in answers if answer is None]
+    ended, requests = await asyncio.to_thread(_set_notified, notified, closed)
+    relay_soon(requests)
+    if ended:
         wake_placement()
-    answered = len(notified) + len(closed)
+    failed += [placement.job_id for placement in closed if placement.job_id not in ended]
+    answered = len(notified) + len(ended)
     more = len(placements) >= command.limit and answered > 0
-    return PlacedJobsNotified(announced=len(notified), more=more, untold=failed)
+    return PlacedJobsNotified(announced=len(notified), more=more, untold=tuple(failed))
 
 
 async def _notify(placement: Placement, slots: asyncio.Semaphore) -> bool | None:
@@ -219,7 +226,7 @@ def _not_notified(limit: int) -> list[Placement]:
         job_ids = session.exec(
             select(Allocation.job_id)
             .join(Node, col(Node.id) == Allocation.node_id)
-            .where(col(Allocation.notified_at).is_(None), col(Allocation.released_at).is_(None))
+            .where(col(Allocation.notified_at).is_(None), is_live())
             .group_by(col(Allocation.job_id))
             .having(func.min(case((is_there, 1), else_=0)) == 1)
             .order_by(oldest, col(Allocation.job_id))
@@ -228,49 +235,38 @@ def _not_notified(limit: int) -> list[Placement]:
         return placements_of(session, list(job_ids))
 
 
-def _set_notified(notified: list[Placement], closed: list[str]) -> list[str]:
-    """Record the notifications, and release the allocations of closed jobs.
+def _set_notified(notified: list[Placement], closed: list[Placement]) -> tuple[set[str], list[str]]:
+    """Record the notifications of these allocations, whatever their jobs hold by now.
 
-    A closed job is not placed again. Returns the ids of the outbox rows to relay.
+    closed: those whose jobs have no workflow. They are released if the job has ended, and kept if
+    its workflow is lost, because that is started again.
+    Returns the ids of the closed jobs that have ended, and of the outbox rows to relay.
     """
     if not notified and not closed:
-        return []
+        return set(), []
     now = datetime.now(UTC)
-    job_ids = [placement.job_id for placement in notified]
-    of_them = (
-        col(Allocation.job_id).in_([*job_ids, *closed]),
-        col(Allocation.released_at).is_(None),
-    )
+    ids = [one for placement in notified for one in placement.allocation_ids]
+    requests: list[str] = []
     with database().write() as session:
-        session.execute(
-            update(Allocation)
-            .where(*of_them, col(Allocation.notified_at).is_(None))
-            .values(notified_at=now)
-        )
-        placed = set(session.exec(select(Allocation.job_id).where(*of_them)))
+        lock_jobs(session, (placement.job_id for placement in (*notified, *closed)))
+        placed: set[str] = set()
+        for start in range(0, len(ids), _AT_ONCE):
+            live = (col(Allocation.id).in_(ids[start : start + _AT_ONCE]), is_live())
+            session.execute(
+                update(Allocation)
+                .where(*live, col(Allocation.state) == AllocationState.HELD)
+                .values(state=AllocationState.NOTIFIED, notified_at=now)
+            )
+            placed |= set(session.exec(select(Allocation.job_id).where(*live)))
         session.execute(  # The machines of these jobs are not being created any more.
             update(Job).where(col(Job.id).in_(placed)).values(placement_refusals=[])
         )
-        withdrawn = [one for one in notified if one.job_id not in placed]
-        requests = _report_lost_machines(session, withdrawn, now)
-        for job_id in sorted(closed):
+        ended = _ended(session, {placement.job_id for placement in closed})
+        for job_id in sorted(ended):
             requests += release_allocations(session, job_id, now)
-    return requests
+    return ended, requests
 
 
-def _report_lost_machines(
-    session: Session, placements: list[Placement], now: datetime
-) -> list[str]:
-    """Signal `machine_gone` to jobs whose machine was lost while they were being notified."""
-    reason = "was lost while the job was being notified of it"
-    return [
-        enqueue(
-            session,
-            placement.job_id,
-            "machine_gone",
-            MachineGone(node_id=made.node.node_id, reason=reason),
-            now,
-        )
-        for placement in placements
-        if (made := next((one for one in placement.assignments if one.ephemeral), None))
-    ]
+def _ended(session: Session, job_ids: set[str]) -> set[str]:
+    final = col(Job.status).in_(JOB.final_statuses)
+    return set(session.exec(select(Job.id).where(col(Job.id).in_(job_ids), final)))

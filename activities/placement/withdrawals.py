@@ -1,4 +1,4 @@
-"""Withdrawals: deleting allocations of jobs that were not notified yet."""
+"""Withdrawals: deleting allocations that their jobs have not confirmed yet."""
 
 from sqlalchemy import delete, update
 from sqlmodel import Session, col, select
@@ -9,20 +9,19 @@ from activities.db.tables import Allocation, GpuAllocation, Job, Node
 from activities.leases.shortages import remember_shortages
 from activities.nodes.ephemeral import dismiss_ephemeral
 from activities.outbox.dispatcher import relay_soon
-from activities.placement.allocations import free_capacity
+from activities.placement.allocation_states import is_unconfirmed
+from activities.placement.allocations import free_capacity, lock_allocations, lock_jobs
 from activities.placement.wake import wake_placement
 from workflows.contracts.placement import Refusal
-from workflows.contracts.statuses import JobStatus
 from workflows.effects.placement import AllocationsWithdrawn, WithdrawAllocations
-
-_NOT_NOTIFIED = (col(Allocation.notified_at).is_(None), col(Allocation.released_at).is_(None))
 
 
 @activity.defn
 def withdraw_allocations(command: WithdrawAllocations) -> AllocationsWithdrawn:
-    """Withdraw the allocations of jobs on the node that were not notified yet.
+    """Withdraw the allocations on the node that their jobs have not confirmed yet.
 
-    Their allocations on other nodes are withdrawn too, so that the attempt is placed anew, and the
+    A job that was notified of them meanwhile cannot confirm them any more, and waits on. Their
+    allocations on other nodes are withdrawn too, so that the attempt is placed anew, and the
     removal of ephemeral nodes of these jobs is requested.
     """
     with database().write() as session:
@@ -35,17 +34,17 @@ def withdraw_allocations(command: WithdrawAllocations) -> AllocationsWithdrawn:
 
 
 def _waiting_jobs(session: Session, node_id: str) -> list[str]:
-    """The waiting jobs on the node, locked before any node, in the same order as placement."""
-    held = select(Allocation.job_id).where(col(Allocation.node_id) == node_id, *_NOT_NOTIFIED)
-    waiting = col(Job.status) == JobStatus.WAITING_FOR_RESOURCES
-    query = select(Job.id).where(col(Job.id).in_(held), waiting).order_by(col(Job.id))
-    return list(session.exec(query.with_for_update()).all())
+    """The jobs with an unconfirmed allocation on the node, locked."""
+    on_node = select(Allocation.job_id).where(col(Allocation.node_id) == node_id, is_unconfirmed())
+    locked = lock_jobs(session, session.exec(on_node))
+    # A separate statement also reads what was committed while this one waited for its locks.
+    return sorted(set(session.exec(on_node.where(col(Allocation.job_id).in_(locked)))))
 
 
 def _withdraw(session: Session, job_ids: list[str], command: WithdrawAllocations) -> list[str]:
     """Delete the allocations of these jobs; return the ids of the outbox rows to relay."""
-    of_them = select(Allocation).where(col(Allocation.job_id).in_(job_ids), *_NOT_NOTIFIED)
-    allocations = session.exec(of_them.with_for_update()).all()
+    of_them = (col(Allocation.job_id).in_(job_ids), is_unconfirmed())
+    allocations = lock_allocations(session, *of_them)
     ids = [allocation.id for allocation in allocations]
     session.execute(delete(GpuAllocation).where(col(GpuAllocation.allocation_id).in_(ids)))
     session.execute(delete(Allocation).where(col(Allocation.id).in_(ids)))

@@ -9,7 +9,6 @@ import pkgutil
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from importlib import import_module
 from typing import Any
 
@@ -19,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_cloud import Cloud
 from tests.workflows.fake_leases import LeasedNodes
+from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
 from workflows import effects
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
@@ -35,59 +35,6 @@ from workflows.effects import nodes as node
 from workflows.effects.effect import Effect
 
 Fault = Callable[[Contract], Awaitable[None]]
-REGION = "reg-1"
-
-
-def node_address(node_id: str = "nod-1") -> NodeAddress:
-    return NodeAddress(
-        node_id=node_id, region_id=REGION, host="10.0.0.1", port=22, minion_id="SHA256:key"
-    )
-
-
-@dataclass
-class Run:
-    """One command on a node."""
-
-    state: RunState = RunState.STAGED
-    starts: int = 0
-    elapsed_s: float = 0.0
-    exit: Exit | None = None
-    kept: int = 0
-    """How far its command has come, as it says in its state folder."""
-    idle_s: float = 0.0
-
-    def report(self, run_id: str) -> RunReport:
-        return RunReport(
-            run_id=run_id,
-            state=self.state,
-            elapsed_s=self.elapsed_s,
-            idle_s=self.idle_s,
-            exit=self.exit,
-        )
-
-
-@dataclass(frozen=True)
-class StateSnapshot:
-    """What is stored of one worker's state."""
-
-    attempt: int
-    saved_at: datetime
-    kept: int
-
-
-@dataclass
-class Machine:
-    reachable: bool = True
-    host: str = "10.0.0.1"
-    minion_id: str = "SHA256:key"
-    boot: int = 1
-    is_released: bool = False
-    """Its owner may log in as before."""
-    runs: dict[str, Run] = field(default_factory=dict)
-    hardware: Hardware = field(
-        default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)
-    )
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass
@@ -104,6 +51,8 @@ class World(LeasedNodes, CloudProjects):
     """What the rows of nodes say that they are."""
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     held: dict[str, Placement] = field(default_factory=dict)
+    placements: int = 0
+    """How many were ever made."""
     orders: set[tuple[str, int]] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
@@ -147,13 +96,18 @@ class World(LeasedNodes, CloudProjects):
         nodes: Sequence[str] = ("nod-1",),
         leased: Sequence[str] = (),
     ) -> Placement:
-        """Reserve, as the planner does. leased: those of the nodes whose machines can be lost."""
+        """Reserve, as the planner does, with ids of their own for each time.
+
+        leased: those of the nodes whose machines can be lost.
+        """
+        self.placements += 1
         placed = Placement(
             job_id=job_id,
             attempt=attempt,
             assignments=tuple(
                 WorkerAssignment(
                     worker=index,
+                    allocation_id=f"alc-{self.placements}-{index}",
                     node=node_address(name),
                     lease_id=f"lea-{name}" if name in leased else None,
                 )
@@ -189,6 +143,8 @@ class World(LeasedNodes, CloudProjects):
     # ── lifecycles ──────────────────────────────────────────────────────────────────────────
 
     def record(self, step: Record) -> Recorded:
+        if not self._is_confirmed(step):
+            return Recorded(applied=False, confirmed=False)
         before = self.rows.get(step.resource_id)
         if before is not None and before.sequence >= step.sequence:
             return Recorded(applied=False)
@@ -206,6 +162,12 @@ class World(LeasedNodes, CloudProjects):
         if isinstance(step.changes, JobChanges) and step.changes.release:
             self.held.pop(step.resource_id, None)
         return Recorded(applied=True)
+
+    def _is_confirmed(self, step: Record) -> bool:
+        """Whether what the step confirms is still held, if it confirms anything."""
+        asked = step.changes.confirms if isinstance(step.changes, JobChanges) else ()
+        held = self.held.get(step.resource_id)
+        return not asked or (held is not None and held.allocation_ids == asked)
 
     def relay_outbox(self, _: reconciliation.RelayOutbox) -> reconciliation.OutboxRelayed:
         return reconciliation.OutboxRelayed(delivered=0)
@@ -484,3 +446,5 @@ _EFFECTS = {
     for effect in vars(import_module(f"{effects.__name__}.{found.name}")).values()
     if isinstance(effect, Effect)
 }
+
+__all__ = ["REGION", "Machine", "Run", "World", "node_address"]

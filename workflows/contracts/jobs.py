@@ -17,6 +17,7 @@ class WorkerAssignment(Contract):
     """The worker assignment of a job: a node, and the CPUs, memory and GPUs allocated there."""
 
     worker: int
+    allocation_id: str = ""
     node: NodeAddress
     gpu_indices: tuple[int, ...] = ()
     gpu_uuids: tuple[str, ...] = ()
@@ -36,11 +37,18 @@ class WorkerAssignment(Contract):
 
 
 class Placement(Contract):
-    """Signal `placed`: the placement of one attempt of a job, allocated in one transaction."""
+    """Signal `placed`: the placement of one attempt of a job, allocated in one transaction.
+
+    Its allocations can be withdrawn until the job has confirmed them.
+    """
 
     job_id: str
     attempt: int
     assignments: tuple[WorkerAssignment, ...]
+
+    @property
+    def allocation_ids(self) -> tuple[str, ...]:
+        return tuple(one.allocation_id for one in self.assignments if one.allocation_id)
 
 
 class Exit(Contract):

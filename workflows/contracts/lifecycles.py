@@ -120,8 +120,13 @@ class JobChanges(Contract):
     attempt: int | None = None
     workers: tuple[WorkerProgress, ...] | None = None
     output_bytes: int | None = None
+    confirms: tuple[str, ...] = ()
+    """The allocations that the job takes over with this step, which is not written unless all of
+    them are live."""
     release: bool = False
-    """End the job's live allocations in the same transaction."""
+    """Release the job's allocations in the same transaction."""
+    leaving: tuple[str, ...] = ()
+    """The allocations among them whose runs nobody has seen end: they go over to their nodes."""
     staying_nodes: tuple[str, ...] = ()
     """Of those that were made for it: they are not asked to leave with that."""
 
@@ -163,4 +168,6 @@ class Record(Contract):
 
 class Recorded(Contract):
     applied: bool
-    """False: this step, or a later one, had been written before."""
+    """False: this step, or a later one, had been written before; or it was not confirmed."""
+    confirmed: bool = True
+    """False: the step was to confirm allocations that are not live any more."""

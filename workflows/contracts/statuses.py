@@ -116,6 +116,20 @@ _FINAL_JOB_STATUSES = frozenset(
 )
 
 
+class AllocationState(StrEnum):
+    """The states of one allocation, which holds GPUs, CPUs, memory and a port until it is gone."""
+
+    HELD = "held"
+    """Placement has chosen the node."""
+    NOTIFIED = "notified"
+    """The job's workflow has been told."""
+    RUNNING = "running"
+    """The job has confirmed the allocation and uses it."""
+    LEAVING = "leaving"
+    """The job has ended, and nobody has seen its run end: the allocation belongs to the node."""
+    GONE = "gone"
+
+
 class WorkerStatus(StrEnum):
     """The statuses of one worker of a job."""
 

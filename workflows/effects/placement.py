@@ -45,7 +45,7 @@ notify_placed_jobs = Effect(
 
 
 class WithdrawAllocations(Contract):
-    """Withdraw the allocations of jobs on a node that were not notified yet.
+    """Withdraw the allocations on a node that their jobs have not confirmed yet.
 
     Their allocations on other nodes are withdrawn as well, and the jobs are placed anew. Their
     rows show the reason.

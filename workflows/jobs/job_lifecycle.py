@@ -23,7 +23,7 @@ from workflows.contracts.jobs import (
     WorkerExit,
     WorkerIdle,
 )
-from workflows.contracts.lifecycles import JobChanges
+from workflows.contracts.lifecycles import JobChanges, Recorded
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import begin_billing
 from workflows.effects.jobs import (
@@ -92,6 +92,8 @@ class JobLifecycle:
         self._resumed = progress is not None and not waits
         self._inbox = Inbox()
         self._placement: Placement | None = None
+        """The last placement that the job was notified of."""
+        self._confirmed = False
         restarts = progress.restarts if progress else 0
         self._termination = Termination(request.ending, request.max_restarts, restarts)
         self._concluded = self._status is JobStatus.STOPPED
@@ -138,40 +140,58 @@ class JobLifecycle:
     # ── the states ──────────────────────────────────────────────────────────────────────────
 
     async def _wait_for_resources(self) -> None:
-        """Wait until all workers have a worker assignment; waiting costs nothing."""
+        """Wait until the job has confirmed its allocations; waiting costs nothing."""
         self._status = JobStatus.WAITING_FOR_RESOURCES
         self._workers = []
         waits = Event(type=JobEvent.WAITING, message="waits for resources")
         await self._write(waits, reason=self._termination.before)
+        while not await self._confirm(await self._next_placement()):
+            await self._ask_for_placement()
+
+    async def _next_placement(self) -> Placement:
+        """Wait until all workers have a worker assignment."""
         while self._placement is None:
             placed = wait_until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
             await self._interruptible(placed)
             if self._placement is None:  # The signal may have been lost, so ask.
                 if workflow.info().is_continue_as_new_suggested():
                     await self._continue()
-                question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
-                self._take_placement((await find_placement(question)).placement)
+                await self._ask_for_placement()
+        return self._placement
 
-    async def _provision(self) -> None:
-        """Have the run specs sealed; their content does not pass through the workflow."""
+    async def _ask_for_placement(self) -> None:
+        question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
+        self._take_placement((await find_placement(question)).placement)
+
+    async def _confirm(self, placement: Placement) -> bool:
+        """Take the placement's allocations over, which nobody can withdraw afterwards.
+
+        False: they were withdrawn meanwhile, and the job still waits.
+        """
         self._status = JobStatus.PROVISIONING
-        placement = self._placement
-        if placement is None:
-            raise ApplicationError("provisioning without a placement", type=JOB_ENDED)
         self._workers = [
             Worker.placed(self._request.job_id, self._attempt, assignment)
             for assignment in placement.assignments
         ]
+        nodes = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
+        placed = Event(type=JobEvent.PLACED, message=f"placed on {nodes}")
+        self._confirmed = (await self._write(placed, confirms=placement.allocation_ids)).confirmed
+        if not self._confirmed:
+            self._status, self._workers = JobStatus.WAITING_FOR_RESOURCES, []
+        if self._confirmed or self._placement == placement:  # Otherwise the next one has arrived.
+            self._placement = placement if self._confirmed else None
+        return self._confirmed
+
+    async def _provision(self) -> None:
+        """Have the run specs sealed; their content does not pass through the workflow."""
         node = self._workers[0].node
         workflow.upsert_search_attributes(
             [NODE_ID.value_set(node.node_id), REGION_ID.value_set(node.region_id)]
         )
-        nodes = ", ".join(sorted({worker.node.node_id for worker in self._workers}))
-        await self._write(Event(type=JobEvent.PLACED, message=f"placed on {nodes}"))
         specs = SealRunSpecs(
             job_id=self._request.job_id,
             attempt=self._attempt,
-            assignments=placement.assignments,
+            assignments=tuple(worker.assigned for worker in self._workers),
         )
         self._run_specs = (await self._interruptible(seal_run_specs(specs))).references
 
@@ -478,13 +498,13 @@ class JobLifecycle:
         self._termination.cancel(CANCELED_OUTSIDE)
 
     def _take_placement(self, placement: Placement | None) -> None:
-        if placement is not None and placement.attempt == self._attempt:
-            self._placement = self._placement or placement
+        if placement is not None and placement.attempt == self._attempt and not self._confirmed:
+            self._placement = placement
 
     def _start_next_attempt(self) -> None:
         self._attempt += 1
         self._status = JobStatus.NEW
-        self._placement = None
+        self._placement, self._confirmed = None, False
         self._inbox = Inbox()  # The old messages are about the attempt before.
         self._resumed = self._concluded = self._start_again = False
         self._outages.forget()
@@ -507,18 +527,23 @@ class JobLifecycle:
         workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
 
     async def _write(
-        self, *events: Event, reason: str | None = None, release: bool = False
-    ) -> None:
+        self,
+        *events: Event,
+        reason: str | None = None,
+        confirms: tuple[str, ...] = (),
+        release: bool = False,
+    ) -> Recorded:
         ending = self._termination
         changes = JobChanges(
             attempt=self._attempt,
             workers=progress_of(self._workers),
             output_bytes=self._teardown.output_bytes,
+            confirms=confirms,
             release=release,
             staying_nodes=retained_nodes(self._request, ending, self._workers) if release else (),
         )
         shown = reason or (ending.reason if self._status is ending.outcome else None)
-        await self._journal.write(self._status, changes, *events, reason=shown)
+        return await self._journal.write(self._status, changes, *events, reason=shown)
 
     async def _record_teardown(self, event: Event, status: JobStatus | None) -> None:
         self._status = status or self._status

@@ -37,7 +37,7 @@ class StateSnapshots:
         self,
         request: JobRequest,
         outages: NodeOutages,
-        record_event: Callable[[Event], Awaitable[None]],
+        record_event: Callable[[Event], Awaitable[object]],
     ) -> None:
         self._job_id = request.job_id
         self._interval = timedelta(seconds=request.state_interval_s)

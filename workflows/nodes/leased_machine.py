@@ -175,7 +175,7 @@ class LeasedMachine:
         return MachineGoneError(self._lost or "its machine is gone")
 
     async def withdraw_allocations(self, reason: str) -> None:
-        """Withdraw the allocations of jobs that were not notified; those jobs are placed anew."""
+        """Withdraw the allocations that no job has confirmed; those jobs are placed anew."""
         if self._claim is None:
             return
         node_id = self._request.node_id

@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
 from workflows.contracts.events import Event
-from workflows.contracts.lifecycles import Changes, Record
+from workflows.contracts.lifecycles import Changes, Record, Recorded
 from workflows.effects.lifecycles import record
 
 NODE_ID = SearchAttributeKey.for_keyword("NodeId")
@@ -35,18 +35,19 @@ class Journal:
 
     async def write(
         self, status: str, changes: Changes, *events: Event, reason: str | None = None
-    ) -> None:
+    ) -> Recorded:
         """Record status, reason, changes and events of one step, in one transaction.
 
-        A lock lets steps follow each other, because `record` ignores a step whose sequence is
-        lower than the last one.
+        A step that is not confirmed leaves the status as it was. A lock lets steps follow each
+        other, because `record` ignores a step whose sequence is lower than the last one.
         """
         async with self._lock:
-            await self._write(status, changes, events, reason)
+            return await self._write(status, changes, events, reason)
 
     async def _write(
         self, status: str, changes: Changes, events: tuple[Event, ...], reason: str | None
-    ) -> None:
+    ) -> Recorded:
+        before = self.status, self.reason
         self.sequence += 1
         self._show(status, reason)
         step = Record(
@@ -59,9 +60,12 @@ class Journal:
             events=events,
             changes=changes,
         )
-        await record.run_locally(
+        recorded = await record.run_locally(
             step, summary=f"{status}: {events[0].type if events else 'changed'}"
         )
+        if not recorded.confirmed:
+            self._show(*before)
+        return recorded
 
     def _show(self, status: str, reason: str | None) -> None:
         if status != self.status:

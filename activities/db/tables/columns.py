@@ -1,6 +1,7 @@
 """The parts of tables: names of constraints, kinds of columns, the rows of a lifecycle."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
@@ -31,6 +32,11 @@ def index_where(condition: str, name: str, *columns: str, unique: bool = False) 
     """A partial index of the rows for which the condition holds."""
     where = text(condition)
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+def one_of(column: str, values: type[StrEnum]) -> str:
+    """The condition that a column holds one of these values."""
+    return f"{column} IN ({', '.join(repr(value.value) for value in values)})"
 
 
 class LifecycleRow(SQLModel):

@@ -5,12 +5,14 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     Index,
 )
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
-from activities.db.tables.columns import LifecycleRow, index_where, json_column
+from activities.db.tables.columns import LifecycleRow, index_where, json_column, one_of
+from workflows.contracts.statuses import AllocationState
 
 
 class Upload(SQLModel, table=True):
@@ -50,7 +52,7 @@ class Job(LifecycleRow, table=True):
 
 
 class Allocation(SQLModel, table=True):
-    """The allocation of one worker of one attempt of a job on a node; live until released."""
+    """The allocation of one worker of one attempt of a job on a node; live until it is gone."""
 
     __tablename__ = "allocations"
     id: str = Field(primary_key=True)
@@ -62,10 +64,14 @@ class Allocation(SQLModel, table=True):
     memory_bytes: int = Field(sa_type=BigInteger)
     gpu_indices: list[int] = json_column()
     port: int | None = None
+    state: str = Field(
+        default=AllocationState.HELD, sa_column_kwargs={"server_default": AllocationState.HELD}
+    )
     created_at: datetime = Field(sa_type=Instant)
     notified_at: datetime | None = Field(default=None, sa_type=Instant)
     released_at: datetime | None = Field(default=None, sa_type=Instant)
     __table_args__ = (
+        CheckConstraint(one_of("state", AllocationState), name="ck_allocations_state"),
         Index("allocations_of_worker", "job_id", "attempt", "worker", unique=True),
         index_where("released_at IS NULL", "allocations_live_by_node", "node_id"),
         index_where(

@@ -8,12 +8,11 @@ from sqlalchemy import (
     CheckConstraint,
     Index,
     Text,
-    text,
 )
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
-from activities.db.tables.columns import LifecycleRow, json_column
+from activities.db.tables.columns import LifecycleRow, index_where, json_column
 
 
 class Node(LifecycleRow, table=True):
@@ -40,12 +39,8 @@ class Node(LifecycleRow, table=True):
     reserved_cpu_count: int = 0
     reserved_memory_bytes: int = Field(default=0, sa_type=BigInteger)
     __table_args__ = (
-        Index(
-            "nodes_minion_id",
-            "minion_id",
-            unique=True,
-            sqlite_where=text("status != 'archived' AND minion_id != ''"),
-            postgresql_where=text("status != 'archived'"),
+        index_where(
+            "status != 'archived' AND minion_id != ''", "nodes_minion_id", "minion_id", unique=True
         ),
         CheckConstraint("reserved_cpu_count >= 0", name="nodes_reserved_cpu"),
         CheckConstraint("reserved_memory_bytes >= 0", name="nodes_reserved_memory"),

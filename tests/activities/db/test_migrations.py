@@ -13,7 +13,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
@@ -31,6 +31,43 @@ def test_upgrading_an_empty_database_gives_exactly_the_tables(migrated: Database
     with migrated.connection() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, SQLModel.metadata) == []
+
+
+def test_the_tables_say_which_rows_their_indexes_and_checks_are_about(
+    migrated: Database, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Alembic compares neither the conditions of partial indexes nor checks, so this does."""
+    if migrated.is_sqlite:
+        url = f"sqlite:///{tmp_path / 'models.db'}"
+    else:
+        server = request.getfixturevalue("postgresql_server")
+        url = server.url(server.create())
+    described = Database(url)
+    try:
+        with described.connection() as connection:
+            SQLModel.metadata.create_all(connection)
+            expected = _indexes_and_checks(connection)
+    finally:
+        described.close()
+    with migrated.connection() as connection:
+        assert _indexes_and_checks(connection) == expected
+
+
+def _indexes_and_checks(connection: Connection) -> dict[str, object]:
+    """Each index, with its condition, and each check of our tables, as the database has them."""
+    if connection.dialect.name == "postgresql":
+        query = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
+    else:
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+    found: dict[str, object] = {
+        name: " ".join(str(made).replace('"', "").replace("(", " ( ").split())
+        for name, made in connection.execute(text(query))
+        if "alembic_version" not in name
+    }
+    for table in SQLModel.metadata.tables:
+        checks = inspect(connection).get_check_constraints(table)
+        found |= {f"{table}.{check['name']}": check["sqltext"] for check in checks}
+    return found
 
 
 def test_upgrading_twice_changes_nothing(database_url: str) -> None:
@@ -97,9 +134,36 @@ def test_offers_that_were_stored_before_the_rename_have_their_zone_after_it(tmp_
     ]
 
 
+def test_allocations_that_are_there_get_the_state_that_they_have(tmp_path: Path) -> None:
+    path = tmp_path / "baseload.db"
+    migrate(f"sqlite:///{path}", "0007")
+    then = NOW.isoformat()
+    rows = {
+        "held": ("waiting_for_resources", None, None),
+        "notified": ("waiting_for_resources", then, None),
+        "running": ("provisioning", then, None),
+        "gone": ("finished", then, then),
+    }
+    with sqlite3.connect(path) as connection:
+        for expected, (status, notified_at, released_at) in rows.items():
+            _insert(connection, "jobs", id=expected, status=status, attempt=1)
+            _insert(
+                connection, "allocations", id=expected, job_id=expected, attempt=1,
+                notified_at=notified_at, released_at=released_at,
+            )  # fmt: skip
+    migrate(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT id, state FROM allocations").fetchall()
+    assert len(found) == len(rows)
+    assert all(expected == state for expected, state in found)
+
+
 def _insert(connection: sqlite3.Connection, table: str, **given: Any) -> None:
-    """A row with these JSON columns, and with something in every other one that needs a value."""
-    values: dict[str, str | int] = {name: json.dumps(value) for name, value in given.items()}
+    """A row with these values, and with something in every other column that needs a value."""
+    values: dict[str, Any] = {
+        name: json.dumps(value) if isinstance(value, list | dict) else value
+        for name, value in given.items()
+    }
     for _, name, kind, needed, default, _ in connection.execute(f"PRAGMA table_info({table})"):
         if needed and default is None:
             filler = "{}" if kind == "JSON" else 0 if "INT" in kind else "2026-03-01 00:00:00"

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import NodeRequest
-from workflows.contracts.statuses import JobStatus, LeaseStatus, NodeType, ProviderKind
+from workflows.contracts.statuses import LeaseStatus, NodeType, ProviderKind
 from workflows.effects.leases import AcquireLease, LeaseAcquired, ReleaseLease
 from workflows.effects.placement import WithdrawAllocations
 
@@ -191,20 +191,6 @@ def test_places_nobody_was_told_of_are_withdrawn_on_all_nodes_of_their_job(
         assert (why["code"], why["detail"]) == ("machine", "zone-a has none left")
         assert removals_asked(session) == [other.id]
         assert_books_agree(session)
-
-
-@pytest.mark.parametrize("changed", [{"status": JobStatus.PROVISIONING}, {"notified_at": NOW}])
-def test_what_a_job_knows_of_is_not_withdrawn(
-    migrated: Database, changed: dict[str, object]
-) -> None:
-    with migrated.write() as session:
-        job, (lost,) = made_for_a_job(session, "one")
-        row = job if "status" in changed else session.exec(select(tables.Allocation)).one()
-        row.sqlmodel_update(changed)
-    command = WithdrawAllocations(node_id=lost.id, reason="preempted", at=NOW)
-    assert withdraw_allocations(command).job_ids == ()
-    with migrated.read() as session:
-        assert len(session.exec(select(tables.Allocation)).all()) == 1
 
 
 def test_a_leased_node_whose_workflow_was_lost_goes_on_with_its_machine(world: World) -> None:

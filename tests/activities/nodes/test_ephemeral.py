@@ -9,15 +9,13 @@ from activities.lifecycles.reconciliation import _dismiss_idle
 from activities.lifecycles.record import record
 from activities.nodes.ephemeral import dismiss_ephemeral
 from activities.placement.allocations import release_allocations
-from activities.placement.planning import _not_notified, _set_notified, find_placement
-from activities.placement.withdrawals import withdraw_allocations
+from activities.placement.planning import _not_notified, find_placement
 from tests.activities.cloud_rows import add_lease
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region, allocate
 from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.statuses import JobStatus, NodeType
 from workflows.effects.jobs import FindPlacement
-from workflows.effects.placement import WithdrawAllocations
 
 
 def made_for_a_job(session: Session, *names: str) -> tuple[tables.Job, list[tables.Node]]:
@@ -112,28 +110,6 @@ def test_the_sweep_dismisses_a_node_whose_dismissal_was_lost_and_no_other(
     assert len(_dismiss_idle()) == 1
     with migrated.read() as session:
         assert removals_asked(session) == [node.id, node.id]
-
-
-def test_a_job_that_is_told_of_a_machine_while_it_is_lost_hears_that_too(
-    migrated: Database,
-) -> None:
-    with migrated.write() as session:
-        job, (node,) = made_for_a_job(session, "one")
-    told = _not_notified(10)
-    withdraw_allocations(WithdrawAllocations(node_id=node.id, reason="preempted", at=NOW))
-    assert len(_set_notified(told, [])) == 1
-    with migrated.read() as session:
-        asked = session.exec(select(tables.OutboxRow)).all()
-    assert [(one.resource_id, one.verb) for one in asked] == [(job.id, "machine_gone")]
-    assert asked[0].argument is not None
-    assert asked[0].argument["node_id"] == node.id
-
-
-def test_a_job_that_keeps_its_machine_hears_of_no_loss(migrated: Database) -> None:
-    with migrated.write() as session:
-        made_for_a_job(session, "one")
-    assert _set_notified(_not_notified(10), []) == []
-    assert _not_notified(10) == []
 
 
 def test_a_machine_that_stays_is_dismissed_neither_with_its_job_nor_by_the_sweep(

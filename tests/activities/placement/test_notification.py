@@ -85,17 +85,31 @@ async def test_a_placed_job_is_told_once_with_all_that_it_needs(
     await handle.terminate()
 
 
-async def test_a_job_whose_workflow_has_ended_gives_its_place_back_for_good(
+async def test_a_job_that_has_ended_gives_its_allocations_back_for_good(
     migrated: Database, told_by: Client
 ) -> None:
     job_id = placed_job(migrated)
     handle = await waiting_workflow(told_by, job_id)
     await handle.terminate()
+    with migrated.write() as session:
+        session.get_one(tables.Job, job_id).status = "canceled"
     assert (await notify_placed_jobs(NotifyPlacedJobs())).announced == 0
     with migrated.read() as session:
         assert live(session) == []
         assert_books_agree(session)
     assert plan_placements(PlanPlacements()).placed == 0
+
+
+async def test_a_job_whose_workflow_is_lost_keeps_its_allocations_until_it_is_restarted(
+    migrated: Database, told_by: Client
+) -> None:
+    job_id = placed_job(migrated)
+    lost = PlacedJobsNotified(announced=0, untold=(job_id,))
+    assert await notify_placed_jobs(NotifyPlacedJobs()) == lost
+    handle = await waiting_workflow(told_by, job_id)
+    assert (await notify_placed_jobs(NotifyPlacedJobs())).announced == 1
+    assert len(await signals(told_by, handle)) == 1
+    await handle.terminate()
 
 
 async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_from_theirs(

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
@@ -309,6 +310,25 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
     handle = await resumed_from(stage, carry)
     await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.RUNNING)
+
+
+@pytest.mark.parametrize("is_notified", [True, False])
+async def test_a_placement_that_was_withdrawn_is_not_used_and_the_next_one_is(
+    stage: Stage, is_notified: bool
+) -> None:
+    handle = await stage.job()
+    await reaches(stage, handle, JobStatus.WAITING_FOR_RESOURCES)
+    withdrawn = stage.world.place(job_id_of(handle))
+    stage.world.machines["nod-2"] = Machine()
+    next_one = stage.world.place(job_id_of(handle), nodes=("nod-2",))
+    await handle.signal(JobLifecycle.placed, withdrawn)
+    if is_notified:  # Otherwise the job asks.
+        await handle.signal(JobLifecycle.placed, next_one)
+    await handle.signal(JobLifecycle.placed, withdrawn)  # A late repetition.
+    await reaches(stage, handle, JobStatus.RUNNING)
+    assert stage.world.live_runs() == list(stage.world.machines["nod-2"].runs)
+    assert stage.world.machines["nod-1"].runs == {}
+    assert stage.world.events[job_id_of(handle)].count("job.placed") == 1
 
 
 async def test_a_job_that_has_continued_as_new_while_it_waits_waits_on(stage: Stage) -> None:

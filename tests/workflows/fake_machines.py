@@ -1,0 +1,63 @@
+"""The machines of the tests' world, with the runs that are on them."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from workflows.contracts.jobs import Exit, RunReport
+from workflows.contracts.nodes import Hardware, NodeAddress
+from workflows.contracts.statuses import RunState
+
+REGION = "reg-1"
+
+
+def node_address(node_id: str = "nod-1") -> NodeAddress:
+    return NodeAddress(
+        node_id=node_id, region_id=REGION, host="10.0.0.1", port=22, minion_id="SHA256:key"
+    )
+
+
+@dataclass
+class Run:
+    """One command on a node."""
+
+    state: RunState = RunState.STAGED
+    starts: int = 0
+    elapsed_s: float = 0.0
+    exit: Exit | None = None
+    kept: int = 0
+    """How far its command has come, as it says in its state folder."""
+    idle_s: float = 0.0
+
+    def report(self, run_id: str) -> RunReport:
+        return RunReport(
+            run_id=run_id,
+            state=self.state,
+            elapsed_s=self.elapsed_s,
+            idle_s=self.idle_s,
+            exit=self.exit,
+        )
+
+
+@dataclass(frozen=True)
+class StateSnapshot:
+    """What is stored of one worker's state."""
+
+    attempt: int
+    saved_at: datetime
+    kept: int
+
+
+@dataclass
+class Machine:
+    reachable: bool = True
+    host: str = "10.0.0.1"
+    minion_id: str = "SHA256:key"
+    boot: int = 1
+    is_released: bool = False
+    """Its owner may log in as before."""
+    runs: dict[str, Run] = field(default_factory=dict)
+    hardware: Hardware = field(
+        default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)
+    )
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
