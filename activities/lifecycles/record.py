@@ -74,6 +74,8 @@ def _values(step: Record) -> dict[str, Any]:
     values = changes.model_dump(
         mode="json", exclude={"noun", "release", "staying_nodes", "is_another"}, exclude_none=True
     )
+    if isinstance(changes, JobChanges) and _waits_again(step.status, changes):
+        values["waiting_since"] = step.at
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
     if isinstance(changes, LeaseChanges):
@@ -82,6 +84,11 @@ def _values(step: Record) -> dict[str, Any]:
         known = {name: value for name, value in values.items() if value is not None}
         return {**_NO_MACHINE, **known} if changes.is_another else known
     return values
+
+
+def _waits_again(status: str, changes: JobChanges) -> bool:
+    """Whether the job waits in a later attempt, which does not keep its place in the queue."""
+    return status == JobStatus.WAITING_FOR_RESOURCES and (changes.attempt or 1) > 1
 
 
 _NO_MACHINE = {
