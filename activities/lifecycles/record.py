@@ -92,6 +92,8 @@ def _values(step: Record) -> dict[str, Any]:
     values = changes.model_dump(
         mode="json", exclude={"noun", "is_another", *_ALLOCATIONS}, exclude_none=True
     )
+    if isinstance(changes, JobChanges) and _waits_again(step.status, changes):
+        values["waiting_since"] = step.at
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
     if isinstance(changes, LeaseChanges):
@@ -104,6 +106,13 @@ def _values(step: Record) -> dict[str, Any]:
 
 _ALLOCATIONS = ("confirms", "release", "leaving", "staying_nodes")
 """What a step of a job changes in its allocations, and not in its row."""
+
+
+def _waits_again(status: str, changes: JobChanges) -> bool:
+    """Whether the job waits in a later attempt, which does not keep its place in the queue."""
+    return status == JobStatus.WAITING_FOR_RESOURCES and (changes.attempt or 1) > 1
+
+
 _NO_MACHINE = {
     "provider_machine_id": None,
     "host": None,

@@ -20,10 +20,9 @@ from activities.db.tables import Allocation, GpuAllocation, Job, Node, UsageMete
 from activities.nodes.ephemeral import dismiss_ephemeral, stay
 from activities.outbox.requests import enqueue
 from activities.placement.allocation_states import is_of_job
-from activities.placement.queue import WaitingJob
 from activities.settings import settings
 from workflows.contracts.lifecycles import Refresh
-from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, Refusal, WorkerSlot
+from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, WorkerSlot
 from workflows.contracts.statuses import AllocationState, JobStatus, NodeStatus
 from workflows.rules.billing.usage_fees import usage_rates
 from workflows.rules.placement.inventory import reserved_cpus
@@ -47,11 +46,11 @@ class Placed:
 
 
 def placed_of(
-    assignment: Assignment, jobs: Mapping[str, WaitingJob], offers: Mapping[str, NodeOffer]
+    assignment: Assignment, jobs: Mapping[str, PendingJob], offers: Mapping[str, NodeOffer]
 ) -> Placed:
     """The placed job of an assignment, with its job and nodes instead of their ids."""
     slots = tuple((slot, offers[slot.node_id]) for slot in assignment.slots)
-    return Placed(jobs[assignment.job_id].pending, slots)
+    return Placed(jobs[assignment.job_id], slots)
 
 
 def still_waiting(session: Session, jobs: Iterable[PendingJob]) -> set[str]:
@@ -107,21 +106,6 @@ def write_allocations(
     if gpus:
         session.execute(insert(GpuAllocation), gpus)
     session.execute(update(Job), jobs)
-
-
-def changed_refusals(
-    refused: Iterable[tuple[WaitingJob, tuple[Refusal, ...]]],
-) -> dict[str, list[dict[str, Any]]]:
-    """Job id to the refusals to write, for the jobs whose refusals have changed."""
-    rows = ((job, [reason.model_dump(mode="json") for reason in why]) for job, why in refused)
-    return {job.pending.job_id: why for job, why in rows if why != job.refusals}
-
-
-def write_refusals(session: Session, refusals: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Write the refusals of these jobs, which the caller has locked."""
-    if refusals:
-        rows = [{"id": job_id, "placement_refusals": why} for job_id, why in refusals.items()]
-        session.execute(update(Job), rows)
 
 
 def _take_from_nodes(session: Session, chosen: list[Placed]) -> None:

@@ -42,12 +42,13 @@ class NodeFacts:
 
 @dataclass(slots=True)
 class Held:
-    """The resources that live allocations hold, by node and by project."""
+    """The resources that live allocations hold, by node, by project and by account."""
 
     gpus: dict[str, set[int]]
     ports: dict[str, set[int]]
     disk_bytes: dict[str, int]
     weights: dict[str, int]
+    """The weight of what each project and each account holds, by id."""
 
 
 _Row = tuple[Any, ...]
@@ -177,7 +178,7 @@ def held(session: Session) -> Held:
     ):
         found.gpus.setdefault(node_id, set()).add(index)
     disk = func.coalesce(col(Job.spec)["resources"]["disk_size_gb"].as_integer(), 0)
-    for node_id, state, port, cpus, indices, project_id, disk_gb in session.execute(
+    for node_id, state, port, cpus, indices, project_id, account_id, disk_gb in session.execute(
         select(  # type: ignore[call-overload]
             Allocation.node_id,
             Allocation.state,
@@ -185,6 +186,7 @@ def held(session: Session) -> Held:
             Allocation.cpu_count,
             Allocation.gpu_indices,
             Job.project_id,
+            Job.account_id,
             disk,
         )
         .join(Job, col(Job.id) == Allocation.job_id)
@@ -192,7 +194,8 @@ def held(session: Session) -> Held:
     ):
         if state != AllocationState.LEAVING:  # That one belongs to the node.
             added = weight(1, len(indices), cpus)
-            found.weights[project_id] = found.weights.get(project_id, 0) + added
+            for owner_id in (project_id, account_id):
+                found.weights[owner_id] = found.weights.get(owner_id, 0) + added
         found.disk_bytes[node_id] = found.disk_bytes.get(node_id, 0) + disk_gb * GB
         if port is not None:
             found.ports.setdefault(node_id, set()).add(port)

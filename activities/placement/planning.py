@@ -23,19 +23,30 @@ from activities.outbox.requests import enqueue
 from activities.placement.allocation_states import is_live
 from activities.placement.allocations import (
     ContendedError,
-    changed_refusals,
     lock_jobs,
     placed_of,
     release_allocations,
     reserve,
     still_waiting,
-    write_refusals,
 )
 from activities.placement.assignments import placements_of
 from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
 from activities.placement.inventory import SHOWN, held, node_offers
-from activities.placement.queue import WaitingJob, waiting_jobs
+from activities.placement.queue import (
+    Queue,
+    UnreadableJobsError,
+    add_missing_keys,
+    set_apart,
+    waiting_queue,
+)
+from activities.placement.refusals import (
+    Refusals,
+    changed_refusals,
+    stored_refusals,
+    write_job_refusals,
+    write_refusals,
+)
 from activities.placement.wake import wake_placement
 from activities.temporal.client import tell
 from activities.temporal.heartbeats import beating_aside
@@ -53,9 +64,6 @@ from workflows.rules.placement.cloud_market import Market
 from workflows.rules.placement.planner import PlanningContext, plan
 
 TRIES = 5
-LOOK_AHEAD = 4
-"""Jobs that a round reads for each job that it may place, so that jobs at the head of the queue
-that do not fit do not hide jobs that do."""
 SIGNALS_AT_ONCE = 32
 _AT_ONCE = 1000
 _LOCK = "placement"
@@ -67,7 +75,8 @@ class _RoundInputs:
 
     now: datetime
     offers: dict[str, NodeOffer]
-    jobs: dict[str, WaitingJob]
+    queue: Queue
+    refusals: Refusals
     weights: dict[str, int]
     market: Market
 
@@ -79,9 +88,13 @@ def plan_placements(command: PlanPlacements) -> PlanningRound:
     Raises: ApplicationError, to be retried, when the rows changed during every try.
     """
     with beating_aside():
+        add_missing_keys()
         for number in range(1, TRIES + 1):
             try:
                 return _one_round(command.limit, alone=number == TRIES)
+            except UnreadableJobsError as cause:
+                set_apart(cause.heads)
+                conflict: Exception = cause
             except (ContendedError, IntegrityError, OperationalError) as cause:
                 conflict = cause
     raise ApplicationError(f"placement: rows changed during {TRIES} planning rounds: {conflict}")
@@ -94,26 +107,26 @@ def _one_round(limit: int, *, alone: bool) -> PlanningRound:
     """
     if alone:
         with database().write(serialised=_LOCK) as session:
-            inputs = _read_inputs(session, limit)
-            made = _plan(inputs, limit)
-            placed, requests = _write(session, made, inputs)
+            inputs = _read_inputs(session)
+            made, refusals = _plan(inputs, limit)
+            placed, requests = _write(session, made, refusals, inputs)
     else:
-        with database().read() as session:
-            inputs = _read_inputs(session, limit)
-        made = _plan(inputs, limit)
-        if made == Plan():
-            return PlanningRound()
+        with database().read() as session:  # Which the plan reads on from the queue.
+            inputs = _read_inputs(session)
+            made, refusals = _plan(inputs, limit)
+        if not (made.assignments or made.bursts or made.failed or refusals):
+            return PlanningRound(waiting=inputs.queue.job_count)
         with database().write(serialised=_LOCK) as session:
-            placed, requests = _write(session, made, inputs)
+            placed, requests = _write(session, made, refusals, inputs)
     relay_soon(requests)
+    waiting = inputs.queue.job_count - placed
     taken = len(made.assignments) + len(made.bursts)
-    read_all = len(inputs.jobs) < limit * LOOK_AHEAD and taken < limit
     return PlanningRound(
-        placed=placed, waiting=len(inputs.jobs) - placed, more=placed > 0 and not read_all
+        placed=placed, waiting=waiting, more=placed > 0 and taken == limit and waiting > 0
     )
 
 
-def _read_inputs(session: Session, limit: int) -> _RoundInputs:
+def _read_inputs(session: Session) -> _RoundInputs:
     now = datetime.now(UTC)
     holds = held(session)
     sold = market(session, now)
@@ -124,35 +137,38 @@ def _read_inputs(session: Session, limit: int) -> _RoundInputs:
         for offer in node_offers(session, now, holds)
     }
     gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
-    jobs = waiting_jobs(session, gpu_types, limit * LOOK_AHEAD)
-    return _RoundInputs(now, offers, {job.pending.job_id: job for job in jobs}, holds.weights, sold)
+    queue = waiting_queue(session, gpu_types)
+    return _RoundInputs(now, offers, queue, stored_refusals(session), holds.weights, sold)
 
 
-def _plan(inputs: _RoundInputs, limit: int) -> Plan:
+def _plan(inputs: _RoundInputs, limit: int) -> tuple[Plan, Refusals]:
+    """The plan of the round, and the refusals of demands that it changes."""
     context = PlanningContext(
         now=inputs.now, held=inputs.weights, market=inputs.market, limit=limit
     )
-    return plan([job.pending for job in inputs.jobs.values()], inputs.offers.values(), context)
+    made = plan(inputs.queue.demands, inputs.offers.values(), context)
+    waiting = {(each.project_id, each.demand_key) for each in inputs.queue.demands}
+    return made, changed_refusals(made.refused, inputs.refusals, waiting)
 
 
-def _write(session: Session, made: Plan, inputs: _RoundInputs) -> tuple[int, list[str]]:
+def _write(
+    session: Session, made: Plan, refusals: Refusals, inputs: _RoundInputs
+) -> tuple[int, list[str]]:
     """Write the part of the plan whose jobs still wait.
 
     Returns how many jobs it has placed, and the ids of the outbox rows to relay after the commit.
     """
-    jobs = inputs.jobs
+    jobs = inputs.queue.read
     chosen = [placed_of(assignment, jobs, inputs.offers) for assignment in made.assignments]
-    bursts = [(burst, jobs[burst.job_id].pending) for burst in made.bursts]
-    unplaced = (*made.refused, *made.failed)
-    refusals = changed_refusals((jobs[each.job_id], each.refusals) for each in unplaced)
+    bursts = [(burst, jobs[burst.job_id]) for burst in made.bursts]
     concerned = [placed.job for placed in chosen] + [job for _, job in bursts]
-    concerned += [jobs[job_id].pending for job_id in {*refusals, *(f.job_id for f in made.failed)}]
-    waiting = still_waiting(session, concerned)
+    waiting = still_waiting(session, concerned + [jobs[each.job_id] for each in made.failed])
     chosen = [placed for placed in chosen if placed.job.job_id in waiting]
     bursts = [(burst, job) for burst, job in bursts if job.job_id in waiting]
     reserve(session, chosen, inputs.now)
-    write_refusals(session, {job: why for job, why in refusals.items() if job in waiting})
+    write_refusals(session, refusals)
     failed = [each for each in made.failed if each.job_id in waiting]
+    write_job_refusals(session, failed)
     requests = _fail(session, failed, inputs.now)
     requests += make_nodes(session, bursts, inputs.market, inputs.now)
     return len(chosen) + len(bursts), requests

@@ -9,7 +9,7 @@ from activities.db import tables
 from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
-from api.pagination import Paging, each, page
+from api.pagination import Paging, page
 from api.schemas.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
 from api.services import billing, jobs
 from api.services.ownership import visible_job
@@ -39,7 +39,13 @@ def list_jobs(
         rows = rows.where(state.in_(status) if status else state != "archived")
         if project_id is not None:
             rows = rows.where(tables.Job.project_id == project_id)
-        return page(session, JobPage, rows, paging, (col(tables.Job.id), each(jobs.job_response)))
+        return page(
+            session,
+            JobPage,
+            rows,
+            paging,
+            (col(tables.Job.id), lambda found: jobs.job_responses(session, found)),
+        )
 
 
 @router.post("", status_code=202, operation_id="submit_job", openapi_extra=_SUBMISSION)
@@ -57,7 +63,7 @@ async def kill_all_jobs(change: Writer) -> JobsKilled:
 @router.get("/{job_id}", operation_id="get_job")
 def get_job(job_id: str, caller: Reader) -> Job:
     with database().read() as session:
-        return jobs.job_response(visible_job(session, caller, job_id))
+        return jobs.job_response(session, visible_job(session, caller, job_id))
 
 
 @router.post("/{job_id}/stop", status_code=202, operation_id="stop_job")

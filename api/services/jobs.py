@@ -1,5 +1,6 @@
 """Jobs: their responses, and how they are submitted, ended, started again and removed."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -9,6 +10,7 @@ from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.jobs.submissions import sealed_variables, stored_spec
+from activities.placement.refusals import refusals_of_jobs
 from activities.settings import settings
 from api.authorization import Caller
 from api.changes import ChangeContext
@@ -21,7 +23,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
-from workflows.rules.jobs.resources import resources_of
+from workflows.rules.jobs.resources import demand_key, resources_of
 from workflows.rules.jobs.submission import read_submission
 from workflows.rules.placement.cloud_refusals import BEING_MADE
 
@@ -29,11 +31,20 @@ MASK = "********"
 ENDED = tuple(status.value for status in JobStatus if status.is_final)
 
 
-def job_response(row: tables.Job) -> schemas.Job:
+def job_responses(session: Session, rows: Sequence[tables.Job]) -> list[schemas.Job]:
+    """The jobs of these rows, with the refusals of those that wait."""
+    refusals = refusals_of_jobs(session, rows)
+    return [_job_response(row, refusals[row.id]) for row in rows]
+
+
+def job_response(session: Session, row: tables.Job) -> schemas.Job:
+    return job_responses(session, [row])[0]
+
+
+def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Job:
     spec = JobSubmission.model_validate(row.spec)
     masked = dict.fromkeys(spec.environment.variables, MASK)
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
-    refusals = row.placement_refusals
     created = [refusal["detail"] for refusal in refusals if refusal["code"] == BEING_MADE]
     reason = created[0] if waits and created else row.status_reason
     return schemas.Job(
@@ -51,7 +62,7 @@ def job_response(row: tables.Job) -> schemas.Job:
         safety=spec.safety,
         port=spec.port,
         workers=[_worker_response(worker) for worker in row.workers],
-        placement_refusals=[schemas.PlacementRefusal(**found) for found in row.placement_refusals],
+        placement_refusals=[schemas.PlacementRefusal(**found) for found in refusals],
         gpu_seconds=row.gpu_seconds,
         charged_microcredits=row.charged_microcredits,
         output_bytes=row.output_bytes,
@@ -95,6 +106,8 @@ def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
         priority=submission.priority,
         spec=stored_spec(submission),
         workers=[],
+        demand_key=demand_key(submission, project.account_id),
+        waiting_since=context.now,
         placement_refusals=[],
         rates=None,
         created_at=context.now,
@@ -102,7 +115,7 @@ def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
     )
     row.sealed_variables = sealed_variables(row.id, submission)
     context.create(row)
-    return job_response(row)
+    return job_response(context.session, row)
 
 
 def _read(context: ChangeContext, document: Any, known: list[str]) -> JobSubmission:
@@ -150,7 +163,7 @@ def cancel_job(context: ChangeContext, job_id: str) -> schemas.Job:
     row = visible_job(context.session, context.caller, job_id, "all")
     _must_be_open(row, "canceled")
     context.tell(row.id, "cancel", _end(context))
-    return job_response(row)
+    return job_response(context.session, row)
 
 
 def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
@@ -164,7 +177,7 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
     _must_be_open(row, "stopped")
     if row.status != JobStatus.STOPPED:
         context.tell(row.id, "stop", _end(context))
-    return job_response(row)
+    return job_response(context.session, row)
 
 
 def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
@@ -179,7 +192,7 @@ def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
     submission = JobSubmission.model_validate(row.spec)
     _check_balance(context.session, row.account_id, resources_of(submission, known))
     context.tell(row.id, "start_again")
-    return job_response(row)
+    return job_response(context.session, row)
 
 
 def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
@@ -194,7 +207,7 @@ def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
         context.start(row.id, {"removal": True})
     elif row.status not in GONE:
         raise wrong_state("job", row, "ended to be removed: cancel it first")
-    return job_response(row)
+    return job_response(context.session, row)
 
 
 def kill_all(context: ChangeContext) -> schemas.JobsKilled:
@@ -221,6 +234,7 @@ def _end(context: ChangeContext) -> EndRequest:
 
 def placement_response(session: Session, row: tables.Job) -> schemas.JobPlacement:
     """The allocations of a job's attempts, and the refusals while the job waits."""
+    refusals = refusals_of_jobs(session, [row])[row.id]
     allocations = session.exec(
         select(tables.Allocation, tables.Node)
         .join(tables.Node, col(tables.Node.id) == col(tables.Allocation.node_id))
@@ -246,7 +260,7 @@ def placement_response(session: Session, row: tables.Job) -> schemas.JobPlacemen
             )
             for allocation, node in allocations
         ],
-        refusals=[schemas.PlacementRefusal(**found) for found in row.placement_refusals],
+        refusals=[schemas.PlacementRefusal(**found) for found in refusals],
     )
 
 

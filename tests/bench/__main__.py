@@ -19,6 +19,7 @@ STEPS = {
     "submit": "submissions over HTTP while jobs run",
     "throughput": "whole jobs, beside empty workflows with as many activities",
     "waiting": "10,000 jobs that wait",
+    "queue": "rounds of placement over 100,000 waiting jobs of 50 demands on 1,000 nodes",
     "quiet": "2,000 quiet jobs on 250 nodes; their worker killed; 1,000 canceled",
     "billing": "bills over skipped hours, and through rules and ledger",
     "rules": "the pure rules of placement, beside bare loops",

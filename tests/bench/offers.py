@@ -20,7 +20,7 @@ from tests.bench.measure import Row, best_s, ms, share_below
 from tests.bench.rules import offer_of
 from tests.lab.waiting import wait_until
 from tests.rules.placement.cloud_offers import cloud_offer
-from tests.rules.placement.offers import NOW, job
+from tests.rules.placement.offers import NOW, by_demand, job
 from tests.temporal_server import CHECKOUT
 from workers.runner.probes import free_port
 from workflows.contracts.machines import Shortage
@@ -76,11 +76,11 @@ def cloud_row() -> Row:
     }
     situation = PlanningContext(now=NOW, market=Market(CloudOffers(sold), short))
     asked = [job(gpus=4, gpu_types=("A100", "H100"))]
-    if len(plan(asked, [], situation).bursts) != 1:
+    if len(plan(by_demand(asked), [], situation).bursts) != 1:
         raise RuntimeError("what is timed does not plan anything")
-    plan_s = best_s(lambda: plan(asked, [], situation), runs=20)
+    plan_s = best_s(lambda: plan(by_demand(asked), [], situation), runs=20)
     dear = [job(gpus=4, gpu_types=("A100", "H100"), max_price_microcredits_per_gpu_hour=1)]
-    refused_s = best_s(lambda: plan(dear, [], situation), runs=5)
+    refused_s = best_s(lambda: plan(by_demand(dear), [], situation), runs=5)
     return Row(
         f"a job planned over {zones:,} offers of clouds",
         ms(plan_s),

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from tests.bench.measure import Row, best_s, compared
-from tests.rules.placement.offers import GIB, NOW, job, offer
+from tests.rules.placement.offers import GIB, NOW, by_demand, job, offer
 from workflows.contracts.placement import NodeOffer, PendingJob
 from workflows.rules.placement.inventory import Inventory
 from workflows.rules.placement.planner import PlanningContext, plan
@@ -27,14 +27,14 @@ def rows() -> list[Row]:
         compared(
             "plan, a part fits",
             "500 jobs x 1,000 nodes",
-            best_s(lambda: plan(jobs, nodes, situation)),
+            best_s(lambda: plan(by_demand(jobs), nodes, situation)),
             "bare loop over all pairs",
             pairs_s,
         ),
         compared(
             "plan, nothing fits",
             "500 jobs x 1,000 nodes",
-            best_s(lambda: plan(jobs, full, situation)),
+            best_s(lambda: plan(by_demand(jobs), full, situation)),
             "bare loop over all pairs",
             pairs_s,
         ),

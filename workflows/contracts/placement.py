@@ -1,5 +1,6 @@
 """Placement: pending jobs, offers, plans and refusals."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
@@ -68,11 +69,25 @@ class PendingJob(Contract):
     job_id: str
     project_id: str
     priority: int = 3
-    """From 1, placed first, to 5, placed last."""
+    """From 1, placed first, to 5, placed last, among the jobs of one account."""
     waiting_since: datetime
     """When the job was submitted or started again, which decides its position in the queue."""
     attempt: int
     demand: Demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingDemand:
+    """A pending demand: the pending jobs of one project with equal priorities and equal demands."""
+
+    project_id: str
+    demand_key: str
+    """The key of the demand (see `demand_key`), by which its refusals are stored."""
+    priority: int
+    demand: Demand
+    jobs: Iterable[PendingJob]
+    """The jobs, first come first served; a planning round takes no more of them than fit, and one
+    that does not."""
 
 
 class GpuSlot(Contract):
@@ -188,12 +203,20 @@ class JobRefusals(Contract):
     refusals: tuple[Refusal, ...]
 
 
+class DemandRefusals(Contract):
+    """The refusals of all offers for the jobs of one project with equal demands."""
+
+    project_id: str
+    demand_key: str
+    refusals: tuple[Refusal, ...]
+
+
 class Plan(Contract):
     """The plan of a planning round."""
 
     assignments: tuple[Assignment, ...] = ()
     bursts: tuple[Burst, ...] = ()
-    refused: tuple[JobRefusals, ...] = ()
+    refused: tuple[DemandRefusals, ...] = ()
     failed: tuple[JobRefusals, ...] = ()
     """The jobs that fail for these refusals instead of waiting."""
 
@@ -204,8 +227,8 @@ class PlanningRound(Contract):
     placed: int = 0
     waiting: int = 0
     more: bool = False
-    """Whether more jobs wait than one planning round considers, so that the next one starts at
-    once."""
+    """Whether the round has placed as many jobs as it may and others wait, so that the next one
+    starts at once."""
 
 
 class RankedOffer(Contract):

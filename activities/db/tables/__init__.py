@@ -14,7 +14,7 @@ from activities.db.tables.accounts import (
 from activities.db.tables.columns import LifecycleRow
 from activities.db.tables.events import AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint
-from activities.db.tables.jobs import Allocation, GpuAllocation, Job, Upload
+from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
 from activities.db.tables.leases import Lease
 from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
 from activities.db.tables.nodes import Node, NodeAnnouncement
@@ -27,6 +27,7 @@ __all__ = [
     "ApiKey",
     "AuditRow",
     "CloudPriceRow",
+    "DemandRefusalsRow",
     "EventRow",
     "GpuAllocation",
     "IdempotencyKey",

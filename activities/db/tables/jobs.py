@@ -40,7 +40,11 @@ class Job(LifecycleRow, table=True):
     sealed_variables: bytes | None = None
     attempt: int = 1
     workers: list[dict[str, Any]] = json_column()
+    demand_key: str | None = None
+    """See `demand_key` of the rules; None: the next planning round computes it."""
+    waiting_since: datetime | None = Field(default=None, sa_type=Instant)
     placement_refusals: list[dict[str, Any]] = json_column()
+    """What concerns this job alone; `DemandRefusalsRow` has what it shares with others."""
     rates: dict[str, Any] | None = json_column(nullable=True)
     gpu_seconds: int = Field(default=0, sa_type=BigInteger)
     charged_microcredits: int = Field(default=0, sa_type=BigInteger)
@@ -48,7 +52,26 @@ class Job(LifecycleRow, table=True):
     __table_args__ = (
         Index("jobs_by_status", "status", "priority", "created_at"),
         Index("jobs_by_account", "account_id", "id"),
+        index_where(
+            "status = 'waiting_for_resources'",
+            "jobs_waiting",
+            "project_id",
+            "priority",
+            "demand_key",
+            "waiting_since",
+            "id",
+            "attempt",
+        ),
     )
+
+
+class DemandRefusalsRow(SQLModel, table=True):
+    """The refusals of the waiting jobs of one project with equal demands."""
+
+    __tablename__ = "demand_refusals"
+    project_id: str = Field(primary_key=True, foreign_key="projects.id")
+    demand_key: str = Field(primary_key=True)
+    refusals: list[dict[str, Any]] = json_column()
 
 
 class Allocation(SQLModel, table=True):

@@ -7,6 +7,7 @@ from sqlmodel import col, select
 from activities.db.session import database
 from activities.db.tables import Job
 from activities.placement.planning import plan_placements
+from activities.placement.refusals import refusals_of_jobs
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.placement import PlanPlacements
 
@@ -34,8 +35,8 @@ def _anything_waits() -> bool:
 def _anything_fits() -> bool:
     """Whether some waiting job has not been told yet why it waits."""
     with database().read() as session:
-        rows = session.exec(select(Job.placement_refusals).where(col(Job.rates).is_(None))).all()
-        return any(not refusals for refusals in rows)
+        jobs = session.exec(select(Job).where(col(Job.rates).is_(None))).all()
+        return any(not refusals for refusals in refusals_of_jobs(session, jobs).values())
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
-"""Nodes with GPUs and jobs of any size, for tests of placing; what the rows say afterwards."""
+"""Nodes with GPUs and jobs of any size; a planning round; what the rows say afterwards."""
 
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import Engine, event, func, insert
 from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.db.session import Database
+from activities.placement.planning import plan_placements
+from activities.placement.refusals import refusals_of_jobs
 from tests.activities.rows import GIB, NOW, add_node
 from workflows.contracts.job_submission import (
     JobSubmission,
@@ -16,7 +21,10 @@ from workflows.contracts.job_submission import (
     SubmittedWorker,
 )
 from workflows.contracts.nodes import Gpu, Hardware
+from workflows.contracts.placement import PlanningRound
 from workflows.contracts.statuses import JobType
+from workflows.effects.placement import PlanPlacements
+from workflows.rules.jobs.resources import demand_key
 
 
 def add_gpu_node(
@@ -67,6 +75,8 @@ def add_waiting_job(
         priority=submission.priority,
         spec=submission.model_dump(mode="json"),
         workers=[],
+        demand_key=demand_key(submission, account.id),
+        waiting_since=created_at,
         placement_refusals=[],
         created_at=created_at,
         updated_at=NOW,
@@ -108,3 +118,42 @@ def assert_books_agree(session: Session) -> None:
         assert (node.reserved_cpu_count, node.reserved_memory_bytes) == (cpus, memory)
         assert node.reserved_cpu_count <= node.cpu_count
         assert sum(1 for row in gpus if row[0] == node.id) <= node.gpu_count
+
+
+def round_of(limit: int = 500) -> PlanningRound:
+    return plan_placements(PlanPlacements(limit=limit))
+
+
+def refusals(migrated: Database, job: tables.Job) -> list[tuple[str, str]]:
+    with migrated.read() as session:
+        told = refusals_of_jobs(session, [session.get_one(tables.Job, job.id)])[job.id]
+    return [(refusal["code"], refusal["detail"]) for refusal in told]
+
+
+def copies(session: Session, job: tables.Job, count: int, later_s: int = 0) -> None:
+    """Add so many jobs like this one, each submitted `later_s` after the one before."""
+    values = job.model_dump()
+    session.execute(
+        insert(tables.Job),
+        [
+            values
+            | {
+                "id": f"{job.id}-{number:05}",
+                "waiting_since": job.created_at + timedelta(seconds=later_s * (number + 1)),
+            }
+            for number in range(count)
+        ],
+    )
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """Every SQL statement that this process sends."""
+    seen: list[str] = []
+
+    def note(*arguments: object) -> None:
+        seen.append(str(arguments[2]).lstrip())
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(Engine, "before_cursor_execute", note)

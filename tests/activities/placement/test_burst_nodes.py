@@ -11,6 +11,7 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.placement import planning
 from activities.placement.planning import plan_placements
+from activities.placement.refusals import refusals_of_jobs
 from activities.placement.withdrawals import withdraw_allocations
 from activities.settings import settings
 from tests.activities.cloud_rows import (
@@ -42,7 +43,7 @@ def round_of_planning() -> int:
 
 
 def refusals(session: Session, job: tables.Job) -> list[dict[str, Any]]:
-    return session.get_one(tables.Job, job.id).placement_refusals
+    return refusals_of_jobs(session, [session.get_one(tables.Job, job.id)])[job.id]
 
 
 def test_a_job_that_no_node_has_room_for_gets_a_node_made_for_it_once(

@@ -3,14 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event
 from sqlmodel import Session
 
 from activities.billing.ledger import Entry, add_credits, post
@@ -19,37 +16,25 @@ from activities.db import tables
 from activities.db.session import Database
 from activities.placement.allocations import ContendedError, placed_of, release_allocations, reserve
 from activities.placement.inventory import held, node_offers
-from activities.placement.planning import find_placement, plan_placements
-from activities.placement.queue import waiting_jobs
-from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree, live
-from tests.activities.rows import GIB, NOW, add_payer, add_region
-from workflows.contracts.job_submission import SubmittedPlacement, SubmittedSafety
+from activities.placement.planning import find_placement
+from activities.placement.queue import waiting_queue
+from tests.activities.placement.rows import (
+    add_gpu_node,
+    add_waiting_job,
+    assert_books_agree,
+    live,
+    refusals,
+    round_of,
+    statements,
+)
+from tests.activities.rows import GIB, NOW, add_payer
+from workflows.contracts.job_submission import SubmittedSafety
 from workflows.contracts.placement import Demand, PlanningRound
 from workflows.effects.jobs import FindPlacement
-from workflows.effects.placement import PlanPlacements
 from workflows.rules.placement.planner import PlanningContext, plan
 from workflows.rules.placement.ranking import rank
 
 CHECKOUT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def place(migrated: Database) -> tuple[tables.Account, tables.Region]:
-    """An account with credits and a region that has no nodes yet."""
-    with migrated.write() as session:
-        account = add_payer(session)
-        add_credits(session, account, 1, "first", NOW)
-        return account, add_region(session, account)
-
-
-def round_of(limit: int = 500) -> PlanningRound:
-    return plan_placements(PlanPlacements(limit=limit))
-
-
-def refusals(migrated: Database, job: tables.Job) -> list[tuple[str, str]]:
-    with migrated.read() as session:
-        told = session.get_one(tables.Job, job.id).placement_refusals
-    return [(refusal["code"], refusal["detail"]) for refusal in told]
 
 
 def test_a_job_is_reserved_whole_and_its_rates_are_fixed(
@@ -70,20 +55,6 @@ def test_a_job_is_reserved_whole_and_its_rates_are_fixed(
     assert sorted(rates) == ["0", "1", "2"]
     assert rates["0"]["microcredits_per_gpu_hour"] == 250_000
     assert rates["0"]["cpu_count"] == 2
-
-
-def test_a_job_that_this_version_cannot_read_keeps_nobody_else_waiting(
-    migrated: Database, place: tuple[tables.Account, tables.Region]
-) -> None:
-    account, region = place
-    with migrated.write() as session:
-        add_gpu_node(session, region, "n1", gpus=1)
-        unreadable = add_waiting_job(session, account, created_at=NOW - timedelta(hours=1))
-        unreadable.spec = {"unknown": "to this version"}
-        job = add_waiting_job(session, account)
-    assert round_of().placed == 1
-    with migrated.read() as session:
-        assert [held.job_id for held in live(session)] == [job.id]
 
 
 def test_a_job_that_does_not_fit_holds_nothing_and_is_told_why(
@@ -149,24 +120,6 @@ def test_a_job_is_placed_where_all_its_workers_cost_no_more_than_its_cap(
     assert round_of().placed == 1
     detail = "node n1: the job costs 0.5 credits an hour, asked at most 0.499999"
     assert refusals(migrated, dear) == [("price", detail)]
-
-
-def test_a_service_that_is_started_again_queues_behind_those_who_waited_when_it_was(
-    migrated: Database, place: tuple[tables.Account, tables.Region]
-) -> None:
-    account, region = place
-    with migrated.write() as session:
-        add_gpu_node(session, region, gpus=1)
-        service = add_waiting_job(session, account, created_at=NOW - timedelta(days=1))
-        service.attempt, service.updated_at = 2, NOW + timedelta(minutes=1)
-        first = add_waiting_job(session, account)
-    with migrated.read() as session:
-        queue = {job.pending.job_id: job.pending for job in waiting_jobs(session, [], 10)}
-    assert queue[service.id].waiting_since == NOW + timedelta(minutes=1)
-    assert queue[first.id].waiting_since == NOW
-    assert round_of().placed == 1
-    with migrated.read() as session:
-        assert [held.job_id for held in live(session)] == [first.id]
 
 
 def _spend_all(session: Session, account: tables.Account) -> None:
@@ -269,22 +222,6 @@ def test_a_limit_places_the_first_and_asks_for_another_round(
     assert round_of(limit=3) == PlanningRound(placed=1, waiting=0, more=False)
 
 
-def test_a_project_with_many_jobs_does_not_hide_those_of_another(
-    migrated: Database, place: tuple[tables.Account, tables.Region]
-) -> None:
-    account, region = place
-    with migrated.write() as session:
-        add_gpu_node(session, region, gpus=1)
-        for _ in range(9):
-            add_waiting_job(session, account, gpus=1, workers=2)
-        other = add_payer(session, "other")
-        add_credits(session, other, 1, "other", NOW)
-        late = add_waiting_job(session, other, created_at=NOW + timedelta(hours=1))
-    with migrated.read() as session:
-        looked_at = [job.pending.job_id for job in waiting_jobs(session, [], 2)]
-    assert late.id in looked_at
-
-
 def test_a_plan_that_is_out_of_date_reserves_nothing(
     migrated: Database, place: tuple[tables.Account, tables.Region]
 ) -> None:
@@ -294,9 +231,9 @@ def test_a_plan_that_is_out_of_date_reserves_nothing(
         add_waiting_job(session, account)
     with migrated.read() as session:
         offers = {offer.node_id: offer for offer in node_offers(session, NOW, held(session))}
-        jobs = {job.pending.job_id: job for job in waiting_jobs(session, [], 10)}
-    made = plan([job.pending for job in jobs.values()], offers.values(), PlanningContext(now=NOW))
-    chosen = [placed_of(assignment, jobs, offers) for assignment in made.assignments]
+        queue = waiting_queue(session, [])
+        made = plan(queue.demands, offers.values(), PlanningContext(now=NOW))
+    chosen = [placed_of(assignment, queue.read, offers) for assignment in made.assignments]
     assert chosen
     with migrated.write() as session:
         session.get_one(tables.Node, node.id).status = "maintenance"
@@ -405,30 +342,3 @@ def test_offers_rank_the_node_that_placement_would_take_and_refuse_with_reasons(
     assert ranking.items[0].microcredits_per_gpu_hour == 250_000
     assert [(r.offer_id, r.code) for r in ranking.refusals] == [(plain.id, "gpu-type")]
     assert {refusal.code for refusal in elsewhere.refusals} == {"wrong-region"}
-
-
-def test_a_project_of_owned_machines_alone_and_a_region_by_name_are_kept(
-    migrated: Database, place: tuple[tables.Account, tables.Region]
-) -> None:
-    account, region = place
-    with migrated.write() as session:
-        project = session.get_one(tables.Project, account.personal_project_id)
-        project.use_only_owned_resources = True
-        add_waiting_job(session, account, placement=SubmittedPlacement(region_id=region.id))
-    with migrated.read() as session:
-        (job,) = waiting_jobs(session, [], 10)
-    asked = job.pending.demand
-    assert (asked.only_owned, asked.region_id) == (True, region.id)
-
-
-@contextmanager
-def statements() -> Iterator[list[str]]:
-    """Every SQL statement that this process sends."""
-    seen: list[str] = []
-
-    def note(*arguments: object) -> None:
-        seen.append(str(arguments[2]).lstrip())
-
-    event.listen(Engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(Engine, "before_cursor_execute", note)

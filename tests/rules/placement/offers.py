@@ -1,10 +1,11 @@
 """Jobs and nodes for tests of placement."""
 
+from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from workflows.contracts.placement import Demand, GpuSlot, NodeOffer, PendingJob
+from workflows.contracts.placement import Demand, GpuSlot, NodeOffer, PendingDemand, PendingJob
 
 GIB = 1024**3
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -53,3 +54,24 @@ def job(job_id: str = "job-1", gpus: int = 0, age_s: float = 0, **changes: Any) 
         "demand": Demand(**asked),
     }
     return PendingJob(**(made | changes))
+
+
+def by_demand(jobs: Iterable[PendingJob]) -> list[PendingDemand]:
+    """The jobs as the queue hands them to a planning round."""
+    found: dict[tuple[str, int, Demand], list[PendingJob]] = {}
+    for each in jobs:
+        found.setdefault((each.project_id, each.priority, each.demand), []).append(each)
+    return [
+        PendingDemand(
+            project_id=project_id,
+            demand_key=key_of(demand),
+            priority=priority,
+            demand=demand,
+            jobs=sorted(alike, key=lambda one: (one.waiting_since, one.job_id)),
+        )
+        for (project_id, priority, demand), alike in found.items()
+    ]
+
+
+def key_of(demand: Demand) -> str:
+    return repr(demand)

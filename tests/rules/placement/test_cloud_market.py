@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.rules.placement.cloud_offers import cloud_offer, market
-from tests.rules.placement.offers import GIB, NOW, OTHER, job, offer
+from tests.rules.placement.offers import GIB, NOW, OTHER, by_demand, job, offer
 from workflows.contracts.billing import UsageRates
 from workflows.contracts.placement import (
     Burst,
@@ -27,7 +27,7 @@ NO_QUOTA = {"east-b": "Quota 'A100' exceeded"}
 
 
 def planned(asked: list[PendingJob], sold: Market, *nodes: NodeOffer) -> Plan:
-    return plan(asked, nodes, PlanningContext(now=NOW, market=sold))
+    return plan(by_demand(asked), nodes, PlanningContext(now=NOW, market=sold))
 
 
 def taken(made: Plan) -> list[str]:

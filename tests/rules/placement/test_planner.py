@@ -1,10 +1,12 @@
 """Placement by example: what goes where, in which order, and what is said to the rest."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.rules.placement.offers import GIB, NOW, OTHER, job, offer
+from tests.rules.placement.offers import GIB, NOW, OTHER, OWNER, by_demand, job, key_of, offer
 from workflows.contracts.placement import NodeOffer, PendingJob, Plan, Refusal
 from workflows.rules.placement.node_refusals import LISTED_NODES
 from workflows.rules.placement.planner import STARVATION_LIMIT, PlanningContext, plan
@@ -14,7 +16,7 @@ OVERDUE_S = STARVATION_LIMIT.total_seconds()
 
 
 def planned(jobs: list[PendingJob], offers: list[NodeOffer], **situation: Any) -> Plan:
-    return plan(jobs, offers, PlanningContext(now=NOW, **situation))
+    return plan(by_demand(jobs), offers, PlanningContext(now=NOW, **situation))
 
 
 def placed(made: Plan) -> dict[str, list[str]]:
@@ -205,6 +207,39 @@ def test_projects_take_turns_and_who_holds_least_is_first() -> None:
     assert sorted(loaded) == ["few-0", "few-1"]
 
 
+def test_accounts_take_turns_and_who_holds_least_is_first() -> None:
+    many = [job(f"many-{i}", age_s=100 - i, project_id=f"prj-{i % 3}") for i in range(12)]
+    few = [job(f"few-{i}", age_s=i, account_id=OTHER, project_id="prj-few") for i in range(2)]
+    both = offer(free_cpu_count=4, public=True)
+    assert sorted(placed(planned([*many, *few], [both]))) == ["few-0", "few-1", "many-0", "many-1"]
+    loaded = planned([*many, *few], [offer(free_cpu_count=2, public=True)], held={OWNER: 2})
+    assert sorted(placed(loaded)) == ["few-0", "few-1"]
+
+
+def test_the_priority_of_one_account_does_not_pass_the_jobs_of_another() -> None:
+    urgent = [job(f"urgent-{i}", priority=1) for i in range(3)]
+    patient = [
+        job(f"patient-{i}", priority=5, age_s=9, account_id=OTHER, project_id="prj-2")
+        for i in range(3)
+    ]
+    chosen = placed(planned([*urgent, *patient], [offer(free_cpu_count=4, public=True)]))
+    assert sorted(chosen) == ["patient-0", "patient-1", "urgent-0", "urgent-1"]
+
+
+def test_a_demand_that_does_not_fit_costs_one_look_however_many_jobs_have_it() -> None:
+    looked_at = []
+
+    def line() -> Iterator[PendingJob]:
+        for number in range(100_000):
+            looked_at.append(number)
+            yield job(f"big-{number}", gpus=8)
+
+    (big,) = by_demand([job("big", gpus=8)])
+    made = plan([replace(big, jobs=line())], [offer(gpus=4)], PlanningContext(now=NOW))
+    assert [told.demand_key for told in made.refused] == [big.demand_key]
+    assert looked_at == [0]
+
+
 def test_a_job_that_does_not_fit_lets_later_ones_pass() -> None:
     jobs = [job("big", gpus=4, age_s=60), job("small", gpus=1)]
     assert placed(planned(jobs, [offer(gpus=4, free=2)])) == {"small": ["n1"]}
@@ -214,8 +249,11 @@ def test_after_long_waiting_the_nodes_that_it_needs_are_kept_free() -> None:
     jobs = [job("big", gpus=4, age_s=OVERDUE_S), job("small", gpus=1)]
     made = planned(jobs, [offer(gpus=4, free=2)])
     assert placed(made) == {}
-    by_job = {r.job_id: r.refusals[0].code for r in made.refused}
-    assert by_job == {"big": "gpu-count", "small": "reserved"}
+    codes = {r.demand_key: r.refusals[0].code for r in made.refused}
+    assert codes == {
+        key_of(jobs[0].demand): "gpu-count",
+        key_of(jobs[1].demand): "reserved",
+    }
 
 
 def test_an_urgent_job_is_not_held_up_by_one_that_waits_long() -> None:

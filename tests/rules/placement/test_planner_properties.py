@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rules.placement.offers import GIB, NOW, OTHER, OWNER, job, offer
-from workflows.contracts.placement import Assignment, NodeOffer, PendingJob
+from tests.rules.placement.offers import GIB, NOW, OTHER, OWNER, by_demand, job, key_of, offer
+from workflows.contracts.placement import Assignment, NodeOffer, PendingJob, Plan
 from workflows.rules.placement.inventory import reserved_cpus
 from workflows.rules.placement.planner import PlanningContext, plan
 
@@ -55,6 +55,15 @@ jobs_strategy = st.lists(
 ).map(lambda made: [j.model_copy(update={"job_id": f"job-{i}"}) for i, j in enumerate(made)])
 
 
+def planned(jobs: list[PendingJob], offers: list[NodeOffer]) -> Plan:
+    return plan(by_demand(jobs), offers, PlanningContext(now=NOW))
+
+
+def not_placed(made: Plan, jobs: list[PendingJob]) -> list[PendingJob]:
+    taken = {assignment.job_id for assignment in made.assignments}
+    return [job for job in jobs if job.job_id not in taken]
+
+
 def seen(asked: PendingJob, offers: list[NodeOffer]) -> set[str]:
     return {o.node_id for o in offers if o.public or o.account_id == asked.demand.account_id}
 
@@ -68,7 +77,7 @@ def test_never_more_is_given_than_is_free(jobs: list[PendingJob], offers: list[N
     given_gpus: list[tuple[str, int]] = []
     ports: list[tuple[str, int]] = []
     nodes = {o.node_id: o for o in offers}
-    for assignment in plan(jobs, offers, PlanningContext(now=NOW)).assignments:
+    for assignment in planned(jobs, offers).assignments:
         placed = by_job[assignment.job_id]
         for slot in assignment.slots:
             node, asked = nodes[slot.node_id], placed.demand
@@ -92,7 +101,7 @@ def test_never_more_is_given_than_is_free(jobs: list[PendingJob], offers: list[N
 def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
     jobs: list[PendingJob], offers: list[NodeOffer]
 ) -> None:
-    made = plan(jobs, offers, PlanningContext(now=NOW))
+    made = planned(jobs, offers)
     nodes = {o.node_id: o for o in offers}
     by_job = {j.job_id: j for j in jobs}
     for assignment in made.assignments:
@@ -104,12 +113,13 @@ def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
         assert all(node.active for node in chosen)
         if placed.demand.only_owned:
             assert all(node.account_id == placed.demand.account_id for node in chosen)
-    placed_ids = [a.job_id for a in made.assignments]
-    assert sorted(placed_ids + [r.job_id for r in made.refused]) == sorted(by_job)
-    for refused in made.refused:
-        told = {r.offer_id for r in refused.refusals}
-        assert told == (seen(by_job[refused.job_id], offers) or {"none"})
-        assert all(r.detail for r in refused.refusals)
+    told = {(each.project_id, each.demand_key): each.refusals for each in made.refused}
+    left = not_placed(made, jobs)
+    assert told.keys() == {(each.project_id, key_of(each.demand)) for each in left}
+    for waits in left:
+        refusals = told[waits.project_id, key_of(waits.demand)]
+        assert {r.offer_id for r in refusals} == (seen(waits, offers) or {"none"})
+        assert all(r.detail for r in refusals)
 
 
 @settings(max_examples=60, deadline=None)
@@ -117,12 +127,8 @@ def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
 def test_the_order_of_jobs_and_offers_makes_no_difference(
     jobs: list[PendingJob], offers: list[NodeOffer], data: st.DataObject
 ) -> None:
-    shuffled = plan(
-        data.draw(st.permutations(jobs)),
-        data.draw(st.permutations(offers)),
-        PlanningContext(now=NOW),
-    )
-    assert shuffled == plan(jobs, offers, PlanningContext(now=NOW))
+    shuffled = planned(data.draw(st.permutations(jobs)), data.draw(st.permutations(offers)))
+    assert shuffled == planned(jobs, offers)
 
 
 @settings(max_examples=100, deadline=None)
@@ -131,11 +137,10 @@ def test_a_second_round_over_what_is_left_places_nothing_more(
     jobs: list[PendingJob], offers: list[NodeOffer]
 ) -> None:
     young = [j.model_copy(update={"waiting_since": NOW}) for j in jobs]
-    first = plan(young, offers, PlanningContext(now=NOW))
-    left = {r.job_id for r in first.refused}
+    first = planned(young, offers)
     by_job = {j.job_id: j for j in young}
     remaining = [_after(o, first.assignments, by_job) for o in offers]
-    again = plan([j for j in young if j.job_id in left], remaining, PlanningContext(now=NOW))
+    again = planned(not_placed(first, young), remaining)
     assert again.assignments == ()
 
 

@@ -1,5 +1,7 @@
 """The rules for the resources of a submission: GPUs, CPUs, memory, disk, price."""
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
 
@@ -57,6 +59,17 @@ def demand_of(
         price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
         spot=spot_policy_of(submission),
     )
+
+
+def demand_key(submission: JobSubmission, account_id: str) -> str:
+    """The key of a job's demand: jobs of one project with equal keys have equal demands.
+
+    It is stored with the job. After a change of `demand_of` by which jobs with one key can have
+    different demands, set the keys of waiting jobs to NULL in a migration; the next planning round
+    computes them anew.
+    """
+    asked = json.dumps(asdict(demand_of(submission, account_id)), sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()
 
 
 def spot_policy_of(submission: JobSubmission) -> SpotPolicy:

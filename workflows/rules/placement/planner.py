@@ -2,10 +2,12 @@
 
 What fits no node has machines made for it, where clouds sell what it asks for (`cloud_market.py`).
 
-Order: priority first; among projects the one that holds least; within one, first come first
-served. A job that does not fit lets later ones pass. One that could fit, were enough of it free,
-and has waited for `STARVATION_LIMIT`, has the nodes that it needs held back until it fits: later
-jobs are not placed there, and what runs there ends some day. One job of each project is helped so.
+Order: among accounts the one that holds least; among its jobs priority first, then the project
+that holds least; within one, first come first served. Equal demands have equal answers, so a demand
+that does not fit costs one look, however many jobs have it, and lets later ones pass. One that
+could fit, were enough of it free, and has waited for `STARVATION_LIMIT`, has the nodes that it
+needs held back until it fits: later jobs are not placed there, and what runs there ends some day.
+One job of each project is helped so.
 
 Choice: feasible → providers whose credits are used first → own machines before others' → cheapest →
 fewest nodes → fullest node, so that large holes stay whole. All workers of a job lie in one region,
@@ -16,14 +18,16 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 
 from workflows.contracts.placement import (
     Assignment,
     Burst,
     Demand,
+    DemandRefusals,
     JobRefusals,
     NodeOffer,
+    PendingDemand,
     PendingJob,
     Plan,
     Refusal,
@@ -35,7 +39,7 @@ from workflows.rules.placement.node_refusals import NOTHING_THERE, refusals_of
 
 STARVATION_LIMIT = timedelta(minutes=10)
 CPUS_PER_GPU = 8
-"""The weight of a GPU in CPUs, to compare how much projects hold."""
+"""The weight of a GPU in CPUs, to compare how much accounts and projects hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +48,30 @@ class PlanningContext:
 
     now: datetime
     held: Mapping[str, int] = field(default_factory=dict)
-    """The weight (see `weight`) of the running jobs of each project."""
+    """The weight (see `weight`) of the running jobs of each project and of each account, by id."""
     shortages: frozenset[str] = frozenset()
     """The ids of offers with a known shortage."""
     market: Market = NO_MARKET
     """The cloud market of the round."""
     limit: int | None = None
-    """The most jobs to place; jobs that are not considered are neither placed nor refused."""
+    """The most jobs to place, and to fail; jobs that are not considered are neither placed nor
+    refused."""
 
 
-def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], context: PlanningContext) -> Plan:
+def plan(
+    demands: Iterable[PendingDemand], offers: Iterable[NodeOffer], context: PlanningContext
+) -> Plan:
     """Plan one round: assignments and bursts, and the refusals of jobs that wait or fail."""
     shortages, market = context.shortages, context.market
     inventory = Inventory(offer for offer in offers if offer.node_id not in shortages)
-    turns = _FairShareQueue(jobs, context.held)
+    queue = _FairShareQueue(demands, context.held)
     assignments: list[Assignment] = []
     bursts: list[Burst] = []
-    waiting: list[PendingJob] = []
+    waiting: list[_Line] = []
     hopeless: set[Demand] = set()
     helped: set[str] = set()
-    for job in turns:
-        demand = job.demand
+    for line in queue:
+        demand, job = line.pending.demand, line.head
         chosen = None if demand in hopeless else _decide(demand, inventory, market)
         if chosen is not None:
             if isinstance(chosen, Choice):
@@ -72,63 +79,126 @@ def plan(jobs: Iterable[PendingJob], offers: Iterable[NodeOffer], context: Plann
                 bursts.append(taken)
             else:
                 assignments.append(_take(job.job_id, chosen, demand))
-            turns.charge(job)
             if len(assignments) + len(bursts) == context.limit:
                 break
+            queue.charge(line)
             continue
         # Nothing becomes free within a round: what did not fit once does not fit later.
         hopeless.add(demand)
-        waiting.append(job)
+        waiting.append(line)
         overdue = context.now - job.waiting_since >= STARVATION_LIMIT
         if overdue and job.project_id not in helped and _keep_free(job, demand, inventory):
             helped.add(job.project_id)
-    failed = tuple(_failed(waiting, market))
-    lost = {told.job_id for told in failed}
-    left = [job for job in waiting if job.job_id not in lost]
+    failing = {
+        demand: refusal
+        for demand in {line.pending.demand for line in waiting}
+        if (refusal := market.quota_refusal(demand)) is not None
+    }
+    left = [line for line in waiting if line.pending.demand not in failing]
     return Plan(
         assignments=tuple(assignments),
         bursts=tuple(bursts),
         refused=tuple(_refused(left, inventory, market)),
-        failed=failed,
+        failed=tuple(islice(_failed(waiting, failing), context.limit)),
     )
 
 
 def weight(worker_count: int, gpu_count: int, cpu_count: int) -> int:
-    """The weight of a job: one number to compare how much projects hold."""
+    """The weight of a job: one number to compare how much accounts and projects hold."""
     return worker_count * (gpu_count * CPUS_PER_GPU + cpu_count)
 
 
+class _Line:
+    """A pending demand in the queue, and its first job that is not placed yet."""
+
+    __slots__ = ("_jobs", "head", "pending")
+
+    def __init__(
+        self, pending: PendingDemand, head: PendingJob, jobs: Iterator[PendingJob]
+    ) -> None:
+        self.pending = pending
+        self.head = head
+        self._jobs = jobs
+
+    def advance(self) -> bool:
+        """Go on to the next job. False: there is none."""
+        following = next(self._jobs, None)
+        if following is None:
+            return False
+        self.head = following
+        return True
+
+    def left(self) -> Iterator[PendingJob]:
+        """The head and all jobs behind it."""
+        return chain((self.head,), self._jobs)
+
+
 class _FairShareQueue:
-    """The fair-share queue of waiting jobs; `charge` moves a project back."""
+    """The fair-share queue of pending demands, each at its turn.
 
-    def __init__(self, jobs: Iterable[PendingJob], held: Mapping[str, int]) -> None:
+    A demand is left out after its turn unless `charge` is called, which also moves its account and
+    its project back.
+    """
+
+    def __init__(self, demands: Iterable[PendingDemand], held: Mapping[str, int]) -> None:
         self._held = dict(held)
-        self._waiting: dict[str, list[PendingJob]] = {}
-        for job in sorted(jobs, key=_within_project, reverse=True):
-            self._waiting.setdefault(job.project_id, []).append(job)
-        self._heads = [self._head(project) for project in self._waiting]
-        heapq.heapify(self._heads)
+        self._charged = False
+        self._lines: dict[str, list[tuple[int, datetime, str, _Line]]] = {}
+        self._projects: dict[str, list[tuple[int, int, datetime, str, str]]] = {}
+        for pending in demands:
+            jobs = iter(pending.jobs)
+            head = next(jobs, None)
+            if head is not None:
+                self._projects.setdefault(pending.demand.account_id, [])
+                self._add_line(_Line(pending, head, jobs))
+        owners = {
+            project_id: lines[0][-1].pending.demand.account_id
+            for project_id, lines in self._lines.items()
+        }
+        for project_id, account_id in owners.items():
+            self._add_project(account_id, project_id)
+        self._accounts: list[tuple[int, datetime, str, str]] = []
+        for account_id in self._projects:
+            self._add_account(account_id)
 
-    def __iter__(self) -> Iterator[PendingJob]:
-        while self._heads:
-            *_, project = heapq.heappop(self._heads)
-            queue = self._waiting[project]
-            yield queue.pop()
-            if queue:
-                heapq.heappush(self._heads, self._head(project))
+    def __iter__(self) -> Iterator[_Line]:
+        while self._accounts:
+            *_, account_id = heapq.heappop(self._accounts)
+            projects = self._projects[account_id]
+            *_, project_id = heapq.heappop(projects)
+            lines = self._lines[project_id]
+            *_, line = heapq.heappop(lines)
+            self._charged = False
+            yield line
+            if self._charged and line.advance():
+                self._add_line(line)
+            if lines:
+                self._add_project(account_id, project_id)
+            if projects:
+                self._add_account(account_id)
 
-    def charge(self, job: PendingJob) -> None:
-        asked = job.demand
-        added = weight(asked.worker_count, asked.gpu_count, asked.cpu_count)
-        self._held[job.project_id] = self._held.get(job.project_id, 0) + added
+    def charge(self, line: _Line) -> None:
+        """Count the head of the demand at turn as held."""
+        demand = line.pending.demand
+        added = weight(demand.worker_count, demand.gpu_count, demand.cpu_count)
+        for holder_id in (line.pending.project_id, demand.account_id):
+            self._held[holder_id] = self._held.get(holder_id, 0) + added
+        self._charged = True
 
-    def _head(self, project: str) -> tuple[int, int, datetime, str, str]:
-        job = self._waiting[project][-1]
-        return job.priority, self._held.get(project, 0), job.waiting_since, job.job_id, project
+    def _add_line(self, line: _Line) -> None:
+        pending, head = line.pending, line.head
+        entry = pending.priority, head.waiting_since, head.job_id, line
+        heapq.heappush(self._lines.setdefault(pending.project_id, []), entry)
 
+    def _add_project(self, account_id: str, project_id: str) -> None:
+        priority, since, job_id, _ = self._lines[project_id][0]
+        entry = priority, self._held.get(project_id, 0), since, job_id, project_id
+        heapq.heappush(self._projects[account_id], entry)
 
-def _within_project(job: PendingJob) -> tuple[int, datetime, str]:
-    return job.priority, job.waiting_since, job.job_id
+    def _add_account(self, account_id: str) -> None:
+        _, _, since, job_id, _ = self._projects[account_id][0]
+        entry = self._held.get(account_id, 0), since, job_id, account_id
+        heapq.heappush(self._accounts, entry)
 
 
 def _decide(
@@ -236,28 +306,34 @@ def _keep_free(job: PendingJob, demand: Demand, inventory: Inventory) -> bool:
     return False
 
 
-def _failed(waiting: list[PendingJob], market: Market) -> Iterator[JobRefusals]:
+def _failed(waiting: list[_Line], failing: Mapping[Demand, Refusal]) -> Iterator[JobRefusals]:
     """The jobs that fail for lack of quota, each with its refusal."""
-    for job in waiting:
-        if (refusal := market.quota_refusal(job.demand)) is not None:
-            yield JobRefusals(job_id=job.job_id, refusals=(refusal,))
+    for line in waiting:
+        refusal = failing.get(line.pending.demand)
+        if refusal is not None:
+            for job in line.left():
+                yield JobRefusals(job_id=job.job_id, refusals=(refusal,))
 
 
 def _refused(
-    waiting: list[PendingJob], inventory: Inventory, market: Market
-) -> Iterator[JobRefusals]:
-    """The refusals of waiting jobs after the round; jobs with equal demands share them."""
+    waiting: list[_Line], inventory: Inventory, market: Market
+) -> Iterator[DemandRefusals]:
+    """The refusals of waiting jobs after the round, once for each project and demand.
+
+    The nodes that a hold-back keeps for one of these jobs refuse none of them for that.
+    """
     keepers = {m.held_for for region in inventory.regions for m in region.machines()} - {None}
-    known: dict[Demand, tuple[Refusal, ...]] = {}
-    for job in waiting:
-        demand = job.demand
-        if job.job_id in keepers:
-            refusals = _all_refusals(demand, inventory, market, job.job_id)
-        elif demand in known:
-            refusals = known[demand]
-        else:
-            refusals = known[demand] = _all_refusals(demand, inventory, market)
-        yield JobRefusals(job_id=job.job_id, refusals=refusals)
+    helped = {_key(line): line.head.job_id for line in waiting if line.head.job_id in keepers}
+    known: dict[tuple[Demand, str | None], tuple[Refusal, ...]] = {}
+    for key, pending in {_key(line): line.pending for line in waiting}.items():
+        of = pending.demand, helped.get(key)
+        if of not in known:
+            known[of] = _all_refusals(pending.demand, inventory, market, of[1])
+        yield DemandRefusals(project_id=key[0], demand_key=key[1], refusals=known[of])
+
+
+def _key(line: _Line) -> tuple[str, str]:
+    return line.pending.project_id, line.pending.demand_key
 
 
 def _all_refusals(

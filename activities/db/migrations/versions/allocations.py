@@ -1,12 +1,12 @@
 """Say of an allocation in which state it is; name the primary key of the outbox for its table.
 
-Revision: allocations, after 0007
+Revision: 0010, after 0009
 """
 
 from alembic import op
 
-revision = "allocations"
-down_revision = "0007"
+revision = "0010"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

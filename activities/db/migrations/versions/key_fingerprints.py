@@ -1,12 +1,12 @@
 """Remember which master key and which platform key belong to this database.
 
-Revision: keys, after 0007
+Revision: 0008, after 0007
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "keys"
+revision = "0008"
 down_revision = "0007"
 branch_labels = None
 depends_on = None

@@ -1,13 +1,13 @@
 """Let two providers of an account have regions in one cloud region; say how machines are reached.
 
-Revision: regions, after keys
+Revision: 0009, after 0008
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "regions"
-down_revision = "keys"
+revision = "0009"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 
