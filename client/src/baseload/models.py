@@ -350,6 +350,7 @@ class NodeHardware(BaseModel):
     kernel: Annotated[str, Field(title="Kernel")]
     python_version: Annotated[str, Field(title="Python Version")]
     cpu_count: Annotated[int, Field(title="Cpu Count")]
+    core_count: Annotated[int | None, Field(title="Core Count")]
     cpu_model: Annotated[str, Field(title="Cpu Model")]
     memory_bytes: Annotated[int, Field(title="Memory Bytes")]
     free_disk_bytes: Annotated[int, Field(title="Free Disk Bytes")]
