@@ -6,7 +6,7 @@ from temporalio import activity
 from activities.db.session import database
 from activities.db.tables import Node, NodeAnnouncement, Region
 from activities.nodes.addresses import address_of
-from workflows.contracts.nodes import Announcement
+from workflows.contracts.nodes import Announcement, NodeAddress
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     AnnouncementFound,
@@ -14,7 +14,9 @@ from workflows.effects.nodes import (
     FindPeers,
     PeersFound,
 )
+from workflows.rules.nodes.requirements import private_address
 
+SSH_PORT = 22
 _ONBOARD = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
@@ -33,7 +35,11 @@ def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
 
 @activity.defn
 def find_peers(command: FindPeers) -> PeersFound:
-    """The peers of a new node: the region's other nodes that are in use and have an address."""
+    """The peers of a new node: the region's other nodes that are in use and have an address.
+
+    Each at its private address: where the platform reaches it at a public one, at the first that
+    its inspection found.
+    """
     query = (
         select(Node, Region)
         .join(Region, col(Region.id) == Node.region_id)
@@ -47,4 +53,14 @@ def find_peers(command: FindPeers) -> PeersFound:
     )
     with database().read() as session:
         rows = session.exec(query).all()
-    return PeersFound(peers=tuple(address_of(node, region) for node, region in rows))
+    return PeersFound(peers=tuple(_inside(node, address_of(node, region)) for node, region in rows))
+
+
+def _inside(node: Node, address: NodeAddress) -> NodeAddress:
+    """The node's address as its peers use it; its own port may differ from a forwarded one."""
+    if private_address((address.host,)) is not None:
+        return address
+    found = private_address((node.hardware or {}).get("addresses", ()))
+    if found is None:
+        return address
+    return address.model_copy(update={"host": found, "port": SSH_PORT})

@@ -4,7 +4,7 @@ Reading takes a handful of queries, for any number of jobs and nodes. The findin
 change only with the node's own steps, so each process caches them by the node's sequence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -95,10 +95,25 @@ def node_offers(session: Session, at: datetime, known: Held | None = None) -> Se
     return offers
 
 
-def inventory(session: Session, at: datetime) -> Inventory:
-    """All of `node_offers` as the rules use them; callers must not allocate from this one."""
+def preferring(offers: Sequence[NodeOffer], providers: Collection[str]) -> Sequence[NodeOffer]:
+    """The offers, of which those of preferred providers say so."""
+    if not providers:
+        return offers
+    return [
+        offer.model_copy(update={"preferred": True}) if offer.provider_id in providers else offer
+        for offer in offers
+    ]
+
+
+def inventory(session: Session, at: datetime, preferred: Collection[str] = ()) -> Inventory:
+    """All of `node_offers` as the rules use them; callers must not allocate from this one.
+
+    preferred: ids of the providers whose credits are used first.
+    """
     global _inventory  # noqa: PLW0603 - one for each process
     offers = node_offers(session, at)
+    if preferred:
+        return Inventory(preferring(offers, preferred))
     before, made = _inventory
     if offers is not before:
         made = Inventory(offers)

@@ -32,7 +32,7 @@ from activities.placement.allocations import (
 from activities.placement.assignments import placements_of
 from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
-from activities.placement.inventory import SHOWN, held, node_offers
+from activities.placement.inventory import SHOWN, held, node_offers, preferring
 from activities.placement.queue import (
     Queue,
     UnreadableJobsError,
@@ -131,10 +131,8 @@ def _read_inputs(session: Session) -> _RoundInputs:
     holds = held(session)
     sold = market(session, now)
     offers = {
-        offer.node_id: offer.model_copy(update={"preferred": True})
-        if offer.provider_id in sold.preferred
-        else offer
-        for offer in node_offers(session, now, holds)
+        offer.node_id: offer
+        for offer in preferring(node_offers(session, now, holds), sold.preferred)
     }
     gpu_types = {offer.gpu_type for offer in offers.values() if offer.gpu_type}
     queue = waiting_queue(session, gpu_types)

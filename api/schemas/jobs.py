@@ -56,6 +56,8 @@ class JobWorker(ResponseBody):
 class Job(Lifecycle):
     """A job. The values of its variables are masked."""
 
+    status_label: str
+    """The status in words, which also says when GPUs are what the job waits for."""
     type: str
     project_id: str
     priority: int

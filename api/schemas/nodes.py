@@ -111,6 +111,8 @@ class NodeHardware(ResponseBody):
     kernel: str
     python_version: str
     cpu_count: int
+    core_count: int | None
+    """The physical cores, of which each may have several CPUs; null: not counted."""
     cpu_model: str
     memory_bytes: int
     free_disk_bytes: int

@@ -19,6 +19,10 @@ class OffersQuery(RequestBody):
     disk_size_gb: int = 10
     max_price: Annotated[int | None, Field(description="Microcredits per GPU-hour")] = None
     region_id: Annotated[str | None, Field(max_length=100)] = None
+    project_id: Annotated[
+        str | None,
+        Field(max_length=100, description="Null: the account's own; its owner's nodes are owned"),
+    ] = None
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     only_owned: bool = False
     spot: SpotPolicy = SpotPolicy.ALLOWED
@@ -52,6 +56,8 @@ class Offer(ResponseBody):
     memory_bytes: int
     free_memory_bytes: int
     workers_that_fit: int
+    preferred: bool
+    """Whether the offer is of a provider whose credits are to be used first."""
     microcredits_per_gpu_hour: int
     microcredits_per_hour: int
     """The price of one worker; for a machine that would be created, of all of it with our fee."""

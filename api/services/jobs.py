@@ -28,6 +28,8 @@ from workflows.rules.jobs.submission import read_submission
 from workflows.rules.placement.cloud_refusals import BEING_MADE
 
 MASK = "********"
+GPUS_MISSING = {"gpu-type", "gpu-count", "shortage", "quota", BEING_MADE, "no-offers"}
+"""Codes of refusals for which a job that asks for GPUs waits for these."""
 ENDED = tuple(status.value for status in JobStatus if status.is_final)
 
 
@@ -49,6 +51,7 @@ def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Jo
     reason = created[0] if waits and created else row.status_reason
     return schemas.Job(
         **lifecycle(row) | {"status_reason": reason},
+        status_label=_status_label(row, spec),
         type=row.type,
         project_id=row.project_id,
         priority=row.priority,
@@ -67,6 +70,14 @@ def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Jo
         charged_microcredits=row.charged_microcredits,
         output_bytes=row.output_bytes,
     )
+
+
+def _status_label(row: tables.Job, spec: JobSubmission) -> str:
+    waits = row.status == JobStatus.WAITING_FOR_RESOURCES
+    refused = {refusal["code"] for refusal in row.placement_refusals}
+    if waits and refused & GPUS_MISSING and resources_of(spec).gpu_count:
+        return "waiting for GPUs"
+    return row.status.replace("_", " ")
 
 
 def _worker_response(worker: dict[str, Any]) -> schemas.JobWorker:

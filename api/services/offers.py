@@ -1,5 +1,6 @@
 """Offers: a planning round for a job that is not submitted."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from api.schemas import offers as schemas
 from api.schemas.jobs import PlacementRefusal
 from api.schemas.offers import OffersQuery
 from api.services.jobs import known_gpu_types
+from api.services.ownership import project_for
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.placement import RankedOffer
 from workflows.rules.jobs.resources import demand_of
@@ -28,11 +30,20 @@ _FIELDS = {
 def offers_for(
     session: Session, caller: Caller, wanted: OffersQuery, now: datetime
 ) -> schemas.OfferList:
-    """The offers for such a job now, best first, and the refusals of the others."""
+    """The offers for such a job now, best first, and the refusals of the others.
+
+    They are those of the project's owner, who owns the job, whoever submits it.
+    Raises: Problem `not-found`, `forbidden`, when the caller may not create jobs in the project.
+    """
     known = known_gpu_types(session)
     submission = _submission(wanted, known)
     demand = demand_of(submission, caller.account_id, known)
-    found = rank(demand, inventory(session, now), market(session, now))
+    if wanted.project_id is not None:
+        project = project_for(session, caller, wanted.project_id)
+        only_owned = demand.only_owned or project.use_only_owned_resources
+        demand = replace(demand, account_id=project.account_id, only_owned=only_owned)
+    sold = market(session, now)
+    found = rank(demand, inventory(session, now, sold.preferred), sold)
     return schemas.OfferList(
         placeable=found.placeable,
         offers=[_shown(position, item) for position, item in enumerate(found.items, 1)],

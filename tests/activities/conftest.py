@@ -1,6 +1,5 @@
 """A real SSH server, connections to it, and an agent of its own for each test."""
 
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -11,11 +10,12 @@ from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import register
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
-from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.agent.agent_process import LocalAgent, removed
 from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.providers.kinds import kind_with
 from tests.activities.sites import site
 from tests.activities.sshd import SSHD, Sshd
+from tests.activities.waiting import wait_for
 
 __all__ = ["agent", "connections", "endpoint", "node_root", "site", "sshd"]
 
@@ -36,7 +36,7 @@ def node_root() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="baseload-node-", dir="/var/tmp"))
     folder.chmod(0o755)
     yield folder / "root"
-    shutil.rmtree(folder, ignore_errors=True)
+    wait_for(lambda: removed(folder), f"{folder} is gone")
 
 
 @pytest.fixture

@@ -231,6 +231,56 @@ async def test_offers_are_the_plan_without_the_job(site: Site, ada: Person, bob:
     assert {error["field"] for error in wrong.json()["errors"]} == {"gpus", "disk_size_gb"}
 
 
+async def test_offers_are_those_of_the_projects_owner(site: Site, ada: Person, bob: Person) -> None:
+    node_id = await ada.node(
+        await ada.region(), cpu_count=8, memory_bytes=2**34,
+        hardware={"cpu_count": 8, "memory_bytes": 2**34, "free_disk_bytes": 10**12},
+    )  # fmt: skip
+    project = await ada.made("/v1/projects", {"name": "shared"})
+    path = f"/v1/offers?gpus=cpu&project_id={project['id']}"
+    assert (await bob.get(path)).status_code == 404
+    member = tables.ProjectMember(
+        project_id=project["id"], user_id=bob.user_id, permissions={"job": "read"},
+        created_at=site.rows(tables.Project)[0].created_at,
+    )  # fmt: skip
+    site.write(member)
+    assert (await bob.get(path)).status_code == 403
+    with site.database.write() as session:
+        session.merge(member).permissions = {"job": "all"}
+    found = (await bob.get(path)).json()["offers"]
+    assert [(each["node_id"], each["owned"]) for each in found] == [(node_id, True)]
+    assert (await bob.get("/v1/offers?gpus=cpu")).json()["offers"] == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "codes", "label"),
+    [
+        ("A100:1", ["gpu-count", "price"], "waiting for GPUs"),
+        ("A100:1", ["price"], "waiting for resources"),
+        ("A100:1", [], "waiting for resources"),
+        (None, ["no-offers"], "waiting for resources"),
+    ],
+)
+async def test_a_job_says_when_it_waits_for_gpus(
+    site: Site, ada: Person, gpus: str | None, codes: list[str], label: str
+) -> None:
+    job_id = await ada.job()
+    (row,) = site.rows(tables.Job, id=job_id)
+    resources = {"gpus": gpus} if gpus else {"cpu_count": 1}
+    refusals = [
+        {"offer_id": "n", "region_id": None, "code": code, "detail": "why", "ever": True}
+        for code in codes
+    ]
+    site.set(
+        tables.Job, job_id, status="waiting_for_resources", placement_refusals=refusals,
+        spec={**row.spec, "resources": resources},
+    )  # fmt: skip
+    job = (await ada.get(f"/v1/jobs/{job_id}")).json()
+    assert (job["status"], job["status_label"]) == ("waiting_for_resources", label)
+    site.set(tables.Job, job_id, status="running")
+    assert (await ada.get(f"/v1/jobs/{job_id}")).json()["status_label"] == "running"
+
+
 async def test_a_member_of_a_project_sees_its_jobs_and_creates_only_when_allowed(
     site: Site, ada: Person, bob: Person
 ) -> None:

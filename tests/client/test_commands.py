@@ -154,6 +154,18 @@ def test_results_that_are_not_json_have_no_colours_and_line_up(desk: Desk) -> No
     assert job["id"] in desk.baseload("ps").out
 
 
+def test_a_job_that_waits_for_gpus_says_so(desk: Desk) -> None:
+    job = _job(desk)
+    (row,) = desk.site.rows(tables.Job, id=job["id"])
+    refusal = {"offer_id": "n", "region_id": None, "code": "gpu-count", "detail": "", "ever": True}
+    desk.site.set(
+        tables.Job, job["id"], status="waiting_for_resources", placement_refusals=[refusal],
+        spec={**row.spec, "resources": {"gpus": "A100:1"}},
+    )  # fmt: skip
+    assert "waiting for GPUs" in desk.baseload("ps").out
+    assert "waiting for GPUs" in desk.baseload("show", "digits").out
+
+
 def test_json_has_the_shape_of_the_api_and_nothing_else_on_stdout(desk: Desk) -> None:
     _node(desk, status="active")
     job = _job(desk)

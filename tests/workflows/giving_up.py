@@ -10,7 +10,7 @@ from workflows.effects.regions import CheckSite, check_site
 from workflows.primitives.failures import EFFECT_FAILED
 from workflows.primitives.waiting import Interrupted, interruptible, wait_until
 
-Work = Literal["effect", "effect that fails", "news"]
+Work = Literal["effect", "effect that fails", "effect that nobody awaits", "news"]
 LIMIT = timedelta(hours=8)
 
 
@@ -33,10 +33,19 @@ class GivesUp:
     async def _work(self, work: Work, region_id: str) -> None:
         if work == "news":
             await wait_until(lambda: self._has_news, LIMIT)
+        elif work == "effect that nobody awaits":
+            effect = check_site.start(CheckSite(region_id=region_id))
+            await wait_until(lambda: self._has_news, LIMIT)
+            effect.cancel()
+            del effect
         else:
             with suppress(*EFFECT_FAILED):
                 await check_site(CheckSite(region_id=region_id))
         await wait_until(lambda: False, LIMIT, "for what never comes")
+
+    @workflow.query
+    def is_waiting(self) -> bool:
+        return not self._is_told
 
     @workflow.signal
     def news(self) -> None:

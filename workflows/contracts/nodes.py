@@ -50,6 +50,9 @@ class Hardware(Contract):
     kernel: str = ""
     python_version: str = ""
     cpu_count: int
+    """The CPUs that the kernel schedules: threads, where a core has several."""
+    core_count: int | None = None
+    """The physical cores; None: the inspection did not count them."""
     cpu_model: str = ""
     memory_bytes: int
     free_disk_bytes: int = 0

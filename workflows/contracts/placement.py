@@ -249,6 +249,8 @@ class RankedOffer(Contract):
     memory_bytes: int
     free_memory_bytes: int
     workers_that_fit: int
+    preferred: bool = False
+    """Whether the offer is of a provider whose credits are to be used first."""
     microcredits_per_gpu_hour: int = 0
     microcredits_per_hour: int = 0
     """The cost of one worker while it runs; for a cloud offer, with its machine."""

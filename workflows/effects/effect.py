@@ -1,5 +1,6 @@
 """The typed stub of an activity: its name, models, task queue, time limits and retries."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -77,10 +78,15 @@ class Effect(Generic[Asked, Answered]):
     def start(
         self, command: Asked, *, summary: str | None = None
     ) -> "workflow.ActivityHandle[Answered]":
-        """Start the activity without waiting; await or cancel the returned handle later."""
-        return workflow.start_activity(
+        """Start the activity without waiting; await or cancel the returned handle later.
+
+        Nobody needs to await a handle that was cancelled.
+        """
+        handle: workflow.ActivityHandle[Answered] = workflow.start_activity(
             self.name, command, summary=summary, **self._options(command)
         )
+        handle.add_done_callback(_retrieve)
+        return handle
 
     async def run_locally(self, command: Asked, *, summary: str | None = None) -> Answered:
         """Run as a local activity with three attempts of 2 s, then as an ordinary activity.
@@ -134,6 +140,12 @@ class Effect(Generic[Asked, Answered]):
             return queues.site(command.node.region_id)
         region_id: str = getattr(command, "region_id")  # noqa: B009 - every other site command has it
         return queues.site(region_id)
+
+
+def _retrieve(ended: "asyncio.Task[Any]") -> None:
+    """Mark the failure of an ended activity as seen, so that asyncio does not log it as lost."""
+    if not ended.cancelled():
+        ended.exception()
 
 
 def _seconds(seconds: float | None) -> timedelta | None:

@@ -72,6 +72,7 @@ class Inspection:
             public=self._request.public,
             central_storage=self._request.central_storage,
             relaxed=self._request.relaxed,
+            owned_at=self._location.host if self._request.machine is None else None,
         )
         before, self._last = self._last, hardware
         self._location.inspected_boot_id = self._location.boot_id

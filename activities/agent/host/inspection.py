@@ -37,6 +37,7 @@ def inspect_machine(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "hardware": {
             "cpu_count": os.cpu_count() or 1,
+            "core_count": core_count(),
             "cpu_model": _cpu_model(),
             "memory_bytes": _memory_bytes(),
             "disks": disks(_lsblk()),
@@ -166,6 +167,19 @@ def has_tpm_2(top: str = "/") -> bool:
         return True
     versions = glob.glob(os.path.join(top, "sys/class/tpm/tpm*/tpm_version_major"))
     return any("2" in _lines(path) for path in versions)
+
+
+def core_count(cpus: str = "/sys/devices/system/cpu") -> int | None:
+    """The physical cores that are online; None when the kernel does not say which CPUs share one.
+
+    The threads of a core have the package and the core in common.
+    """
+    cores = set()
+    for path in glob.glob(os.path.join(cpus, "cpu[0-9]*", "topology", "core_id")):
+        package = os.path.join(os.path.dirname(path), "physical_package_id")
+        die = os.path.join(os.path.dirname(path), "die_id")
+        cores.add(tuple("".join(_lines(each)) for each in (package, die, path)))
+    return len(cores) or None
 
 
 def _cpu_model() -> str:

@@ -2,10 +2,12 @@
 
 import atexit
 import compileall
+import contextlib
 import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -144,6 +146,34 @@ class LocalAgent:
         for run_id, state in self.call("status", run_ids=None)["runs"].items():
             if state["state"] in ("running", "lost"):
                 self.call("end", run_id=run_id, grace_s=0)
+
+
+def removed(folder: Path) -> bool:
+    """Whether nothing is left of a folder, after one try to end what works there and to remove it.
+
+    A watch that has just begun compiles its agent, and may rename what it made into a folder that
+    is being removed.
+    """
+    for process in processes_naming(folder):
+        with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
+            os.kill(process, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists() and not processes_naming(folder)
+
+
+def processes_naming(folder: Path) -> list[int]:
+    """The living processes whose command line names this folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            is_named = str(folder).encode() in (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if is_named:
+            found.append(int(process.name))
+    return found
 
 
 def spec(command: str, **more: Any) -> dict[str, Any]:

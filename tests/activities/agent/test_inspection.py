@@ -32,6 +32,7 @@ def put_smi(agent: LocalAgent, folder: Path, output: str, status: int = 0) -> No
 def test_this_machine_is_found_as_it_is(agent: LocalAgent) -> None:
     found = agent.call("inspect")["hardware"]
     assert found["cpu_count"] == os.cpu_count()
+    assert found["core_count"] is None or 1 <= found["core_count"] <= found["cpu_count"]
     assert found["memory_bytes"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert found["hostname"] == socket.gethostname()
     assert found["kernel"] == platform.release()
@@ -40,6 +41,21 @@ def test_this_machine_is_found_as_it_is(agent: LocalAgent) -> None:
     assert found["python_version"] == platform.python_version()
     assert "process" in found["runtimes"]
     assert found["free_disk_bytes"] > 0
+
+
+def put_cpu(folder: Path, number: int, package: int, core: int) -> None:
+    topology = folder / f"cpu{number}" / "topology"
+    topology.mkdir(parents=True)
+    (topology / "physical_package_id").write_text(f"{package}\n")
+    (topology / "core_id").write_text(f"{core}\n")
+
+
+def test_cores_are_counted_and_not_their_threads(tmp_path: Path) -> None:
+    assert inspection.core_count(str(tmp_path)) is None
+    for number in range(16):
+        put_cpu(tmp_path, number, package=number % 2, core=number // 2 % 4)
+    (tmp_path / "cpufreq").mkdir()
+    assert inspection.core_count(str(tmp_path)) == 8
 
 
 def test_gpus_are_what_the_driver_says(agent: LocalAgent, tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import json
 import sys
+import tempfile
 import zipfile
+from pathlib import Path
 
 from activities.transport.agent_archive import MAIN
-from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.agent.agent_process import LocalAgent, removed
 from tests.activities.waiting import wait_for
 
 RUN = "job-q-0-1"
@@ -29,6 +31,17 @@ def test_verbs_run_from_what_the_first_watch_has_compiled(agent: LocalAgent) -> 
     agent.run(RUN, "echo from the folder")
     agent.exit_of(RUN)
     assert agent.path(RUN, "log").read_text() == "from the folder\n"
+
+
+def test_a_folder_in_which_an_agent_still_compiles_is_removed_for_good() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="baseload-node-", dir="/var/tmp"))
+    agent = LocalAgent(folder / "root")
+    agent.compiled.unlink()
+    watch = agent.begin("watch")
+    wait_for(lambda: any(agent.archive.parent.glob("*.part")), "it compiles")
+    wait_for(lambda: removed(folder), f"{folder} is gone")
+    watch.communicate(timeout=60)
+    assert not folder.exists()
 
 
 def test_watches_at_once_compile_one_agent_also_after_one_was_cut_off(agent: LocalAgent) -> None:

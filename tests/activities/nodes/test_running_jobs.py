@@ -20,7 +20,7 @@ from tests.activities.outbox.test_relay import signals_of
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.jobs import EndRequest, MachineGone
 from workflows.contracts.lifecycles import Removal
-from workflows.contracts.nodes import NodeNotice, RunSeen
+from workflows.contracts.nodes import Hardware, NodeNotice, RunSeen
 from workflows.effects.lifecycles import FindDependents, RemoveDependents
 from workflows.effects.nodes import (
     BillOrphanedRuns,
@@ -83,6 +83,19 @@ def test_peers_are_the_regions_other_nodes_that_are_up(
     world.set_node(**change)
     peers = find_peers(FindPeers(node_id=world.node.id, region_id=world.region.id)).peers
     assert [peer.node_id for peer in peers] == ([world.other.id] if is_peer else [])
+
+
+def test_a_peer_that_the_platform_reaches_from_outside_has_its_private_address(
+    world: World,
+) -> None:
+    hardware = Hardware(cpu_count=1, memory_bytes=1, addresses=("203.0.113.7", "10.0.0.7"))
+    question = FindPeers(node_id=world.node.id, region_id=world.region.id)
+    world.set_node(host="203.0.113.7", port=2022, hardware=hardware.model_dump(mode="json"))
+    (peer,) = find_peers(question).peers
+    assert (peer.host, peer.port) == ("10.0.0.7", 22)
+    world.set_node(host="10.0.0.7", port=2022)
+    (peer,) = find_peers(question).peers
+    assert (peer.host, peer.port) == ("10.0.0.7", 2022)
 
 
 def test_live_runs_of_a_node_are_those_that_hold_a_place(world: World) -> None:

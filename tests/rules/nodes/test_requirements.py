@@ -31,7 +31,8 @@ def disk(transport: str, size_tb: float) -> Disk:
 def machine(**changes: Any) -> Hardware:
     """Four RTX 4090 and all that a public region asks of such a machine, to the byte."""
     made: dict[str, Any] = {
-        "cpu_count": 16,
+        "cpu_count": 32,
+        "core_count": 16,
         "memory_bytes": 2 * 4 * 24 * GIB,
         "disks": (*[disk("nvme", 1)] * 2, *[disk("sata", 2)] * 3),
         "gpus": tuple(gpu(index) for index in range(4)),
@@ -64,7 +65,8 @@ def test_a_machine_that_just_meets_everything_passes(central: bool) -> None:
         ),
         ({"tpm": False}, "tpm-2"),
         ({"memory_bytes": 2 * 4 * 24 * GIB - 1}, "memory-per-vram"),
-        ({"cpu_count": 15}, "cores-per-gpu"),
+        ({"core_count": 15}, "cores-per-gpu"),
+        ({"core_count": None, "cpu_count": 15}, "cores-per-gpu"),
         ({"gpus": (gpu(pcie_lanes=4),)}, "pcie-lanes"),
         ({"gpus": (gpu(pcie_lanes=None),)}, "pcie-lanes"),
         ({"gpus": (gpu(memory_mib=None),)}, "memory-per-vram"),
@@ -81,9 +83,9 @@ def test_central_storage_asks_for_the_network_and_not_for_sata_drives() -> None:
 
 
 def test_pcie_3_asks_for_two_cores_a_gpu() -> None:
-    found = machine(cpu_count=8, gpus=tuple(gpu(i, pcie_generation=3) for i in range(4)))
+    found = machine(core_count=8, gpus=tuple(gpu(i, pcie_generation=3) for i in range(4)))
     assert failed(found) == []
-    assert failed(machine(cpu_count=8)) == ["cores-per-gpu"]
+    assert failed(machine(core_count=8)) == ["cores-per-gpu"]
 
 
 def test_lanes_of_sxm_boards_do_not_count() -> None:
@@ -94,6 +96,40 @@ def test_lanes_of_sxm_boards_do_not_count() -> None:
 def test_a_private_region_does_not_ask_what_only_public_ones_do() -> None:
     found = machine(cpu_count=1, memory_bytes=GIB, gpus=(gpu(pcie_lanes=1),))
     assert failed(found, public=False) == []
+
+
+@pytest.mark.parametrize(
+    ("owned_at", "addresses", "is_private"),
+    [
+        ("10.0.0.7", (), True),
+        ("172.31.255.1", (), True),
+        ("gpu7.example.com", ("203.0.113.7", "192.168.4.2"), True),
+        ("203.0.113.7", ("203.0.113.7",), False),
+        ("172.32.0.1", (), False),
+        ("127.0.0.1", ("169.254.3.4",), False),
+        ("fd00::7", (), False),
+    ],
+)
+def test_an_owners_machine_needs_a_private_address_unless_peers_is_relaxed(
+    owned_at: str, addresses: tuple[str, ...], is_private: bool
+) -> None:
+    found = machine(addresses=addresses)
+    for relaxed in ((), ("peers",)):
+        (peers,) = (
+            each
+            for each in rules.evaluate(
+                found, public=False, central_storage=False, relaxed=relaxed, owned_at=owned_at
+            )
+            if each.name == "peers"
+        )
+        assert peers.passed == (is_private or bool(relaxed))
+        assert owned_at in peers.found
+    assert rules.unknown_names(["peers"]) == ()
+
+
+def test_a_leased_machine_is_connected_with_its_peers_by_its_cloud() -> None:
+    every = rules.evaluate(machine(), public=True, central_storage=False)
+    assert "peers" not in {requirement.name for requirement in every}
 
 
 def test_a_requirement_says_what_was_found() -> None:
@@ -110,8 +146,11 @@ BARE = Hardware(cpu_count=1, memory_bytes=GIB, gpus=(gpu(0), gpu(1, name="Tesla 
 def test_exactly_the_relaxed_ones_are_spared(
     relaxed: set[str], public: bool, central: bool
 ) -> None:
-    plain = rules.evaluate(BARE, public=public, central_storage=central)
-    eased = rules.evaluate(BARE, public=public, central_storage=central, relaxed=relaxed)
+    asked: dict[str, Any] = {
+        "public": public, "central_storage": central, "owned_at": "203.0.113.7",
+    }  # fmt: skip
+    plain = rules.evaluate(BARE, **asked)
+    eased = rules.evaluate(BARE, **asked, relaxed=relaxed)
     for before, after in zip(plain, eased, strict=True):
         assert after.passed == (before.passed or before.name in relaxed)
         assert after.relaxed == (not before.passed and before.name in relaxed)

@@ -251,6 +251,14 @@ def test_what_is_ranked_is_what_would_be_taken_first() -> None:
     assert [refusal.offer_id for refusal in found.refusals] == ["full"]
 
 
+def test_what_is_ranked_has_preferred_nodes_and_then_preferred_clouds_first() -> None:
+    idle = offer("cloudy", gpus=1, provider_id="prv-c", preferred=True)
+    found = rank(job(gpus=1).demand, [offer(gpus=1), idle], market(SPOT, preferred=("prv-c",)))
+    assert [(item.offer_id, item.preferred) for item in found.items] == [
+        ("cloudy", True), ("reg-c/spotty/spot", True), ("n1", False),
+    ]  # fmt: skip
+
+
 def test_a_job_is_placeable_where_its_machines_can_be_made() -> None:
     asked = job(gpus=1, worker_count=5).demand
     assert rank(asked, [offer(gpus=1)], market(SPOT)).placeable

@@ -1,6 +1,7 @@
 """What is given up ends, also where what it waited for comes in the same moment."""
 
 import asyncio
+import gc
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -47,14 +48,17 @@ class Site:
             GivesUp.run, args=[work, self.name], id=f"gives-up/{self.name}", task_queue=self.name
         )
 
-    def workflows(self) -> Worker:
-        """Takes up every workflow from its history, with all that came meanwhile at once."""
+    def workflows(self, cached: int = 0) -> Worker:
+        """Takes up every workflow from its history, with all that came meanwhile at once.
+
+        cached: how many stay in memory instead.
+        """
         return Worker(
             self.client,
             task_queue=self.name,
             workflows=[GivesUp],
             workflow_runner=workflow_runner(),
-            max_cached_workflows=0,
+            max_cached_workflows=cached,
         )
 
 
@@ -102,6 +106,23 @@ async def test_work_that_is_given_up_as_its_effect_ends_has_ended(
     site.may_answer.set()
     await eventually(lambda: has(handle, ended), "the effect has ended")
     assert await end_of(site, handle) == "given up"
+
+
+async def test_an_effect_that_is_cancelled_and_awaited_by_nobody_leaves_no_error(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site.workflows(cached=1):
+        handle = await site.begin("effect that nobody awaits")
+        await asyncio.wait_for(site.is_asked.wait(), LIMIT_S)
+        await handle.signal(GivesUp.news)
+        asked = EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED
+        await eventually(lambda: has(handle, asked), "the effect is cancelled")
+        await handle.signal(GivesUp.news)
+        assert await handle.query(GivesUp.is_waiting)
+        gc.collect()
+        assert "never retrieved" not in caplog.text
+        await handle.signal(GivesUp.give_up)
+        assert await asyncio.wait_for(handle.result(), LIMIT_S) == "given up"
 
 
 async def test_work_that_is_given_up_as_its_news_come_has_ended(site: Site) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus
+from workflows.rules.nodes.requirements import ALL, PEERS
 
 
 def first_status_of(services: Collection[str], *, is_leased: bool) -> NodeStatus:
@@ -46,7 +47,7 @@ def lacking_of(offer: MachineOffer, spec: MachineSpec, hardware: Hardware) -> st
 
 def unreached_of(preparation: Preparation, relaxed: Iterable[str]) -> str:
     """The peers that a node must reach and does not; empty: none."""
-    if {"all", "peers"} & set(relaxed) or not preparation.unreachable_peers:
+    if {ALL, PEERS} & set(relaxed) or not preparation.unreachable_peers:
         return ""
     return f"cannot reach {', '.join(preparation.unreachable_peers)} of its region"
 

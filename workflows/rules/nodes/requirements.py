@@ -1,8 +1,9 @@
 """The requirements of a region, compared with the hardware that an inspection found."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from workflows.contracts.nodes import Disk, Gpu, Hardware, Requirement
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name, is_sxm
@@ -19,6 +20,7 @@ NETWORK_10_GB = "network-10gb"
 MEMORY_PER_VRAM = "memory-per-vram"
 PCIE_LANES = "pcie-lanes"
 CORES_PER_GPU = "cores-per-gpu"
+PEERS = "peers"
 
 ALL = "all"
 """The name that relaxes every requirement."""
@@ -32,8 +34,12 @@ NAMES: tuple[str, ...] = (
     MEMORY_PER_VRAM,
     PCIE_LANES,
     CORES_PER_GPU,
+    PEERS,
 )
 """Every name that a region may relax, beside `all`."""
+
+RFC_1918 = tuple(IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+"""The address ranges of private networks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +53,17 @@ class _Finding:
 
 
 def evaluate(
-    hardware: Hardware, *, public: bool, central_storage: bool, relaxed: Collection[str] = ()
+    hardware: Hardware,
+    *,
+    public: bool,
+    central_storage: bool,
+    relaxed: Collection[str] = (),
+    owned_at: str | None = None,
 ) -> tuple[Requirement, ...]:
     """The requirements of the region for this machine, each with what was found.
 
+    owned_at: the address of an owner's machine; None: a leased machine, which its cloud connects
+    with its peers.
     relaxed: names of `NAMES`, or `all`. A relaxed requirement that the machine does not meet passes
     with `relaxed` set; a requirement that the machine meets has it unset.
     """
@@ -58,12 +71,27 @@ def evaluate(
     findings.append(_network(hardware) if central_storage else _sata_drives(hardware))
     if public and hardware.gpus:
         findings += [_memory(hardware), _pcie_lanes(hardware), _cores(hardware)]
+    if owned_at is not None:
+        findings.append(_private_address(hardware, owned_at))
     return tuple(_relaxed(finding, relaxed) for finding in findings)
 
 
 def unknown_names(relaxed: Collection[str]) -> tuple[str, ...]:
     """The names that name no requirement, as they were given."""
     return tuple(name for name in relaxed if name != ALL and name not in NAMES)
+
+
+def private_address(addresses: Iterable[str]) -> str | None:
+    """The first of the addresses that is in a private network (RFC 1918); None: none is."""
+    return next((each for each in addresses if _is_private(each)), None)
+
+
+def _is_private(text: str) -> bool:
+    try:
+        address = IPv4Address(text)
+    except AddressValueError:
+        return False
+    return any(address in network for network in RFC_1918)
 
 
 def _relaxed(finding: _Finding, relaxed: Collection[str]) -> Requirement:
@@ -130,15 +158,19 @@ def _pcie_lanes(hardware: Hardware) -> _Finding:
 
 
 def _cores(hardware: Hardware) -> _Finding:
+    """The physical cores; an inspection that did not count them counted threads."""
     each = max(_cores_for(gpu) for gpu in hardware.gpus)
-    count = len(hardware.gpus)
+    count, cores = len(hardware.gpus), hardware.core_count or hardware.cpu_count
     required = f"{each} cores or more a GPU, {each * count} for {count}"
-    return _Finding(
-        CORES_PER_GPU,
-        required,
-        f"{hardware.cpu_count} cores",
-        hardware.cpu_count >= each * count,
-    )
+    found = f"{cores} cores with {hardware.cpu_count} threads"
+    return _Finding(CORES_PER_GPU, required, found, cores >= each * count)
+
+
+def _private_address(hardware: Hardware, owned_at: str) -> _Finding:
+    """Whether the region's other nodes can reach the machine without leaving the site."""
+    known = tuple(dict.fromkeys((owned_at, *hardware.addresses)))
+    required = "a private address (RFC 1918), at which the other nodes of the region reach it"
+    return _Finding(PEERS, required, ", ".join(known), private_address(known) is not None)
 
 
 def _cores_for(gpu: Gpu) -> int:

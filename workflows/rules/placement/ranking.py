@@ -35,8 +35,7 @@ def rank(
     best = heapq.nsmallest(most, fitting, key=itemgetter(0))
     nodes = [_ranked(machine, region, demand) for _, machine, region in best]
     clouds = market.fitting(demand)
-    first = [_ranked_cloud(choice, demand) for choice in clouds if choice.preferred]
-    last = [_ranked_cloud(choice, demand) for choice in clouds if not choice.preferred]
+    made = [_ranked_cloud(choice, demand) for choice in clouds]
     enough = (
         bool(fitting) if demand.worker_count == 1 else choose_nodes(demand, inventory) is not None
     )
@@ -49,7 +48,8 @@ def rank(
     placeable = enough or bool(clouds)
     if not refusals and not placeable:
         refusals = [NOTHING_THERE]
-    items = tuple([*first, *nodes, *last][:most])
+    # As the planner decides: nodes before machines to be created, preferred providers first.
+    items = tuple(sorted((*nodes, *made), key=lambda item: not item.preferred)[:most])
     return Ranking(placeable=placeable, items=items, refusals=tuple(refusals))
 
 
@@ -69,6 +69,7 @@ def _ranked(machine: NodeCapacity, region: RegionCapacity, demand: Demand) -> Ra
         memory_bytes=machine.offer.memory_bytes,
         free_memory_bytes=machine.free_memory_bytes,
         workers_that_fit=machine.free_slots(demand),
+        preferred=machine.preferred,
         microcredits_per_gpu_hour=machine.price,
         microcredits_per_hour=machine.cost_per_hour(demand),
     )
@@ -90,6 +91,7 @@ def _ranked_cloud(choice: Choice, demand: Demand) -> RankedOffer:
         memory_bytes=offer.memory_bytes,
         free_memory_bytes=offer.memory_bytes,
         workers_that_fit=demand.worker_count,
+        preferred=choice.preferred,
         microcredits_per_gpu_hour=gpu_hour_cost(offer, demand),
         microcredits_per_hour=worker_cost(offer, demand),
         machine_type=offer.machine_type,

@@ -28,7 +28,7 @@ def ps(
         return
     rows = [
         [
-            *pick(job, "id", "name", "type", "status"),
+            *pick(job, "id", "name", "type", "status_label"),
             job["resources"].get("gpus") or _asked(job),
             credits_text(job["charged_microcredits"]),
             moment_text(job["created_at"]),
@@ -49,7 +49,8 @@ def show(session: Session, job: Reference) -> None:
         return
     session.screen.fields(
         [
-            *((name, found.get(name)) for name in ("id", "name", "type", "status")),
+            *((name, found.get(name)) for name in ("id", "name", "type")),
+            ("status", found.get("status_label")),
             ("reason", found.get("status_reason")),
             ("project", found.get("project_id")),
             ("priority", found.get("priority")),

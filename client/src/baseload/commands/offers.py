@@ -24,6 +24,7 @@ def offers(
     disk_gb: Annotated[int | None, typer.Option(help="disk")] = None,
     max_price: Annotated[float | None, typer.Option(help="credits per GPU-hour")] = None,
     region: Annotated[str | None, typer.Option(help="id or name; only there")] = None,
+    project: Annotated[str | None, typer.Option(help="id; a job of this project")] = None,
 ) -> None:
     """List machines that would take such a job, best first, and why others do not. 1 when none."""
     if cpus is None and gpus == "cpu":
@@ -36,6 +37,7 @@ def offers(
         disk_size_gb=disk_gb,
         max_price=max_price,
         region_id=find_id(session, "regions", region) if region else None,
+        project_id=project,
     )
     if session.screen.as_json:
         session.screen.json(found)
@@ -53,7 +55,7 @@ def _show(session: Session, found: list[dict[str, object]]) -> None:
             each["node_name"]
             or f"{'spot ' * bool(each['spot'])}{each['machine_type']}, to be made",
             each["region_name"],
-            each["provider_kind"],
+            f"{each['provider_kind']}{', preferred' * bool(each['preferred'])}",
             f"{each['free_gpu_count']}/{each['gpu_count']} {each['gpu_type'] or ''}".strip(),
             f"{each['free_cpu_count']}/{each['cpu_count']}",
             bytes_text(int(str(each["free_memory_bytes"]))),
