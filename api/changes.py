@@ -20,7 +20,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
 from activities.outbox.dispatcher import OutboxDispatcher
-from activities.outbox.requests import create, enqueue
+from activities.outbox.requests import create, enqueue, wake
 from activities.secrets.sealing import secret_box
 from api.authorization import Caller, Needs
 from api.problems import Problem
@@ -53,6 +53,13 @@ class ChangeContext:
     def tell(self, resource_id: str, signal: str, argument: BaseModel | None = None) -> None:
         """Write the outbox row that sends a signal to the resource's workflow."""
         self._enqueue(resource_id, signal, argument)
+
+    def wake(self, resource_id: str, *, slowly: bool = False) -> None:
+        """Write the outbox row that wakes the resource's workflow to read what is wanted.
+
+        slowly: at most every few seconds, because strangers may cause it.
+        """
+        self.requests.append(wake(self.session, resource_id, self.now, slowly=slowly))
 
     def audit(self, resource_id: str | None) -> None:
         """Write the audit entry; a caller without an API key gets none."""

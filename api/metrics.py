@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from activities.db import tables
 from activities.db.session import database
 from activities.lifecycles.kinds import KINDS
+from activities.outbox.requests import is_waiting
 
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
@@ -46,11 +47,17 @@ class _Resources(Collector):
                 for status, count in session.exec(select(state, func.count()).group_by(state)):
                     gauge.add_metric([status], count)
                 yield gauge
-            waiting = select(func.count()).where(col(tables.OutboxRow.delivered_at).is_(None))
+            waiting = select(func.count()).where(is_waiting())
             yield GaugeMetricFamily(
                 "baseload_requests_undelivered",
                 "Outbox rows that have not been relayed to Temporal yet.",
                 value=session.exec(waiting).one(),
+            )
+            parked = select(func.count()).where(col(tables.OutboxRow.parked_at).is_not(None))
+            yield GaugeMetricFamily(
+                "baseload_requests_parked",
+                "Outbox rows that could not be relayed to Temporal for a day.",
+                value=session.exec(parked).one(),
             )
 
 

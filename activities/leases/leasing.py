@@ -14,7 +14,7 @@ from activities.db.tables import (
     OutboxRow,
 )
 from activities.outbox.dispatcher import relay_soon
-from activities.outbox.requests import create, enqueue
+from activities.outbox.requests import create, enqueue, is_waiting
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.errors import NOT_FOUND, REFUSED
 from workflows.contracts.leases import LeaseRelease, MachineReady
@@ -152,7 +152,7 @@ def _enqueue_release(lease_id: str, release: LeaseRelease, at: datetime) -> list
         waits = select(OutboxRow.id).where(
             col(OutboxRow.resource_id) == lease_id,
             col(OutboxRow.verb) == "release",
-            col(OutboxRow.delivered_at).is_(None),
+            is_waiting(),
         )
         found = session.exec(waits).first()
         return [found or enqueue(session, lease_id, "release", release, at)]

@@ -22,6 +22,7 @@ from activities.lifecycles.kinds import KIND_BY_NOUN, KINDS
 from activities.lifecycles.restarts import Restart, restart_of
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
 from activities.outbox.dispatcher import relay_soon
+from activities.outbox.requests import is_waiting
 from activities.outbox.workflow_starts import LifecycleKind
 from activities.temporal.client import client, limited
 from workflows.contracts import queues
@@ -74,7 +75,7 @@ def _dismiss_idle() -> list[str]:
     now = datetime.now(UTC)
     asked = (
         select(OutboxRow.id)
-        .where(col(OutboxRow.resource_id) == tables.Node.id, col(OutboxRow.delivered_at).is_(None))
+        .where(col(OutboxRow.resource_id) == tables.Node.id, is_waiting())
         .exists()
     )
     quiet = select(tables.Node.id).where(
@@ -97,7 +98,7 @@ def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> list[st
     table = kind.table
     undelivered = (
         select(OutboxRow.id)
-        .where(col(OutboxRow.resource_id) == col(table.id), col(OutboxRow.delivered_at).is_(None))
+        .where(col(OutboxRow.resource_id) == col(table.id), is_waiting())
         .exists()
     )
     query = (

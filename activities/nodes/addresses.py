@@ -1,7 +1,22 @@
-"""Addresses of nodes, from their rows."""
+"""Addresses of nodes: from their rows, as their machines announced them, and of their peers."""
 
-from activities.db.tables import Node, Region
-from workflows.contracts.nodes import NodeAddress
+from sqlmodel import col, select
+from temporalio import activity
+
+from activities.db.session import database
+from activities.db.tables import Node, NodeAnnouncement, Region
+from workflows.contracts.nodes import Announcement, NodeAddress
+from workflows.contracts.statuses import NodeStatus
+from workflows.effects.nodes import (
+    AnnouncementFound,
+    FindAnnouncement,
+    FindPeers,
+    PeersFound,
+)
+from workflows.rules.nodes.requirements import private_address
+
+SSH_PORT = 22
+_ONBOARD = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 
 
 def address_of(node: Node, region: Region) -> NodeAddress:
@@ -20,3 +35,49 @@ def address_of(node: Node, region: Region) -> NodeAddress:
         minion_id=node.minion_id,
         root=region.node_root,
     )
+
+
+@activity.defn
+def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
+    """The last announcement of the machine with this SSH host key."""
+    with database().read() as session:
+        row = session.get(NodeAnnouncement, command.minion_id)
+    if row is None:
+        return AnnouncementFound()
+    announcement = Announcement(
+        minion_id=row.minion_id, host=row.host, port=row.port, user=row.user, at=row.last_at
+    )
+    return AnnouncementFound(announcement=announcement)
+
+
+@activity.defn
+def find_peers(command: FindPeers) -> PeersFound:
+    """The peers of a new node: the region's other nodes that are in use and have an address.
+
+    Each at its private address: where the platform reaches it at a public one, at the first that
+    its inspection found.
+    """
+    query = (
+        select(Node, Region)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(
+            col(Node.region_id) == command.region_id,
+            col(Node.id) != command.node_id,
+            col(Node.status).in_(_ONBOARD),
+            col(Node.host).is_not(None),
+        )
+        .order_by(col(Node.id))
+    )
+    with database().read() as session:
+        rows = session.exec(query).all()
+    return PeersFound(peers=tuple(_inside(node, address_of(node, region)) for node, region in rows))
+
+
+def _inside(node: Node, address: NodeAddress) -> NodeAddress:
+    """The node's address as its peers use it; its own port may differ from a forwarded one."""
+    if private_address((address.host,)) is not None:
+        return address
+    found = private_address((node.hardware or {}).get("addresses", ()))
+    if found is None:
+        return address
+    return address.model_copy(update={"host": found, "port": SSH_PORT})

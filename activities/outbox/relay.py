@@ -1,13 +1,14 @@
-"""Relaying outbox rows to Temporal: starts and signals, in the order in which they were written.
+"""Relaying outbox rows to Temporal: starts and signals, in order for each resource.
 
 A row is delivered when Temporal has accepted it, or when no workflow is left to receive it. A row
-that fails or takes too long stays undelivered, and the workflow `OutboxRelay` tries it again.
+that fails or takes too long holds back the later ones of its resource, and no others. The workflow
+`OutboxRelay` tries it again after a pause that doubles. A row that Temporal has refused for a day
+is parked; while Temporal does not answer at all, nothing is.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,15 +16,17 @@ from weakref import WeakKeyDictionary
 import structlog
 from sqlalchemy import update
 from sqlalchemy.exc import NoResultFound
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.db.session import database
-from activities.db.tables import LifecycleRow, OutboxRow
+from activities.db.ids import new_id
+from activities.db.session import advisory_lock, database
+from activities.db.tables import EventRow, LifecycleRow, OutboxRow
+from activities.outbox.requests import WAKE, is_waiting
 from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart, kind_of
 from activities.temporal.client import client, signal_once
 from workflows.contracts import queues
@@ -37,6 +40,19 @@ START = "start"
 CALL_LIMIT_S = 5.0
 AT_ONCE = 32
 CHUNK = 64
+"""Resources whose rows are prepared and marked together."""
+ROWS_AT_ONCE = 20
+"""Rows of one resource that one relay delivers."""
+RETRY_INTERVAL_MIN = timedelta(seconds=5)
+RETRY_INTERVAL_MAX = timedelta(minutes=5)
+PARK_AFTER = timedelta(days=1)
+REFUSALS = (
+    RPCStatusCode.INVALID_ARGUMENT,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.OUT_OF_RANGE,
+    RPCStatusCode.UNIMPLEMENTED,
+)
+"""Answers that are about the row, and not about the state of Temporal."""
 
 log = structlog.get_logger("outbox")
 _all_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -58,36 +74,69 @@ class Delivery:
     """Whether a workflow that has ended is started once more, to remove what it left."""
 
 
-async def relay(client: Client, request_ids: Sequence[str]) -> int:
-    """Deliver the outbox rows with these ids that are undelivered; return how many succeeded.
+@dataclass
+class Outcome:
+    """What a relay has delivered, and which rows it has failed to deliver."""
 
-    Rows of one resource are delivered in order, and a row that fails holds back those after it.
+    delivered: list[str] = field(default_factory=list)
+    failed: dict[str, bool] = field(default_factory=dict)
+    """Each with whether Temporal has refused it, or nobody can; False: no answer."""
+
+
+async def relay(client: Client, request_ids: Sequence[str]) -> int:
+    """Deliver the waiting rows of the resources of these rows; return how many were delivered.
+
+    The rows that were written before them come first, also those that wait for another try.
     """
+    return await _relay(client, await asyncio.to_thread(_resources_of, request_ids))
+
+
+def _resources_of(request_ids: Sequence[str]) -> list[str]:
+    with database().read() as session:
+        found: list[str] = []
+        for first in range(0, len(request_ids), CHUNK):
+            ids = request_ids[first : first + CHUNK]
+            rows = select(OutboxRow.resource_id).where(col(OutboxRow.id).in_(ids), is_waiting())
+            found += session.exec(rows).all()
+    return list(dict.fromkeys(found))
+
+
+async def _relay(client: Client, resource_ids: Sequence[str]) -> int:
     delivered = 0
-    held_back: set[str] = set()
-    for first in range(0, len(request_ids), CHUNK):
-        wanted = request_ids[first : first + CHUNK]
-        prepared = await asyncio.to_thread(_prepare, wanted)
-        deliveries = [one for one in prepared if one.workflow_id not in held_back]
-        done: list[str] = []
+    for first in range(0, len(resource_ids), CHUNK):
+        chunk = resource_ids[first : first + CHUNK]
+        queues_of_rows = await asyncio.to_thread(_prepare, chunk)
+        outcome = Outcome()
         try:
-            in_order = (_deliver_in_order(client, one, done) for one in _by_workflow(deliveries))
+            in_order = (_deliver_in_order(client, one, outcome) for one in queues_of_rows)
             await asyncio.gather(*in_order)
         finally:  # An accepted row is not sent again, also when this call is cancelled half way.
-            await asyncio.shield(asyncio.to_thread(_set_delivered, tuple(done)))
-        delivered += len(done)
-        held_back |= {one.workflow_id for one in deliveries if one.request_id not in done}
+            await asyncio.shield(asyncio.to_thread(_note, outcome))
+        delivered += len(outcome.delivered)
     return delivered
 
 
-def _prepare(request_ids: Sequence[str]) -> list[Delivery]:
+def _prepare(resource_ids: Sequence[str]) -> list[list[Delivery | str]]:
+    """The deliveries of each resource in order; the id alone of a row that cannot be read."""
     with database().read() as session:
-        rows = session.exec(
-            select(OutboxRow)
-            .where(col(OutboxRow.id).in_(request_ids), col(OutboxRow.delivered_at).is_(None))
-            .order_by(col(OutboxRow.created_at), col(OutboxRow.id))
-        ).all()
-        return [found for row in rows if (found := _delivery_of(session, row)) is not None]
+        return [_of_resource(session, resource_id) for resource_id in resource_ids]
+
+
+def _of_resource(session: Session, resource_id: str) -> list[Delivery | str]:
+    """The next deliveries of a resource: its oldest rows in order, and a wake that is due."""
+    waiting = (
+        select(OutboxRow)
+        .where(col(OutboxRow.resource_id) == resource_id, is_waiting())
+        .order_by(col(OutboxRow.created_at), col(OutboxRow.id))
+        .limit(ROWS_AT_ONCE)
+    )
+    now = datetime.now(UTC)
+    rows = [
+        row
+        for row in session.exec(waiting).all()
+        if row.verb != WAKE or row.next_attempt_at is None or row.next_attempt_at <= now
+    ]
+    return [_delivery_of(session, row) or row.id for row in rows]
 
 
 def _delivery_of(session: Session, request: OutboxRow) -> Delivery | None:
@@ -129,27 +178,27 @@ def _start_of(
     return start
 
 
-def _by_workflow(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
-    grouped: dict[str, list[Delivery]] = defaultdict(list)
-    for delivery in deliveries:
-        grouped[delivery.workflow_id].append(delivery)
-    return list(grouped.values())
-
-
 async def _deliver_in_order(
-    client: Client, deliveries: Sequence[Delivery], done: list[str]
+    client: Client, deliveries: Sequence[Delivery | str], outcome: Outcome
 ) -> None:
-    """Deliver up to the first failure; add each id to `done` once Temporal has accepted the row."""
+    """Deliver the rows of one resource up to the first failure; a failed wake holds back none."""
     for delivery in deliveries:
+        if isinstance(delivery, str):
+            outcome.failed[delivery] = True
+            return
+        refused = True
         try:
             async with _slots(), asyncio.timeout(CALL_LIMIT_S):
                 taken = await _deliver(client, delivery)
         except (RPCError, RuntimeError, TimeoutError) as cause:
             log.warning("not relayed", request=delivery.request_id, why=str(cause))
-            taken = False
-        if not taken:
+            taken, refused = False, isinstance(cause, RPCError) and cause.status in REFUSALS
+        if taken:
+            outcome.delivered.append(delivery.request_id)
+            continue
+        outcome.failed[delivery.request_id] = refused
+        if delivery.verb != WAKE:
             return
-        done.append(delivery.request_id)
 
 
 async def _deliver(client: Client, delivery: Delivery) -> bool:
@@ -195,15 +244,69 @@ def _conflict_policy(delivery: Delivery) -> WorkflowIDConflictPolicy:
     return WorkflowIDConflictPolicy.USE_EXISTING
 
 
-def _set_delivered(request_ids: Sequence[str]) -> None:
-    if not request_ids:
+def _note(outcome: Outcome) -> None:
+    """Mark the delivered rows, and put off or park the failed ones."""
+    if not outcome.delivered and not outcome.failed:
         return
+    now = datetime.now(UTC)
     with database().write() as session:
-        session.execute(
-            update(OutboxRow)
-            .where(col(OutboxRow.id).in_(request_ids))
-            .values(delivered_at=datetime.now(UTC))
+        delivered = update(OutboxRow).where(col(OutboxRow.id).in_(outcome.delivered))
+        session.execute(delivered.values(delivered_at=now))
+        failed = select(OutboxRow).where(col(OutboxRow.id).in_(outcome.failed), is_waiting())
+        for row in session.exec(failed.order_by(col(OutboxRow.id)).with_for_update()).all():
+            _put_off(session, row, now, refused=outcome.failed[row.id])
+
+
+def _put_off(session: Session, row: OutboxRow, now: datetime, *, refused: bool) -> None:
+    """Try the row again after a pause; park it after a day of refusals, with an event."""
+    row.attempts += 1
+    pause = RETRY_INTERVAL_MIN * 2 ** min(row.attempts - 1, 10)
+    row.next_attempt_at = now + min(pause, RETRY_INTERVAL_MAX)
+    row.refused_since = (row.refused_since or now) if refused else None
+    if row.refused_since is not None and row.refused_since <= now - PARK_AFTER:
+        row.parked_at = now
+        _record_parked(session, row, now)
+    session.add(row)
+    # The later rows of the resource wait for this one, so the relay does not look at them before.
+    later = update(OutboxRow).where(
+        col(OutboxRow.resource_id) == row.resource_id,
+        col(OutboxRow.verb) != WAKE,
+        is_waiting(),
+        col(OutboxRow.id) != row.id,
+    )
+    if row.verb != WAKE:
+        next_at = now if row.parked_at else row.next_attempt_at
+        session.execute(later.values(next_attempt_at=next_at))
+
+
+def _record_parked(session: Session, request: OutboxRow, now: datetime) -> None:
+    """Append the event of a parked row to the last step of its resource."""
+    try:
+        kind = kind_of(request.resource_id)
+    except ValueError:
+        return
+    row = session.get(kind.table, request.resource_id)
+    if row is None:
+        return
+    advisory_lock(session, f"events/{row.account_id}")
+    last = select(func.max(EventRow.index)).where(
+        EventRow.resource_id == row.id, EventRow.sequence == row.sequence
+    )
+    index = session.exec(last).one()
+    message = f"{request.verb} could not be delivered in {request.attempts} attempts since "
+    session.add(
+        EventRow(
+            id=new_id("evt"),
+            account_id=row.account_id,
+            resource_id=row.id,
+            sequence=row.sequence,
+            index=0 if index is None else index + 1,
+            type=f"{kind.noun.name}.request-parked",
+            message=f"{message}{request.created_at:%Y-%m-%d %H:%M} UTC; it is not tried again",
+            details={"request_id": request.id, "verb": request.verb},
+            at=now,
         )
+    )
 
 
 def _slots() -> asyncio.Semaphore:
@@ -213,18 +316,26 @@ def _slots() -> asyncio.Semaphore:
 
 @activity.defn
 async def relay_outbox(command: RelayOutbox) -> OutboxRelayed:
-    """Relay outbox rows that have waited for longer than the outbox dispatcher needs."""
-    ids = await asyncio.to_thread(_undelivered, command)
-    delivered = await relay(client(), ids) if ids else 0
-    return OutboxRelayed(delivered=delivered, more=len(ids) >= command.limit and delivered > 0)
+    """Relay the due outbox rows that have waited for longer than the outbox dispatcher needs."""
+    resource_ids = await asyncio.to_thread(_due, command)
+    delivered = await _relay(client(), resource_ids) if resource_ids else 0
+    more = len(resource_ids) >= command.limit or delivered >= ROWS_AT_ONCE
+    return OutboxRelayed(delivered=delivered, more=more and delivered > 0)
 
 
-def _undelivered(command: RelayOutbox) -> list[str]:
-    before = datetime.now(UTC) - timedelta(seconds=command.older_than_s)
+def _due(command: RelayOutbox) -> list[str]:
+    """The resources with a due row, those first whose row has been due for longest."""
+    now = datetime.now(UTC)
+    due_at = func.coalesce(OutboxRow.next_attempt_at, OutboxRow.created_at)
     query = (
-        select(OutboxRow.id)
-        .where(col(OutboxRow.delivered_at).is_(None), col(OutboxRow.created_at) <= before)
-        .order_by(col(OutboxRow.created_at))
+        select(OutboxRow.resource_id)
+        .where(
+            is_waiting(),
+            col(OutboxRow.created_at) <= now - timedelta(seconds=command.older_than_s),
+            col(OutboxRow.next_attempt_at).is_(None) | (col(OutboxRow.next_attempt_at) <= now),
+        )
+        .group_by(col(OutboxRow.resource_id))
+        .order_by(func.min(due_at), col(OutboxRow.resource_id))
         .limit(command.limit)
     )
     with database().read() as session:

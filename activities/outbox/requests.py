@@ -4,16 +4,21 @@ The outbox dispatcher (`activities/outbox/dispatcher.py`) relays the rows after 
 workflow `OutboxRelay` relays all rows that are left.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
-from sqlmodel import Session
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, select
 
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.db.tables import EventRow, LifecycleRow, OutboxRow
 from workflows.contracts.lifecycles import noun_of
+
+WAKE = "wake"
+WAKE_INTERVAL = timedelta(seconds=10)
+"""Between two wakes that strangers cause, such as the announcements of a machine."""
 
 
 def create(session: Session, row: LifecycleRow) -> str:
@@ -57,3 +62,28 @@ def enqueue(
         )
     )
     return request_id
+
+
+def wake(session: Session, resource_id: str, at: datetime, *, slowly: bool = False) -> str:
+    """Write the outbox row that wakes a lifecycle, and return the row's id.
+
+    A resource has one such row, because a wake carries nothing: a later one takes its place.
+    slowly: at most one wake in `WAKE_INTERVAL`.
+    """
+    row = session.exec(
+        select(OutboxRow).where(OutboxRow.resource_id == resource_id, OutboxRow.verb == WAKE)
+    ).first()
+    if row is None:
+        return enqueue(session, resource_id, WAKE, None, at)
+    free_at = row.delivered_at + WAKE_INTERVAL if row.delivered_at else row.next_attempt_at
+    row.id = new_id("req")  # A relay that has sent the earlier wake does not mark this one.
+    row.created_at = at
+    row.next_attempt_at = free_at if slowly else None
+    row.attempts, row.delivered_at, row.refused_since, row.parked_at = 0, None, None, None
+    session.add(row)
+    return row.id
+
+
+def is_waiting() -> ColumnElement[bool]:
+    """Whether an outbox row waits to be delivered: it is neither delivered nor parked."""
+    return col(OutboxRow.delivered_at).is_(None) & col(OutboxRow.parked_at).is_(None)

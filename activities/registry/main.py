@@ -15,8 +15,9 @@ from activities.leases.shortages import find_shortages, remember_shortage
 from activities.lifecycles.dependents import find_dependents, remove_dependents
 from activities.lifecycles.reconciliation import restart_lost_workflows
 from activities.lifecycles.record import record
-from activities.nodes.peers import find_announcement, find_peers
+from activities.nodes.addresses import find_announcement, find_peers
 from activities.nodes.running_jobs import find_node_runs, notify_jobs
+from activities.nodes.wanted import find_wanted_status
 from activities.outbox.relay import relay_outbox
 from activities.placement.planning import find_placement, notify_placed_jobs
 from activities.placement.withdrawals import withdraw_allocations
@@ -60,6 +61,7 @@ MAIN: tuple[Activity, ...] = (
     find_dependents,
     remove_dependents,
     find_announcement,
+    find_wanted_status,
     find_peers,
     find_node_runs,
     notify_jobs,

@@ -13,9 +13,9 @@ from api.changes import ChangeContext
 from api.problems import field_error, invalid
 from api.schemas import nodes as schemas
 from api.services.lifecycles import GONE
-from workflows.contracts.nodes import Announcement
 from workflows.contracts.statuses import NodeStatus
 
+CONNECTED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
               "ecdsa-sha2-nistp521")  # fmt: skip
 
@@ -23,9 +23,10 @@ _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp
 def announce(
     context: ChangeContext, asked: schemas.AnnouncementCreation
 ) -> schemas.AnnouncementReceipt:
-    """Store the address of a machine, and signal its node if the machine has been added.
+    """Store the address of a machine, and wake its node if the node is not connected.
 
-    An announcement proves nothing: the host key is checked at every connection.
+    An announcement proves nothing: the host key is checked at every connection. A connected node
+    is where it is, so it reads no announcement.
     """
     _check_fingerprint(asked)
     advisory_lock(context.session, f"minion/{asked.minion_id}")
@@ -43,11 +44,8 @@ def announce(
     row.host, row.port, row.user = asked.address, asked.port, asked.user
     row.last_at = context.now
     node = node_of(context.session, asked.minion_id)
-    if node is not None and node.status not in GONE:
-        announcement = Announcement(
-            minion_id=asked.minion_id, host=asked.address, port=asked.port, user=asked.user
-        )
-        context.tell(node.id, "announced", announcement)
+    if node is not None and node.status not in (*GONE, *CONNECTED):
+        context.wake(node.id, slowly=True)
     return schemas.AnnouncementReceipt(
         minion_id=row.minion_id,
         address=row.host,

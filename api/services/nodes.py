@@ -9,6 +9,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.nodes.creation import add_leased_node
+from activities.nodes.wanted import want
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import nodes as schemas
@@ -153,13 +154,18 @@ def act(
     row = own_locked(context.session, tables.Node, node_id, context.caller)
     if row.status not in action.allowed + (action.allowed_leased if row.machine else ()):
         allowed = " or ".join(action.allowed)
-        raise wrong_state("node", row, f"{allowed} to {action.signal}")
+        raise wrong_state("node", row, f"{allowed} to {action.verb}")
     shown = node_response(context.session, row)
     if action.takes_force and not force:
         must_be_free(row, ("jobs", shown.job_ids))
+    if action.status is not None:
+        want(row, action.status)
+        context.session.add(row)
+        context.wake(row.id)
+        return shown
     given = {"force": force} if action.takes_force else {}
     message = None if action.message is None else action.message.model_validate(given)
-    context.tell(row.id, action.signal, message)
+    context.tell(row.id, action.name, message)
     return shown
 
 

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from activities.db import tables
+from activities.nodes.wanted import find_wanted_status
 from activities.providers.gcp.session import session_for
 from activities.settings import settings
 from tests.api.http_server import Person, Site, host_key
@@ -14,6 +15,7 @@ from tests.doubles.gcp.double import GcpDouble, service_account_key
 from tests.doubles.gcp.fixtures import gcp
 from workflows.contracts.machines import MachineClaim, MachineSpec
 from workflows.contracts.statuses import ProviderKind
+from workflows.effects.nodes import FindWantedStatus
 
 __all__ = ["gcp"]
 CLAIM = MachineClaim(
@@ -268,4 +270,6 @@ async def test_a_node_that_failed_for_want_of_a_machine_is_activated_by_getting_
     region_id = await created(site, ada, provider_id)
     node_id = storage_node(site, ada, region_id, services=["compute"], status="failed")
     assert (await ada.post(f"/v1/nodes/{node_id}/activate")).status_code == 202
-    assert site.asked_of(node_id) == [("activate", None)]
+    assert site.asked_of(node_id) == [("wake", None)]
+    wanted = find_wanted_status(FindWantedStatus(node_id=node_id))
+    assert wanted.status == "active"

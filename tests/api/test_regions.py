@@ -4,7 +4,10 @@ import httpx
 import pytest
 
 from activities.db import tables
+from activities.nodes.addresses import find_announcement
+from activities.nodes.wanted import find_wanted_status
 from tests.api.http_server import Person, Site, host_key
+from workflows.effects.nodes import FindAnnouncement, FindWantedStatus
 
 
 async def test_enabling_a_provider_writes_a_row_and_asks_its_workflow_to_start(
@@ -173,16 +176,18 @@ async def test_a_node_shows_its_hardware_and_which_job_holds_which_gpu(
     assert node["requirements"][0]["found"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("path", "signal"),
-    [("activate", "activate"), ("maintenance", "maintain")],
-)
-async def test_what_a_person_asks_of_a_node_becomes_a_signal(
-    site: Site, ada: Person, path: str, signal: str
+async def test_what_a_person_wants_of_a_node_is_in_its_row_and_its_lifecycle_is_woken(
+    site: Site, ada: Person
 ) -> None:
     node_id = await ada.node(await ada.region())
-    assert (await ada.post(f"/v1/nodes/{node_id}/{path}")).status_code == 202
-    assert site.asked_of(node_id)[-1] == (signal, None)
+    for revision, path, status in ((1, "activate", "active"), (2, "maintenance", "maintenance")):
+        assert (await ada.post(f"/v1/nodes/{node_id}/{path}")).status_code == 202
+        wanted = find_wanted_status(FindWantedStatus(node_id=node_id))
+        assert (wanted.status, wanted.revision) == (status, revision)
+    # The first wake was not delivered when the second came, so there is one.
+    assert site.asked_of(node_id).count(("wake", None)) == 1
+    site.set(tables.Node, node_id, seen_revision=2)
+    assert find_wanted_status(FindWantedStatus(node_id=node_id)).status is None
 
 
 async def test_a_node_with_jobs_is_restarted_only_when_forced(site: Site, ada: Person) -> None:
@@ -266,9 +271,24 @@ async def test_a_machine_may_announce_itself_after_it_was_added(site: Site, ada:
         response = await anyone.post("/v1/announcements", json=told | {"user": "pi"})
     assert response.status_code == 202
     assert response.json()["added"] is True
-    assert site.asked_of(node["id"])[-1] == (
-        "announced", {"minion_id": minion_id, "host": "10.1.2.3", "port": 2222, "user": "pi"},
-    )  # fmt: skip
+    assert site.asked_of(node["id"])[-1] == ("wake", None)
+    found = find_announcement(FindAnnouncement(minion_id=minion_id)).announcement
+    assert found is not None
+    assert (found.host, found.port, found.user) == ("10.1.2.3", 2222, "pi")
+
+
+async def test_a_connected_node_is_not_woken_by_announcements(site: Site, ada: Person) -> None:
+    key, minion_id = host_key()
+    body = {"region_id": await ada.region(), "name": "n1", "minion_id": minion_id}
+    node = await ada.made("/v1/nodes", body)
+    site.set(tables.Node, node["id"], status="active")
+    told = {"minion_id": minion_id, "host_public_key": key, "port": 22}
+    async with site.client() as anyone:
+        for last in range(1, 6):
+            place = {"address": f"203.0.113.{last}"}
+            answer = await anyone.post("/v1/announcements", json=told | place)
+            assert answer.status_code == 202
+    assert [verb for verb, _ in site.asked_of(node["id"])] == ["start"]
 
 
 async def test_a_machine_may_announce_itself_before_it_is_added(site: Site, ada: Person) -> None:

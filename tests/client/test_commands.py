@@ -52,7 +52,7 @@ def test_a_machine_becomes_a_node_by_names_alone(desk: Desk) -> None:
     assert (region.exclusive_nodes, region.relaxed_requirements) == (False, ["all"])
     assert desk.baseload("node", "activate", "n1").code == 0
     assert desk.baseload("node", "reboot", "n1", "--force").code == 0
-    assert desk.site.asked_of(node["id"])[-2:] == [("activate", None), ("reboot", {"force": True})]
+    assert desk.site.asked_of(node["id"])[-2:] == [("wake", None), ("reboot", {"force": True})]
     assert [each["id"] for each in desk.json("node", "ls", "--region", "home")["items"]] == [
         node["id"]
     ]

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
@@ -16,7 +16,7 @@ from tests.workflows.fake_world import REGION, World
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.contracts import queues
 from workflows.contracts.jobs import JobReport, JobRequest
-from workflows.contracts.nodes import NodeReport, NodeRequest
+from workflows.contracts.nodes import Announcement, NodeReport, NodeRequest
 from workflows.contracts.statuses import JobType
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
@@ -62,6 +62,18 @@ class Stage:
         return await self.client.start_workflow(
             NodeLifecycle.run, request, id=workflow_id, task_queue=queues.MAIN
         )
+
+    async def want(self, handle: WorkflowHandle[Any, Any], status: str) -> None:
+        """Ask the node for a status, as the API does: in its row, with a wake."""
+        self.world.want("nod-1", status)
+        await handle.signal(NodeLifecycle.wake)
+
+    async def announce(self, handle: WorkflowHandle[Any, Any], announced: Announcement) -> None:
+        """Announce the node's machine, as the API does while the node is not connected."""
+        self.world.announcements[announced.minion_id] = announced.model_copy(
+            update={"at": datetime.now(UTC)}
+        )
+        await handle.signal(NodeLifecycle.wake)
 
 
 @asynccontextmanager

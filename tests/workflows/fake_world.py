@@ -19,6 +19,7 @@ from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_cloud import Cloud
 from tests.workflows.fake_leases import LeasedNodes
 from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
+from tests.workflows.fake_wanted import WantedStatuses
 from workflows import effects
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
@@ -38,7 +39,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 
 @dataclass
-class World(LeasedNodes, CloudProjects):
+class World(WantedStatuses, LeasedNodes, CloudProjects):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
@@ -159,6 +160,8 @@ class World(LeasedNodes, CloudProjects):
             self.hardware[step.resource_id] = step.changes.hardware
         if isinstance(step.changes, NodeChanges) and step.changes.host is not None:
             self.hosts[step.resource_id] = step.changes.host
+        if isinstance(step.changes, NodeChanges) and step.changes.seen_revision is not None:
+            self.seen_revisions[step.resource_id] = step.changes.seen_revision
         if isinstance(step.changes, JobChanges) and step.changes.release:
             self.held.pop(step.resource_id, None)
         return Recorded(applied=True)

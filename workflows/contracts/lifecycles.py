@@ -83,6 +83,10 @@ class Refresh(Contract):
     """Signal `refresh`: poll the site, provider or machine of the lifecycle now."""
 
 
+class Wake(Contract):
+    """Signal `wake`, which is empty: what is wanted in the row has changed, so read the row."""
+
+
 class Removal(Contract):
     """Signal `remove`: remove the resource; with `force`, its dependents are removed first."""
 
@@ -111,6 +115,8 @@ class NodeChanges(Contract):
     hardware: Hardware | None = None
     requirements: tuple[Requirement, ...] | None = None
     preparation: Preparation | None = None
+    seen_revision: int | None = None
+    """The revision of the wanted status that the lifecycle has read and followed."""
 
 
 class JobChanges(Contract):

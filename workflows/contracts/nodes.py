@@ -144,6 +144,8 @@ class NodeProgress(Contract):
     minion_id: str = ""
     """The minion id of the node's machine; empty: the minion id of the request."""
     lease_id: str = ""
+    tidy_at: datetime | None = None
+    """When the node is tidied next; None: one interval after the start of its watch."""
 
 
 class NodeReport(Contract):
@@ -167,20 +169,14 @@ class NodeNotice(StrEnum):
 
 
 class Announcement(Contract):
-    """The announcement of a machine: its address and the minion id that it claims."""
+    """The last announcement of a machine: its address and the minion id that it claims."""
 
     minion_id: str
     host: str
     port: int
     user: str = "root"
-
-
-class Activate(Contract):
-    """A message of a person: the node may take jobs."""
-
-
-class Maintain(Contract):
-    """A message of a person: the node takes no new jobs; running jobs go on."""
+    at: datetime | None = None
+    """When the machine announced itself last."""
 
 
 class Reboot(Contract):
@@ -194,22 +190,26 @@ class Reboot(Contract):
 
 @dataclass(frozen=True)
 class NodeAction:
-    """An action on a node that a person requests: its route, its command and its signal.
+    """An action on a node that a person requests: its route, its checks and its command.
 
-    name: the last part of the URL, and the name of the client's command. status: of the node after
-    the action; None: the action changes no status for long.
+    name: the last part of the URL, the client's command, and the signal of an action without a
+    status.
     """
 
     name: str
     operation_id: str
     summary: str
-    signal: str
+    status: NodeStatus | None = None
+    """The wanted status that the action sets; None: the action is a message."""
     message: type[Contract] | None = None
     """Of the signal; with a field `force`, a node with jobs needs force."""
     allowed: tuple[NodeStatus, ...] = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE)
     allowed_leased: tuple[NodeStatus, ...] = ()
     """More statuses in which a node with a leased machine allows the action."""
-    status: NodeStatus | None = None
+
+    @property
+    def verb(self) -> str:
+        return self.operation_id.partition("_")[0]
 
     @property
     def takes_force(self) -> bool:
@@ -221,22 +221,19 @@ NODE_ACTIONS = (
         "activate",
         "activate_node",
         "Activate a node in maintenance, so that it takes jobs.",
-        signal="activate",
-        allowed_leased=(NodeStatus.FAILED,),  # It got no machine, and gets another one.
         status=NodeStatus.ACTIVE,
+        allowed_leased=(NodeStatus.FAILED,),  # It got no machine, and gets another one.
     ),
     NodeAction(
         "maintenance",
         "maintain_node",
         "Put a node in maintenance: it takes no new jobs, and its running jobs go on.",
-        signal="maintain",
         status=NodeStatus.MAINTENANCE,
     ),
     NodeAction(
         "reboot",
         "reboot_node",
         "Reboot a node's machine; a node with jobs only with `force`, which ends the jobs.",
-        signal="reboot",
         message=Reboot,
     ),
 )

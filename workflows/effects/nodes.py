@@ -13,6 +13,7 @@ from workflows.contracts.nodes import (
     RunSeen,
     WatchEnded,
 )
+from workflows.contracts.statuses import NodeStatus
 from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
 
@@ -22,6 +23,16 @@ class FindAnnouncement(Contract):
 
 class AnnouncementFound(Contract):
     announcement: Announcement | None = None
+
+
+class FindWantedStatus(Contract):
+    node_id: str
+
+
+class WantedStatusFound(Contract):
+    status: NodeStatus | None = None
+    """None: nothing was requested that the lifecycle has not followed yet."""
+    revision: int = 0
 
 
 class ReachNode(SiteCommand):
@@ -138,6 +149,7 @@ class JobsNotified(Contract):
 
 
 find_announcement = Effect("find_announcement", FindAnnouncement, AnnouncementFound)
+find_wanted_status = Effect("find_wanted_status", FindWantedStatus, WantedStatusFound)
 find_peers = Effect("find_peers", FindPeers, PeersFound)
 find_node_runs = Effect("find_node_runs", FindNodeRuns, NodeRunsFound)
 bill_orphaned_runs = Effect("bill_orphaned_runs", BillOrphanedRuns, Done)

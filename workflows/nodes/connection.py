@@ -10,6 +10,7 @@ from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE
 from workflows.contracts.events import Event, NodeEvent
+from workflows.contracts.lifecycles import Wake
 from workflows.contracts.nodes import Announcement, NodeAddress, NodeRequest
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
@@ -58,16 +59,21 @@ class NodeConnection:
 
         Raises: ApplicationError `Refused`, without an announcement within the limit.
         """
-        if not self._location.is_known:
-            question = FindAnnouncement(minion_id=self._request.minion_id)
-            self._location.take((await find_announcement(question)).announcement)
+        deadline = workflow.now() + ANNOUNCEMENT_LIMIT
         while not self._location.is_known:
-            message = await inbox.wait(ANNOUNCEMENT_LIMIT)
-            if message is None:
+            self._location.take(await self.announcement())
+            if self._location.is_known:
+                return
+            left = deadline - workflow.now()
+            if left <= timedelta(0) or not await _woken(inbox, left):
                 why = f"no announcement of {self._request.minion_id} within"
                 raise refusal(self._request, f"{why} {ANNOUNCEMENT_LIMIT.days} days")
-            if isinstance(message, Announcement):
-                self._location.take(message)
+            inbox.pick(Wake)
+
+    async def announcement(self) -> Announcement | None:
+        """The last announcement of the node's machine."""
+        question = FindAnnouncement(minion_id=self._request.minion_id)
+        return (await find_announcement.run_locally(question)).announcement
 
     async def connect(
         self, inbox: Inbox, show_cause: Callable[[str, str], Coroutine[Any, Any, None]]
@@ -75,7 +81,8 @@ class NodeConnection:
         """Connect for the first time, within an hour.
 
         An announcement that arrives meanwhile adds an address. Anybody may announce a machine, so
-        the tries alternate between the two addresses until the node answers at one of them.
+        each try at an announced address is followed by one at the node's own, however many
+        announcements arrive, until the node answers at one of them.
 
         show_cause: called with the type and message of each new failure.
 
@@ -83,9 +90,15 @@ class NodeConnection:
         """
         deadline = workflow.now() + FIRST_LIMIT
         shown: set[str] = set()
+        heard: Announcement | None = None
+        own_is_next = False
         while True:
-            while (announcement := inbox.pick(Announcement)) is not None:
-                self._location.try_announced(announcement)
+            if not own_is_next and inbox.pick(Wake) is not None:
+                announcement = await self.announcement()
+                if announcement is not None and announcement != heard:
+                    self._location.try_announced(announcement)
+                heard = announcement
+            own_is_next = self._location.uses_announced
             try:
                 reached = await try_node(ReachNode(node=self._location.address()))
             except EFFECT_FAILED as failure:
@@ -97,7 +110,8 @@ class NodeConnection:
                 if message not in shown:
                     shown.add(message)
                     await show_cause(kind, message)
-                await wait_until(partial(inbox.holds, Announcement), FIRST_INTERVAL, "to try again")
+                if not own_is_next:
+                    await _woken(inbox, FIRST_INTERVAL)
             else:
                 self._location.confirm(reached.boot_id)
                 return
@@ -193,3 +207,8 @@ class NodeConnection:
                 Event(type=NodeEvent.RESTARTED, message="the machine has restarted")
             )
         self._location.boot_id = reached.boot_id
+
+
+async def _woken(inbox: Inbox, limit: timedelta) -> bool:
+    """Wait for a wake, and leave it in the inbox; False: none arrived within the limit."""
+    return await wait_until(partial(inbox.holds, Wake), limit, "a wake")

@@ -1,14 +1,16 @@
 """The leased machine of a node: acquired, awaited, lost and released through its lease."""
 
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from temporalio import workflow
 
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import MachineClaim, MachineOffer
-from workflows.contracts.nodes import Activate, Hardware, NodeRequest
+from workflows.contracts.nodes import Hardware, NodeRequest
 from workflows.effects.leases import (
     AcquireLease,
     LeaseAcquired,
@@ -32,7 +34,6 @@ POLL_INTERVAL_MAX = timedelta(minutes=10)
 RELEASE_POLL_MIN = timedelta(seconds=1)
 """The first time between two polls during a release; short, because some clouds terminate a machine
 at once."""
-IDLE_INTERVAL = timedelta(days=30)
 RELEASE_LIMIT = timedelta(hours=1)
 """How long a release takes before an event says that the machine is still not gone."""
 RETRY_INTERVAL_MIN = timedelta(minutes=1)
@@ -183,20 +184,22 @@ class LeasedMachine:
             WithdrawAllocations(node_id=node_id, reason=reason, at=workflow.now())
         )
 
-    async def go_without(self, reason: str, pause: timedelta | None, inbox: Inbox) -> None:
+    async def go_without(
+        self,
+        reason: str,
+        pause: timedelta | None,
+        activation: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
         """Release the lease, then wait for the next try; after the last try, for a person.
 
         pause: before the next try; None: no try is left, so a person activates the node.
+        activation: waits until a person activates the node.
         """
         await self.release(reason)
         if pause is not None:
             await workflow.sleep(pause, summary="before the next machine")
             return
-        asked = partial(inbox.holds, Activate)
-        while not await wait_until(asked, IDLE_INTERVAL, "until a person wants another machine"):
-            continue
-        while inbox.pick(Activate) is not None:
-            continue
+        await activation()
 
     async def release(self, reason: str) -> None:
         """Release all leases of the node, and wait until their machines are gone."""

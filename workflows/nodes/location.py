@@ -26,7 +26,8 @@ class NodeLocation:
         self.boot_id = resumed_from.boot_id if resumed_from else ""
         self.inspected_boot_id = resumed_from.inspected_boot_id if resumed_from else ""
         self._announced: Announcement | None = None
-        self._uses_announced = False
+        self.uses_announced = False
+        """Whether the next try is at the announced address."""
 
     @property
     def is_known(self) -> bool:
@@ -48,13 +49,13 @@ class NodeLocation:
         self.host, self.port, self.user = seen.host, seen.port, seen.user
         self.minion_id = seen.minion_id or ""
         self.boot_id = self.inspected_boot_id = ""
-        self._announced, self._uses_announced = None, False
+        self._announced, self.uses_announced = None, False
 
     def try_announced(self, announcement: Announcement) -> None:
         """Try the announced address next, and keep the old one, because anybody may announce."""
         announced = (announcement.host, announcement.port, announcement.user)
-        self._uses_announced = announced != (self.host, self.port, self.user)
-        if self._uses_announced:
+        self.uses_announced = announced != (self.host, self.port, self.user)
+        if self.uses_announced:
             self._announced = announcement
 
     def confirm(self, boot_id: str) -> None:
@@ -63,9 +64,9 @@ class NodeLocation:
         self._settle()
 
     def _settle(self) -> None:
-        if self._uses_announced:
+        if self.uses_announced:
             self.take(self._announced)
-        self._announced, self._uses_announced = None, False
+        self._announced, self.uses_announced = None, False
 
     def try_other(self, *, is_another: bool) -> bool:
         """Try the other address next. False: there is no other.
@@ -74,14 +75,14 @@ class NodeLocation:
         """
         if self._announced is None:
             return False
-        self._uses_announced = not self._uses_announced
+        self.uses_announced = not self.uses_announced
         if is_another:
             self._settle()
         return True
 
     def address(self) -> NodeAddress:
         """The address to try. Raises: ApplicationError `Refused`, while none is known."""
-        if self._uses_announced and self._announced is not None:
+        if self.uses_announced and self._announced is not None:
             return self._address(self._announced.host, self._announced.port, self._announced.user)
         if self.host is None:
             raise refusal(self._request, "has no address")

@@ -7,16 +7,15 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
+from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.lifecycles import NodeChanges, Removal
+from workflows.contracts.lifecycles import NodeChanges, Removal, Wake
 from workflows.contracts.nodes import (
-    Activate,
     Announcement,
-    Maintain,
     NodeNotice,
     NodeReport,
     NodeRequest,
@@ -24,7 +23,13 @@ from workflows.contracts.nodes import (
     WatchEnded,
 )
 from workflows.contracts.statuses import NodeStatus, NodeType
-from workflows.effects.nodes import WatchNode, watch_node
+from workflows.effects.nodes import (
+    FindWantedStatus,
+    WantedStatusFound,
+    WatchNode,
+    find_wanted_status,
+    watch_node,
+)
 from workflows.nodes.connection import NodeConnection
 from workflows.nodes.inspection import Inspection
 from workflows.nodes.leased_machine import LeasedMachine, MachineGoneError
@@ -34,13 +39,19 @@ from workflows.nodes.running_jobs import RunningJobs
 from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import Interrupted, interruptible, wait_until
+from workflows.primitives.waiting import (
+    Interrupted,
+    interruptible,
+    wait_until,
+    while_handling,
+)
 from workflows.rules.nodes.onboarding import describe_preparation, first_status_of
 
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 FAILED_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
-URGENT = (Removal, Announcement, MachineLost)
+IDLE_INTERVAL = timedelta(days=30)
+URGENT = (Removal, MachineLost)
 """The messages that interrupt other work."""
 
 
@@ -78,6 +89,11 @@ class NodeLifecycle:
         """Why the node removes itself; None: it does not."""
         self._withheld: str | None = None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
+        self._tidy_at = resumed_from.tidy_at if resumed_from else None
+        self._refused: Announcement | None = None
+        """The last announcement from which the node did not answer."""
+        self._move_refused = False
+        """Whether a refused move is recorded since the node went offline."""
 
     @workflow.run
     async def run(self, request: NodeRequest) -> NodeReport:
@@ -157,10 +173,13 @@ class NodeLifecycle:
         command = WatchNode(node=self._location.address(), boot_id=self._location.boot_id)
         self._watch = watch_node.start(command, summary="watch")
         watch = self._watch
+        self.wake()  # What is wanted may have changed while nobody looked.
         while self._removal is None and not watch.done():
-            if not await wait_until(
-                lambda: len(self._inbox) > 0 or watch.done(), TIDY_INTERVAL, "messages"
-            ):
+            tidy_at = self._tidy_at = self._tidy_at or workflow.now() + TIDY_INTERVAL
+            left = max(timedelta(0), tidy_at - workflow.now())
+            await wait_until(lambda: len(self._inbox) > 0 or watch.done(), left, "messages")
+            if workflow.now() >= tidy_at:
+                self._tidy_at = None
                 await self._tidy()
             while self._removal is None and (message := self._inbox.take()) is not None:
                 await self._handle(message)
@@ -199,10 +218,19 @@ class NodeLifecycle:
             await self._connection.refresh_region()
 
     async def _reconnect(self) -> None:
-        """Reconnect to the node, at its address or at an announced one, until it is removed."""
+        """Reconnect to the node, at its address or at an announced one, until it is removed.
+
+        Announcements are verified beside the tries at the node's own address, which they therefore
+        never hold up.
+        """
+        self._move_refused = False
+        self._inbox.put(Wake())  # The machine may have announced itself before it was missed.
         while self._removal is None:
+            reconnection = while_handling(
+                self._connection.reconnect(), partial(self._inbox.holds, Wake), self._move
+            )
             try:
-                if await self._unless_urgent(self._connection.reconnect()):
+                if await self._unless_urgent(reconnection):
                     return
             except EFFECT_FAILED as again:
                 await self._refused_again(again)
@@ -267,17 +295,10 @@ class NodeLifecycle:
 
     # ── messages: handlers put, the loop takes ──────────────────────────────────────────────
 
-    @workflow.signal(description="The machine has made itself known.")
-    def announced(self, announcement: Announcement) -> None:
-        self._inbox.put(announcement)
-
-    @workflow.signal(description="Let the node take jobs.")
-    def activate(self) -> None:
-        self._inbox.put(Activate())
-
-    @workflow.signal(description="Keep new jobs away; those that run go on.")
-    def maintain(self) -> None:
-        self._inbox.put(Maintain())
+    @workflow.signal(description="Read what is wanted of the node, and what it has announced.")
+    def wake(self) -> None:
+        if not self._inbox.holds(Wake):
+            self._inbox.put(Wake())
 
     @workflow.signal(description="Restart the machine; with jobs on it only when forced.")
     def reboot(self, asked: Reboot | None = None) -> None:
@@ -301,23 +322,47 @@ class NodeLifecycle:
         return self._report()
 
     async def _handle(self, message: Contract) -> None:
-        if isinstance(message, Activate) and self._status is NodeStatus.MAINTENANCE:
-            await self._set_status(NodeStatus.ACTIVE, "takes jobs")
-        elif isinstance(message, Maintain) and self._status is NodeStatus.ACTIVE:
-            await self._set_status(NodeStatus.MAINTENANCE, "takes no new jobs")
+        if isinstance(message, Wake):
+            await self._follow_wanted_status()
         elif isinstance(message, Reboot):
             await self._reboot(message)
         elif isinstance(message, Removal):
             await self._consider(message)
-        elif isinstance(message, Announcement):
-            await self._move(message)
         elif isinstance(message, MachineLost) and self._machine.concerns(message):
             raise self._machine.loss()
 
-    async def _set_status(self, status: NodeStatus, message: str) -> None:
-        self._status = self._resume_status = status
+    async def _follow_wanted_status(self) -> None:
+        """Switch to the status that a person wants, if one was requested since the last look."""
+        wanted = await self._wanted()
+        if wanted.status is None:
+            return
+        seen = NodeChanges(seen_revision=wanted.revision)
+        if wanted.status is self._status:
+            await self._write(changes=seen, reason=self._journal.reason)
+            return
+        self._status = self._resume_status = wanted.status
         self._withheld = None
-        await self._write(Event(type=NodeEvent(f"node.{status}"), message=message))
+        takes_jobs = wanted.status is NodeStatus.ACTIVE
+        message = "takes jobs" if takes_jobs else "takes no new jobs"
+        event = Event(type=NodeEvent(f"node.{wanted.status}"), message=message)
+        await self._write(event, changes=seen)
+
+    async def _wanted(self) -> WantedStatusFound:
+        question = FindWantedStatus(node_id=self._request.node_id)
+        return await find_wanted_status.run_locally(question)
+
+    async def _activation(self) -> None:
+        """Wait until a person activates the node."""
+        while True:
+            woken = partial(self._inbox.holds, Wake)
+            await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
+            self._inbox.pick(Wake)
+            wanted = await self._wanted()
+            if wanted.status is not None:
+                seen = NodeChanges(seen_revision=wanted.revision)
+                await self._write(changes=seen, reason=self._journal.reason)
+            if wanted.status is NodeStatus.ACTIVE:
+                return
 
     async def _withhold(self, reason: str) -> None:
         """Take no jobs until a person has read the reason and activates the node."""
@@ -354,11 +399,20 @@ class NodeLifecycle:
             )
             await self._write(removing, reason=self._ended_by)
 
-    async def _move(self, announcement: Announcement) -> None:
-        """Move the node to an announced address, if it answers there with its own host key.
+    async def _move(self) -> None:
+        """Move the node to its announced address, if it answers there with its own host key.
 
         Anybody may announce a machine.
+        Raises: Interrupted, when the node has moved, or its history is long.
         """
+        self._inbox.pick(Wake)
+        announcement = await self._connection.announcement()
+        if announcement is not None and announcement != self._refused:
+            await self._move_to(announcement)
+        if workflow.info().is_continue_as_new_suggested():
+            raise Interrupted
+
+    async def _move_to(self, announcement: Announcement) -> None:
         announced = announcement.model_dump(include={"host", "port", "user"})
         there = self._location.address().model_copy(update=announced)
         if there == self._location.address():
@@ -366,15 +420,18 @@ class NodeLifecycle:
         try:
             await self._connection.verify(there)
         except EFFECT_FAILED as failure:
-            await self._record_event(
-                Event(type=NodeEvent.MOVE_REFUSED, message=cause_of(failure)[1])
-            )
+            if is_cancelled_exception(failure):
+                raise
+            self._refused = announcement
+            if not self._move_refused:
+                self._move_refused = True
+                message = cause_of(failure)[1]
+                await self._record_event(Event(type=NodeEvent.MOVE_REFUSED, message=message))
             return
         self._location.take(announcement)
         moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
         await self._write(moved, changes=NodeChanges(**announced), reason=self._journal.reason)
-        if self._status is not NodeStatus.OFFLINE:
-            await self._running_jobs.notify(NodeNotice.REACHABLE)
+        raise Interrupted
 
     async def _reboot(self, asked: Reboot) -> None:
         """Restart the machine: with jobs on the node that needs force.
@@ -401,11 +458,15 @@ class NodeLifecycle:
         if self._journal.reason != message:
             event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
-        urgent = partial(self._inbox.holds, *URGENT)
-        await wait_until(urgent, REFUSED_KEY_INTERVAL, "before the next try")
+        news = partial(self._inbox.holds, *URGENT, Wake)
+        await wait_until(news, REFUSED_KEY_INTERVAL, "before the next try")
 
     async def _tidy(self) -> None:
-        """End orphaned runs beside the watch, and inspect the node again if no job runs there."""
+        """End orphaned runs beside the watch, and inspect the node again if no job runs there.
+
+        The row is read as well, because a wake may have been lost.
+        """
+        self.wake()
         try:
             await self._unless_urgent(self._running_jobs.end_orphans())
             if not (await self._running_jobs.held()).run_ids:
@@ -435,8 +496,8 @@ class NodeLifecycle:
             arrival = await self._inbox.wait(FAILED_INTERVAL)
             if isinstance(arrival, Removal):
                 self._removal = arrival
-            elif isinstance(arrival, Announcement):
-                self._location.try_announced(arrival)
+            elif isinstance(arrival, Wake):
+                self._inbox.put(arrival)  # The connection reads the announcement.
                 return
 
     async def _let_machine_go(self, reason: str) -> None:
@@ -463,7 +524,7 @@ class NodeLifecycle:
             return
         with suppress(Interrupted):
             await interruptible(
-                self._machine.go_without(reason, pause, self._inbox), when=self._has_removal
+                self._machine.go_without(reason, pause, self._activation), when=self._has_removal
             )
 
     def _has_removal(self) -> bool:
@@ -505,7 +566,9 @@ class NodeLifecycle:
         progress = self._location.progress(
             self._journal.sequence, self._status, self._resume_status
         )
-        progress = progress.model_copy(update={"lease_id": self._machine.lease_id})
+        progress = progress.model_copy(
+            update={"lease_id": self._machine.lease_id, "tidy_at": self._tidy_at}
+        )
         workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
 
     async def _write(

@@ -36,6 +36,12 @@ class Node(LifecycleRow, table=True):
     gpu_count: int = 0
     cpu_count: int = 0
     memory_bytes: int = Field(default=0, sa_type=BigInteger)
+    wanted_status: str | None = None
+    """The status that a person wants, `active` or `maintenance`; None: nobody has asked."""
+    wanted_revision: int = 0
+    """How often a wanted status was requested."""
+    seen_revision: int = 0
+    """The revision that the lifecycle has followed; it leaves a status by itself afterwards."""
     reserved_cpu_count: int = 0
     reserved_memory_bytes: int = Field(default=0, sa_type=BigInteger)
     __table_args__ = (

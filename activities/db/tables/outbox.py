@@ -22,7 +22,19 @@ class OutboxRow(SQLModel, table=True):
     argument: dict[str, Any] | None = json_column(nullable=True)
     created_at: datetime = Field(sa_type=Instant)
     delivered_at: datetime | None = Field(default=None, sa_type=Instant)
-    __table_args__ = (index_where("delivered_at IS NULL", "outbox_undelivered", "created_at"),)
+    attempts: int = 0
+    """How often the relay has failed to deliver the row."""
+    next_attempt_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the relay tries the row next; None: at once."""
+    refused_since: datetime | None = Field(default=None, sa_type=Instant)
+    """Since when every attempt was refused; None: the last one met no answer."""
+    parked_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the relay gave up, which a person reads in the resource's events."""
+    __table_args__ = (
+        index_where(
+            "delivered_at IS NULL AND parked_at IS NULL", "outbox_undelivered", "next_attempt_at"
+        ),
+    )
 
 
 class IdempotencyKey(SQLModel, table=True):

@@ -13,7 +13,7 @@ from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.db import tables
 from activities.db.session import Database
 from activities.lifecycles.dependents import find_dependents, remove_dependents
-from activities.nodes.peers import find_announcement, find_peers
+from activities.nodes.addresses import find_announcement, find_peers
 from activities.nodes.running_jobs import find_node_runs, notify_jobs
 from activities.temporal.client import set_client
 from tests.activities.outbox.test_relay import signals_of

@@ -1,6 +1,7 @@
 """Requests of rows reach Temporal once, in order, also when it was away meanwhile."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.outbox.relay import relay
-from activities.temporal.client import signal_once
+from activities.outbox.relay import relay, relay_outbox
+from activities.outbox.requests import enqueue, wake
+from activities.temporal.client import set_client, signal_once
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
 from tests.temporal_server import TemporalServer
+from workflows.effects.reconciliation import RelayOutbox
 
 
 def ask(
@@ -200,6 +203,97 @@ async def test_a_request_of_a_row_that_cannot_be_read_keeps_nobody_else_waiting(
     unreadable, readable = ask(migrated, job.id, "start"), ask(migrated, other.id, "start")
     assert await relay(temporal_server, [unreadable, readable]) == 1
     assert undelivered(migrated) == [unreadable]
+
+
+@pytest.fixture
+def deaf(migrated: Database, node: tables.Node) -> str:
+    """A node whose workflow was lost, with 500 signals that nobody can take."""
+    with migrated.write() as session:
+        row = session.get_one(tables.Node, node.id)
+        row.status, row.sequence = "active", 5
+        for _ in range(500):
+            enqueue(session, node.id, "reboot", None, NOW)
+    return node.id
+
+
+async def test_500_rows_that_cannot_be_delivered_keep_no_other_resource_waiting(
+    migrated: Database, deaf: str, job: tables.Job, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    with migrated.write() as session:
+        enqueue(session, job.id, "start", None, NOW + timedelta(minutes=1))
+    assert (await relay_outbox(RelayOutbox())).delivered == 1
+    assert (await status_of(temporal_server, f"job/{job.id}")) is WorkflowExecutionStatus.RUNNING
+    with migrated.read() as session:
+        head = session.exec(
+            select(tables.OutboxRow)
+            .where(tables.OutboxRow.resource_id == deaf)
+            .order_by(col(tables.OutboxRow.id))
+        ).first()
+    assert head is not None
+    assert head.attempts == 1
+    assert head.next_attempt_at is not None
+    assert (await relay_outbox(RelayOutbox())).delivered == 0
+    with migrated.read() as session:
+        again = session.get_one(tables.OutboxRow, head.id)
+    assert again.attempts == 1, "it was tried before its pause was over"
+
+
+async def test_a_row_that_was_refused_for_a_day_is_parked_and_the_next_one_is_tried(
+    migrated: Database, deaf: str, temporal_server: Client
+) -> None:
+    first = min(undelivered(migrated))
+    with migrated.write() as session:
+        session.get_one(tables.OutboxRow, first).refused_since = NOW
+    await relay(temporal_server, [first])
+    await relay(temporal_server, [max(undelivered(migrated))])
+    with migrated.read() as session:
+        assert session.get_one(tables.OutboxRow, first).parked_at is not None
+        second = session.get_one(tables.OutboxRow, sorted(undelivered(migrated))[1])
+        events = session.exec(
+            select(tables.EventRow).where(tables.EventRow.resource_id == deaf)
+        ).all()
+    assert (second.attempts, second.parked_at) == (1, None)
+    assert [event.type for event in events] == ["node.request-parked"]
+    assert "reboot could not be delivered" in events[0].message
+
+
+async def test_a_later_signal_does_not_overtake_one_that_failed(
+    migrated: Database,
+    node: tables.Node,
+    temporal_server: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = ["reboot"]
+
+    async def lose_one(
+        client: Client, workflow_id: str, signal: str, *args: Any, **more: Any
+    ) -> None:
+        if signal in lost:
+            lost.remove(signal)
+            raise TimeoutError("no answer")
+        await signal_once(client, workflow_id, signal, *args, **more)
+
+    monkeypatch.setattr("activities.outbox.relay.signal_once", lose_one)
+    assert await relay(temporal_server, [ask(migrated, node.id, "reboot")]) == 0
+    later = ask(migrated, node.id, "remove", {"force": True, "requested_by": "usr-1"})
+    assert await relay(temporal_server, [later]) == 2
+    assert await signals_of(temporal_server, f"node/{node.id}") == ["reboot", "remove"]
+
+
+async def test_wakes_that_strangers_cause_are_one_row_and_one_signal_at_a_time(
+    migrated: Database, node: tables.Node, temporal_server: Client
+) -> None:
+    for _ in range(20):
+        with migrated.write() as session:
+            woken = wake(session, node.id, datetime.now(UTC), slowly=True)
+        await relay(temporal_server, [woken])
+    assert undelivered(migrated) == [woken]
+    assert await signals_of(temporal_server, f"node/{node.id}") == ["wake"]
+    with migrated.write() as session:
+        asked = wake(session, node.id, datetime.now(UTC))
+    await relay(temporal_server, [asked])
+    assert await signals_of(temporal_server, f"node/{node.id}") == ["wake", "wake"]
 
 
 async def test_what_was_held_back_in_one_batch_is_held_back_in_the_next(

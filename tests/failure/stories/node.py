@@ -67,9 +67,11 @@ class NodeStory(Story):
         if row is None or not self._is_new(row.sequence, row.status):
             return False
         if row.status in (NodeStatus.CONNECTING, NodeStatus.FAILED):
-            await self.signal(self.workflow_id, "announced", HERE)
+            self.world.announcements[HERE.minion_id] = HERE
+            await self.signal(self.workflow_id, "wake")
         elif row.status == NodeStatus.MAINTENANCE:
-            await self.signal(self.workflow_id, "activate")
+            self.world.want("nod-1", "active")
+            await self.signal(self.workflow_id, "wake")
         elif row.status == NodeStatus.ACTIVE:
             await self._while_active()
         elif row.status == NodeStatus.OFFLINE:

@@ -36,11 +36,11 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("slowly")
 async def test_a_wrong_address_is_corrected_by_the_next_announcement(stage: Stage) -> None:
     handle = await stage.node(host=None)
-    await handle.signal(NodeLifecycle.announced, ELSEWHERE)
+    await stage.announce(handle, ELSEWHERE)
     await eventually(lambda: "no route" in reason(stage), "the cause is told")
     assert stage.world.statuses["nod-1"] == ["connecting"]
 
-    await handle.signal(NodeLifecycle.announced, HERE)
+    await stage.announce(handle, HERE)
     await reaches(stage, "maintenance")
     assert stage.world.hosts["nod-1"] == HERE.host
 
@@ -75,7 +75,7 @@ async def test_a_bogus_address_of_a_failed_node_does_not_cost_it_its_own(stage: 
 
     machine = stage.world.machines["nod-1"]
     machine.hardware = machine.hardware.model_copy(update={"tpm": True})
-    await handle.signal(NodeLifecycle.announced, ELSEWHERE)
+    await stage.announce(handle, ELSEWHERE)
     await reaches(stage, "maintenance")
     assert stage.world.hosts["nod-1"] == HERE.host
 
@@ -91,7 +91,7 @@ async def test_an_announced_address_where_another_machine_answers_is_given_up(
     handle = await stage.node()
     await eventually(lambda: "no route" in reason(stage), "the cause is told")
     stage.world.faults["reach_node"].append(another)
-    await handle.signal(NodeLifecycle.announced, ELSEWHERE)
+    await stage.announce(handle, ELSEWHERE)
     await eventually(lambda: "SHA256:other" in reason(stage), "the other one is told")
     stage.world.machines["nod-1"].reachable = True
     await reaches(stage, "maintenance")

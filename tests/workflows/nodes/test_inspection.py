@@ -12,7 +12,6 @@ from workflows.contracts import errors
 from workflows.contracts.base import Contract
 from workflows.contracts.nodes import Gpu
 from workflows.contracts.statuses import NodeStatus
-from workflows.nodes.node_lifecycle import NodeLifecycle
 
 GPUS = tuple(Gpu(index=i, name="NVIDIA A100-SXM4-80GB", uuid=f"GPU-{i}") for i in range(2))
 
@@ -59,14 +58,14 @@ async def test_a_node_that_misses_a_requirement_after_a_restart_waits_for_a_pers
     changed(stage, tpm=True)
     handle = await stage.node(relaxed_requirements=("nvme-drives", "sata-drives"))
     await reaches(stage, "maintenance")
-    await handle.signal(NodeLifecycle.activate)
+    await stage.want(handle, "active")
     await reaches(stage, "active")
     changed(stage, tpm=False)
     await restarted(stage)
     await reaches(stage, "maintenance")
     assert "tpm-2" in str(stage.world.rows["nod-1"].status_reason)
 
-    await handle.signal(NodeLifecycle.activate)
+    await stage.want(handle, "active")
     await reaches(stage, "active")
     assert stage.world.rows["nod-1"].status_reason is None
 

@@ -236,7 +236,7 @@ async def test_a_machine_that_a_person_has_ended_is_made_again_when_a_person_ask
     await stage.client.get_workflow_handle(f"lease/{lease_id}").signal("release", ended)
     await reaches(stage, NodeStatus.FAILED)
     assert stage.world.rows["nod-1"].status_reason == "killed by ada"
-    await handle.signal(NodeLifecycle.activate)
+    await stage.want(handle, "active")
     await reaches(stage, NodeStatus.ACTIVE)
     assert len(stage.world.leases) == 2
     assert len(stage.world.cloud.machines) == 1

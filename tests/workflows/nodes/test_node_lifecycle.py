@@ -28,14 +28,14 @@ def last(stage: Stage) -> str | None:
 async def onboarded(stage: Stage) -> Handle:
     handle = await stage.node()
     await reaches(stage, "maintenance")
-    await handle.signal(NodeLifecycle.activate)
+    await stage.want(handle, "active")
     await reaches(stage, "active")
     return handle
 
 
 async def test_a_node_passes_every_state_and_is_activated_by_a_person(stage: Stage) -> None:
     handle = await onboarded(stage)
-    await handle.signal(NodeLifecycle.maintain)
+    await stage.want(handle, "maintenance")
     await reaches(stage, "maintenance")
     await handle.signal(NodeLifecycle.remove, Removal())
     report = await handle.result()
@@ -56,7 +56,7 @@ async def test_a_machine_announced_before_it_was_added_is_found(stage: Stage) ->
 async def test_a_machine_announced_after_it_was_added_is_found(stage: Stage) -> None:
     handle = await stage.node(host=None)
     await reaches(stage, "connecting")
-    await handle.signal(NodeLifecycle.announced, HERE)
+    await stage.announce(handle, HERE)
     await reaches(stage, "maintenance")
 
 
@@ -68,7 +68,7 @@ async def test_another_key_at_first_contact_fails_the_node_naming_both(stage: St
     assert "expected SHA256:key, found SHA256:other" in str(reason)
 
     stage.world.machines["nod-1"].minion_id = "SHA256:key"
-    await handle.signal(NodeLifecycle.announced, HERE)
+    await stage.announce(handle, HERE)
     await reaches(stage, "maintenance")
 
 

@@ -109,7 +109,7 @@ async def test_a_restart_asked_for_twice_while_it_is_away_is_done_once(stage: St
     await loses(stage)
     for _ in range(2):
         await handle.signal(NodeLifecycle.reboot)
-    await handle.signal(NodeLifecycle.maintain)
+    await stage.want(handle, "maintenance")
     machine = stage.world.machines["nod-1"]
     machine.reachable = True
     await reaches(stage, "maintenance")
@@ -205,7 +205,7 @@ async def test_a_restart_of_a_node_with_a_job_is_refused_unless_forced(stage: St
 async def test_what_is_asked_of_an_offline_node_is_done_when_it_is_back(stage: Stage) -> None:
     handle = await onboarded(stage)
     await loses(stage)
-    await handle.signal(NodeLifecycle.maintain)
+    await stage.want(handle, "maintenance")
     stage.world.machines["nod-1"].reachable = True
     await reaches(stage, "maintenance")
 
@@ -216,7 +216,7 @@ async def test_jobs_follow_a_node_that_comes_back_at_another_address(stage: Stag
     machine = stage.world.machines["nod-1"]
     machine.host, machine.reachable = "10.0.0.99", True
     here = Announcement(minion_id="SHA256:key", host=machine.host, port=22)
-    await handle.signal(NodeLifecycle.announced, here)
+    await stage.announce(handle, here)
     await reaches(stage, "active")
     job_id = job_id_of(job)
     await eventually(lambda: stage.world.statuses[job_id][-1] == "running", "its job is seen")
@@ -226,11 +226,12 @@ async def test_an_announcement_from_where_its_key_does_not_answer_moves_nothing(
     stage: Stage,
 ) -> None:
     handle = await onboarded(stage)
+    await loses(stage)
     nowhere = Announcement(minion_id="SHA256:key", host="203.0.113.9", port=22)
-    await handle.signal(NodeLifecycle.announced, nowhere)
+    await stage.announce(handle, nowhere)
     await eventually(lambda: "node.move-refused" in stage.world.events["nod-1"], "it is told")
-    await handle.signal(NodeLifecycle.maintain)
-    await reaches(stage, "maintenance")
+    stage.world.machines["nod-1"].reachable = True
+    await reaches(stage, "active")
     assert "node.moved" not in stage.world.events["nod-1"]
 
 
@@ -258,7 +259,5 @@ async def test_a_node_continued_as_new_while_offline_is_looked_for_and_comes_bac
         lambda: "node.host-key-refused" in stage.world.events["nod-1"], "a person is told"
     )
     stage.world.machines["nod-1"].minion_id = "SHA256:key"
-    await stage.client.get_workflow_handle("node/carried").signal(
-        "announced", Announcement(minion_id="SHA256:key", host="10.0.0.1", port=22)
-    )
+    await stage.client.get_workflow_handle("node/carried").signal("wake")
     await reaches(stage, "active")
