@@ -9,7 +9,7 @@ import pkgutil
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
@@ -220,7 +220,9 @@ class World(LeasedNodes, CloudProjects):
     ) -> reconciliation.MachinesReconciled:
         found, self.cloud.stray = self.cloud.stray, set()
         self.cloud.swept.update(found)
-        return reconciliation.MachinesReconciled(released=tuple(sorted(found)))
+        return reconciliation.MachinesReconciled(
+            released=tuple(sorted(found)), reconciled_at=datetime.now(UTC)
+        )
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────────
 
@@ -457,6 +459,9 @@ class World(LeasedNodes, CloudProjects):
         return Done()
 
     def check_provider(self, _: providers.CheckProvider) -> providers.ProviderChecked:
+        return providers.ProviderChecked(checks=self.checks)
+
+    def check_cloud(self, _: providers.CheckProvider) -> providers.ProviderChecked:
         return providers.ProviderChecked(checks=self.checks)
 
     def check_site(self, _: regions.CheckSite) -> regions.SiteChecked:
