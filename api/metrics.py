@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -12,13 +13,15 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from sqlmodel import col, func, select
+from sqlmodel import Session, col, func, select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from activities.db import tables
 from activities.db.session import database
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.requests import is_waiting
+from workflows.contracts.statuses import ProviderStatus
+from workflows.rules.catalogue.providers import cloud_kinds
 
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
@@ -47,6 +50,7 @@ class _Resources(Collector):
                 for status, count in session.exec(select(state, func.count()).group_by(state)):
                     gauge.add_metric([status], count)
                 yield gauge
+            yield _unreconciled(session)
             waiting = select(func.count()).where(is_waiting())
             yield GaugeMetricFamily(
                 "baseload_requests_undelivered",
@@ -59,6 +63,26 @@ class _Resources(Collector):
                 "Outbox rows that could not be relayed to Temporal for a day.",
                 value=session.exec(parked).one(),
             )
+
+
+def _unreconciled(session: Session) -> Metric:
+    """The age of each cloud's last complete reconciliation; of a new one, since it was added."""
+    gauge = GaugeMetricFamily(
+        "baseload_provider_unreconciled_seconds",
+        "Since a provider's machines were last reconciled with its leases.",
+        labels=["provider"],
+    )
+    query = select(
+        tables.Provider.id, tables.Provider.reconciled_at, tables.Provider.created_at
+    ).where(
+        col(tables.Provider.kind).in_(cloud_kinds()),
+        tables.Provider.status != ProviderStatus.ARCHIVED,
+    )
+    for provider_id, reconciled_at, created_at in session.exec(query):
+        gauge.add_metric(
+            [provider_id], (datetime.now(UTC) - (reconciled_at or created_at)).total_seconds()
+        )
+    return gauge
 
 
 # The collector is not in REGISTRY: registering it there would read the database at import.

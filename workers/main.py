@@ -1,4 +1,4 @@
-"""The main worker process: every workflow, the activities on rows, notifications and sites."""
+"""The main worker process: every workflow; activities on rows, clouds, notifications and sites."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,9 @@ from datetime import timedelta
 from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.providers.calls import CALLS_AT_ONCE
 from activities.regions.open_regions import open_region_ids
+from activities.registry.cloud import CLOUD, RELEASES
 from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
 from activities.settings import settings
@@ -17,10 +19,13 @@ from workers.process import GRACE_S
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.schedules import start_singletons
 from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, Sites
-from workers.startup import run_worker, start_worker_process
+from workers.startup import run_worker, serving, start_worker_process
 from workflows.contracts import queues
+from workflows.rules.catalogue.providers import cloud_kinds
 
 ROW_THREADS = 32
+HANDED_BACK_AT_ONCE = 32
+"""Activities beyond the slots for calls, each of which is handed back at once."""
 STICKY_FOR = timedelta(seconds=3)
 """How long a workflow waits for its worker, which may be dead, before another worker takes over."""
 
@@ -65,9 +70,28 @@ def notifications_worker(client: Client) -> Worker:
     )
 
 
+def cloud_workers(client: Client) -> list[Worker]:
+    """The workers of all kinds of clouds; a kind that hangs has no slot and no thread of another.
+
+    Releases have a worker of their own, so that none waits behind the other calls of its kind.
+    """
+    return [
+        Worker(
+            client,
+            task_queue=queues.of_kind(queue, kind),
+            activities=activities,
+            max_concurrent_activities=CALLS_AT_ONCE + HANDED_BACK_AT_ONCE,
+            activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+            graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
+        )
+        for kind in cloud_kinds()
+        for queue, activities in ((queues.CLOUD, CLOUD), (queues.RELEASES, RELEASES))
+    ]
+
+
 async def _beside(client: Client, stop: asyncio.Event) -> None:
-    """Serve notifications and sites beside the main queue, until the process is stopped."""
+    """Serve notifications, clouds and sites beside the main queue, until the process is stopped."""
     await ensure_search_attributes(client)
     await start_singletons(client)
-    async with notifications_worker(client):
+    async with serving(notifications_worker(client), *cloud_workers(client)):
         await Sites(client, settings(), open_region_ids).serve(stop)

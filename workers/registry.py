@@ -12,7 +12,6 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import (
-    LeaseReconciliation,
     LifecycleReconciliation,
     OutboxRelay,
 )
@@ -32,7 +31,6 @@ WORKFLOWS: tuple[type, ...] = (
     PlacementLoop,
     OutboxRelay,
     LifecycleReconciliation,
-    LeaseReconciliation,
     PriceRefresh,
 )
 

@@ -41,7 +41,6 @@ async def start_singletons(client: Client) -> None:
         )
     schedules = (
         ("LifecycleReconciliation", "lifecycle-reconciliation", RECONCILIATION_INTERVAL),
-        ("LeaseReconciliation", "lease-reconciliation", RECONCILIATION_INTERVAL),
         ("PriceRefresh", "prices", PRICES_INTERVAL),
     )
     for scheduled, name, every in schedules:

@@ -1,7 +1,8 @@
 """The start of a worker process, and how long it serves."""
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import structlog
@@ -32,6 +33,15 @@ async def start_worker_process(
     if client is not None:
         set_client(client)
     return client
+
+
+@contextlib.asynccontextmanager
+async def serving(*workers: Worker) -> AsyncIterator[None]:
+    """Run all these workers while the block runs."""
+    async with contextlib.AsyncExitStack() as stack:
+        for worker in workers:
+            await stack.enter_async_context(worker)
+        yield
 
 
 async def run_worker(

@@ -27,8 +27,7 @@ class Listed:
     @property
     def is_held(self) -> bool:
         """Whether a lease that has not ended holds the machine in this zone."""
-        held = self.lease
-        return held is not None and not held.status.is_final and held.zone == self.seen.zone
+        return self.lease is not None and self.lease.holds(self.seen.zone)
 
 
 def listed_machines(provider_id: str, kind: ProviderKind) -> list[Listed]:
@@ -58,7 +57,7 @@ async def terminate_orphaned_machine(command: TerminateOrphanedMachine) -> Machi
 
     def terminate(driver: Driver) -> MachineObservation:
         lease = leases_of(command.provider_id, {command.machine_name}).get(command.machine_name)
-        if lease is not None and not lease.status.is_final and lease.zone == command.zone:
+        if lease is not None and lease.holds(command.zone):
             raise ApplicationError(
                 f"machine {command.machine_name}: lease {lease.lease_id} holds it", type=REFUSED
             )

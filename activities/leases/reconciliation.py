@@ -1,13 +1,13 @@
 """Lease reconciliation: the machines that providers list, compared with the leases."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, update
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -16,17 +16,16 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Lease, Provider
 from activities.providers.base import Driver, ProviderError
-from activities.providers.machines import provider_threads
+from activities.providers.calls import call_provider
+from activities.providers.cloud_parts import translated_errors
 from activities.providers.notifications import start_listening
 from activities.providers.registry import driver_of, kind_of
 from activities.temporal.client import tell
-from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound
-from workflows.contracts.statuses import LeaseStatus, ProviderKind, ProviderStatus
+from workflows.contracts.statuses import LeaseStatus, ProviderKind
 from workflows.effects.providers import StartNotifications
 from workflows.effects.reconciliation import MachinesReconciled, ReconcileMachines
-from workflows.rules.catalogue.providers import cloud_kinds
 from workflows.rules.leases.reconciliation import Leased, compare
 
 Item = TypeVar("Item")
@@ -45,70 +44,36 @@ MOST_REPORTED = 100
 """Orphaned machines of one provider that are reported to people by name."""
 
 
-@dataclass(frozen=True)
-class _CloudProvider:
-    """A provider that may have machines with our ownership label."""
-
-    id: str
-    kind: ProviderKind
-    is_ready: bool
-    has_feed: bool
-    """Whether the provider sends notifications of its machines."""
-
-
 @activity.defn
-async def reconcile_machines(_: ReconcileMachines) -> MachinesReconciled:
+async def reconcile_machines(command: ReconcileMachines) -> MachinesReconciled:
     """Terminate machines with our ownership label and no lease; refresh leases without a machine.
 
-    A provider that cannot be reached does not stop the others; the answer names this provider.
+    A repeat finds what is left. A lease that cannot be read keeps its machine, and is named.
+    Raises: ApplicationError, with the kind of the provider's error as its type.
     """
-    result = MachinesReconciled()
-    async with heartbeating():
-        for provider in await asyncio.to_thread(_providers):
-            if provider.is_ready and provider.has_feed:
-                start = StartNotifications(provider_id=provider.id, kind=provider.kind)
-                await _log_failure(
-                    f"provider/{provider.id}/notifications: start", start_listening(start)
-                )
-            try:
-                found, orphans = await asyncio.get_running_loop().run_in_executor(
-                    provider_threads(), _reconcile, provider.id, provider.kind
-                )
-            except ProviderError as error:
-                activity.logger.warning("%s could not be reconciled: %s", provider.id, error)
-                result = result.plus(failed=(f"{provider.id}: {error}",))
-                continue
-            await _notify(provider.id, found, orphans)
-            result = result.plus(**found.model_dump())
-    return result
+    began_at = datetime.now(UTC)
+    provider_id, kind = command.provider_id, command.provider_kind
+    if command.is_ready and (await asyncio.to_thread(kind_of, kind)).notifications is not None:
+        start = StartNotifications(provider_id=provider_id, kind=kind)
+        await _log_failure(f"provider/{provider_id}/notifications: start", start_listening(start))
+    with translated_errors():
+        found, orphans = await call_provider(provider_id, partial(_reconcile, provider_id, kind))
+    await _notify(provider_id, found, orphans)
+    if found.failed:
+        return found
+    await asyncio.to_thread(_keep_instant, provider_id, began_at)
+    return found.model_copy(update={"reconciled_at": began_at})
 
 
-def _providers() -> list[_CloudProvider]:
-    """Providers of clouds, usable or not; also archived providers with open leases."""
-    has_leases = (
-        select(Lease.id)
-        .where(
-            col(Lease.provider_id) == col(Provider.id),
-            col(Lease.status).not_in([status for status in LeaseStatus if status.is_final]),
+def _keep_instant(provider_id: str, at: datetime) -> None:
+    """Note in the provider's row when the last complete reconciliation began."""
+    is_older = col(Provider.reconciled_at).is_(None) | (col(Provider.reconciled_at) < at)
+    with database().write() as session:
+        session.execute(
+            update(Provider)
+            .where(col(Provider.id) == provider_id, is_older)
+            .values(reconciled_at=at)
         )
-        .exists()
-    )
-    query = select(Provider.id, Provider.kind, Provider.status).where(
-        col(Provider.kind).in_(cloud_kinds()),
-        (col(Provider.status) != ProviderStatus.ARCHIVED) | has_leases,
-    )
-    with database().read() as session:
-        found = [(*row, kind_of(row[1])) for row in session.exec(query)]
-    return [
-        _CloudProvider(
-            id=provider_id,
-            kind=kind.kind,
-            is_ready=status == ProviderStatus.READY,
-            has_feed=kind.notifications is not None,
-        )
-        for provider_id, _, status, kind in found
-        if kind.driver is not None
-    ]
 
 
 def _reconcile(
@@ -120,10 +85,10 @@ def _reconcile(
     """
     driver = driver_of(kind, provider_id)
     owned = {(machine.machine_name, machine.zone) for machine in driver.list_owned()}
-    discrepancies = compare(owned, leases_of(provider_id, {name for name, _ in owned}))
-    result = MachinesReconciled(
-        unknown=tuple(name for name, _ in discrepancies.unknown), missing=discrepancies.missing
-    )
+    leases = leases_of(provider_id, {name for name, _ in owned})
+    failed = [f"{each.lease_id}: {each.unreadable}" for each in leases.values() if each.unreadable]
+    released = []
+    discrepancies = compare(owned, leases)
     for name, zone in discrepancies.unknown:
         activity.logger.error("%s in %s: carries our ownership label, but has no lease", name, zone)
     with ThreadPoolExecutor(TERMINATED_AT_ONCE, thread_name_prefix="leases") as threads:
@@ -134,10 +99,17 @@ def _reconcile(
             ).to_release
             errors = threads.map(partial(_terminate, driver), still)
             for (name, zone), error in zip(still, errors, strict=True):
-                failed = (f"{name} in {zone}: {error}",)
-                outcome = {"failed": failed} if error else {"released": (name,)}
-                result = result.plus(**outcome)
-    return result, discrepancies.unknown
+                if error:
+                    failed.append(f"{name} in {zone}: {error}")
+                else:
+                    released.append(name)
+    found = MachinesReconciled(
+        released=tuple(released),
+        unknown=tuple(name for name, _ in discrepancies.unknown),
+        missing=discrepancies.missing,
+        failed=tuple(failed),
+    )
+    return found, discrepancies.unknown
 
 
 def _terminate(driver: Driver, machine: OwnedMachine) -> str:
@@ -166,13 +138,19 @@ def _leased(session: Session, provider_id: str, which: ColumnElement[bool]) -> d
         col(Lease.provider_id) == provider_id, which
     )
     return {
-        name: Leased(
-            lease_id=lease_id,
-            zone=None if offer is None else str(offer["zone"]),
-            status=LeaseStatus(status),
-        )
+        name: _readable(lease_id, status, offer)
         for lease_id, name, status, offer in session.exec(query)
     }
+
+
+def _readable(lease_id: str, status: str, offer: Mapping[str, Any] | None) -> Leased:
+    """A lease from its columns; what one of them lacks must not stop the others."""
+    try:
+        zone = None if offer is None else str(offer["zone"])
+        return Leased(lease_id, zone, LeaseStatus(status))
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"its row cannot be read: {type(error).__name__}: {error}"
+        return Leased(lease_id, None, LeaseStatus.CREATING, unreadable=why)
 
 
 def _in_pieces(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

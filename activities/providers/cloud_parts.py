@@ -1,5 +1,5 @@
-"""The activities that check a provider, create and remove its and its regions' cloud resources,
-and delete its key."""
+"""The activities that check a cloud, and create and remove the cloud resources of a provider and
+its regions."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,51 +13,47 @@ from activities.providers.base import (
     ProviderError,
     RequestRefused,
 )
-from activities.providers.registry import kind_of, unavailable
-from activities.secrets.credentials import forget_credentials
-from workflows.contracts.base import Done
+from activities.providers.calls import call_provider
+from activities.providers.registry import kind_of
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.providers import Check
 from workflows.effects.providers import (
     CheckProvider,
     CloudResourceReport,
-    ForgetProviderKey,
     ProviderChecked,
     ProviderResource,
 )
 from workflows.effects.regions import RegionResource
-from workflows.rules.catalogue.providers import TRAITS
 
 
 @activity.defn
-def check_provider(command: CheckProvider) -> ProviderChecked:
-    """Run every check of a provider."""
-    if command.kind not in TRAITS:
-        detail = unavailable(command.kind)
-        return ProviderChecked(checks=(Check(name="kind", status="failed", detail=detail),))
+async def check_cloud(command: CheckProvider) -> ProviderChecked:
+    """Run every check of a cloud."""
     with translated_errors():
-        return ProviderChecked(checks=kind_of(command.kind).checks(command.provider_id))
+        checks = await call_provider(
+            command.provider_id,
+            lambda: kind_of(command.provider_kind).checks(command.provider_id),
+        )
+    return ProviderChecked(checks=checks)
 
 
 @activity.defn
-def ensure_provider_resource(command: ProviderResource) -> CloudResourceReport:
+async def ensure_provider_resource(command: ProviderResource) -> CloudResourceReport:
     """Find one of a provider's cloud resources, or else create it."""
     with translated_errors():
-        return CloudResourceReport(resource=_project(command).make(command.resource))
+        resource = await call_provider(
+            command.provider_id, lambda: _project(command).make(command.resource)
+        )
+    return CloudResourceReport(resource=resource)
 
 
 @activity.defn
-def remove_provider_resource(command: ProviderResource) -> CloudResourceReport:
+async def remove_provider_resource(command: ProviderResource) -> CloudResourceReport:
     """Remove one of a provider's cloud resources; silent when it does not exist."""
     with translated_errors():
-        return CloudResourceReport(resource=_project(command).remove(command.resource))
-
-
-@activity.defn
-def forget_provider_key(command: ForgetProviderKey) -> Done:
-    """Delete the stored key of a provider; a key outside the database is not deleted."""
-    forget_credentials(command.provider_id)
-    return Done()
+        resource = await call_provider(
+            command.provider_id, lambda: _project(command).remove(command.resource)
+        )
+    return CloudResourceReport(resource=resource)
 
 
 @contextmanager
@@ -75,24 +71,30 @@ def translated_errors() -> Generator[None, None, None]:
 
 
 @activity.defn
-def ensure_region_resource(command: RegionResource) -> CloudResourceReport:
+async def ensure_region_resource(command: RegionResource) -> CloudResourceReport:
     """Find one of a region's cloud resources, or else create it."""
     with translated_errors():
-        return CloudResourceReport(resource=_region(command).make(command.resource))
+        resource = await call_provider(
+            command.provider_id, lambda: _region(command).make(command.resource)
+        )
+    return CloudResourceReport(resource=resource)
 
 
 @activity.defn
-def remove_region_resource(command: RegionResource) -> CloudResourceReport:
+async def remove_region_resource(command: RegionResource) -> CloudResourceReport:
     """Remove one of a region's cloud resources; silent when it does not exist."""
     with translated_errors():
-        return CloudResourceReport(resource=_region(command).remove(command.resource))
+        resource = await call_provider(
+            command.provider_id, lambda: _region(command).remove(command.resource)
+        )
+    return CloudResourceReport(resource=resource)
 
 
 def _project(command: ProviderResource) -> CloudProject:
-    kind = kind_of(command.kind)
+    kind = kind_of(command.provider_kind)
     return kind.required("project", kind.project)(command.provider_id)
 
 
 def _region(command: RegionResource) -> CloudRegionDriver:
-    kind = kind_of(command.kind)
+    kind = kind_of(command.provider_kind)
     return kind.required("region", kind.region)(command.provider_id, command.cloud_region)

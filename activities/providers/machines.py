@@ -1,18 +1,15 @@
 """The activities that create, describe and terminate machines at their providers."""
 
-import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.providers.base import Driver, NotYet, ProviderError
+from activities.providers.calls import call_provider
 from activities.providers.registry import driver_of
-from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.machines import MachineObservation
 from workflows.contracts.statuses import MachineState
 from workflows.effects.machines import (
@@ -23,9 +20,6 @@ from workflows.effects.machines import (
     TerminateOrphanedMachine,
 )
 
-CALLS_AT_ONCE = 64
-"""As many threads as this worker runs activities, so no activity's timeout runs while it waits for
-a thread."""
 GONE = MachineObservation(state=MachineState.GONE)
 
 Found = TypeVar("Found")
@@ -145,36 +139,11 @@ async def asked_of(
 
     Raises: ApplicationError, with the kind of the provider's error as its type.
     """
-    async with heartbeating():
-        with _translated_errors(command):
-            return await _to_its_end(
-                lambda: question(driver_of(command.provider_kind, command.provider_id))
-            )
-
-
-async def _to_its_end(question: Callable[[], Found]) -> Found:
-    """Run the blocking call in a thread; on cancellation, wait for the call to finish.
-
-    A machine that the call creates after we stopped waiting would escape its termination. A call
-    that has not started is dropped.
-    """
-    work = provider_threads().submit(question)
-    try:
-        return await asyncio.shield(asyncio.wrap_future(work))
-    except asyncio.CancelledError:
-        if not work.cancel():
-            await asyncio.wait([asyncio.wrap_future(work)])
-        raise
-
-
-@lru_cache(maxsize=1)
-def provider_threads() -> ThreadPoolExecutor:
-    """The threads for calls to providers, separate from all others.
-
-    A provider may answer after a minute; database work must not wait for these threads, nor may a
-    process that stops.
-    """
-    return ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="providers")
+    with _translated_errors(command):
+        return await call_provider(
+            command.provider_id,
+            lambda: question(driver_of(command.provider_kind, command.provider_id)),
+        )
 
 
 @contextmanager

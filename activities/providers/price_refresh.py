@@ -1,7 +1,8 @@
-"""The refresh of cloud prices: read once for each kind of cloud, and stored."""
+"""The refresh of the prices of one kind of cloud: read once, and stored."""
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 
 from sqlmodel import col, select
 from temporalio import activity
@@ -11,43 +12,32 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Provider
 from activities.providers.base import RequestRefused, Unavailable
-from activities.providers.machines import provider_threads
+from activities.providers.calls import call_provider
 from activities.providers.prices import keep_prices
 from activities.providers.registry import kind_of
 from activities.temporal.client import tell
-from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.providers import PricesState
 from workflows.contracts.statuses import ProviderStatus
 from workflows.effects.providers import PricesRefreshed, RefreshPrices
 from workflows.rules.catalogue.price_lists import PriceList
-from workflows.rules.catalogue.providers import cloud_kinds
 
 MOST_NAMED = 5
 """How many rejected prices a message lists by name."""
 
 
 @activity.defn
-async def refresh_prices(_: RefreshPrices) -> PricesRefreshed:
-    """Read the prices with the first provider of each kind whose key may; a repeat changes nothing.
+async def refresh_prices(command: RefreshPrices) -> PricesRefreshed:
+    """Read the prices with the first provider of the kind whose key may; a repeat changes nothing.
 
     A provider whose key may not is notified, and the stored prices stay.
-    Raises: Unavailable, when a cloud does not answer, so that Temporal retries.
+    Raises: Unavailable, when the cloud does not answer, so that Temporal retries.
     """
-    refreshed = PricesRefreshed()
-    async with heartbeating():
-        for kind in cloud_kinds():
-            refreshed = refreshed.plus(await _refresh(kind))
-    return refreshed
-
-
-async def _refresh(kind: str) -> PricesRefreshed:
+    kind = command.provider_kind
     refused: list[str] = []
     for provider_id in await asyncio.to_thread(_ready, kind):
         try:
-            found = await asyncio.get_running_loop().run_in_executor(
-                provider_threads(), _read, kind, provider_id
-            )
+            found = await call_provider(provider_id, partial(_read, kind, provider_id))
         except RequestRefused as error:
             refused.append(f"{provider_id}: {error}")
             await _notify(provider_id, f"they cannot be read: {error}")

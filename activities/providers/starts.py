@@ -15,6 +15,7 @@ def start_provider(_: Session, row: Provider) -> WorkflowStart[ProviderRequest]:
         account_id=row.account_id,
         kind=ProviderKind(row.kind),
         sequence=row.sequence,
+        reconciled_at=row.reconciled_at,
     )
     return workflow_start(row, request, {"ProviderKind": row.kind})
 

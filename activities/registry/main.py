@@ -1,4 +1,4 @@
-"""Activities of the task queue `main`, which read and write rows and never reach a node."""
+"""Activities of the task queue `main`, which read and write rows and call nobody else."""
 
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
@@ -9,8 +9,6 @@ from activities.jobs.run_specs import (
     seal_run_specs,
 )
 from activities.leases.leasing import acquire_lease, notify_holder, release_lease
-from activities.leases.orphaned_machines import terminate_orphaned_machine
-from activities.leases.reconciliation import reconcile_machines
 from activities.leases.shortages import find_shortages, remember_shortage
 from activities.lifecycles.dependents import find_dependents, remove_dependents
 from activities.lifecycles.reconciliation import restart_lost_workflows
@@ -21,22 +19,8 @@ from activities.nodes.wanted import find_wanted_status
 from activities.outbox.relay import relay_outbox
 from activities.placement.planning import find_placement, notify_placed_jobs
 from activities.placement.withdrawals import withdraw_allocations
-from activities.providers.cloud_parts import (
-    check_provider,
-    ensure_provider_resource,
-    ensure_region_resource,
-    forget_provider_key,
-    remove_provider_resource,
-    remove_region_resource,
-)
-from activities.providers.machines import (
-    create_machine,
-    describe_machine,
-    terminate_machine,
-    wait_for_machine,
-)
+from activities.providers.checks import check_provider, forget_provider_key
 from activities.providers.notifications import report_feed_status, start_notifications
-from activities.providers.price_refresh import refresh_prices
 from activities.regions.storage_nodes import (
     add_storage_node,
     find_storage,
@@ -49,14 +33,9 @@ MAIN: tuple[Activity, ...] = (
     record,
     relay_outbox,
     restart_lost_workflows,
-    reconcile_machines,
-    refresh_prices,
-    terminate_orphaned_machine,
     start_notifications,
     report_feed_status,
     check_provider,
-    ensure_provider_resource,
-    remove_provider_resource,
     forget_provider_key,
     find_dependents,
     remove_dependents,
@@ -76,18 +55,12 @@ MAIN: tuple[Activity, ...] = (
     discard_run_specs,
     discard_snapshots,
     remove_stored,
-    create_machine,
-    describe_machine,
-    wait_for_machine,
-    terminate_machine,
     find_shortages,
     remember_shortage,
     notify_holder,
     acquire_lease,
     release_lease,
     withdraw_allocations,
-    ensure_region_resource,
-    remove_region_resource,
     find_storage,
     find_storage_claim,
     add_storage_node,

@@ -1,5 +1,6 @@
 """The schemas of providers, the sources of machines."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
@@ -83,6 +84,8 @@ class Provider(Lifecycle):
     credentials: ProviderCredentials | None
     checks: list[ProviderCheck]
     resources: list[ProviderResource]
+    reconciled_at: datetime | None
+    """When the machines of a cloud were last compared completely with the leases; null: never."""
 
 
 class ProviderPage(Page[Provider]):

@@ -40,6 +40,7 @@ def provider_response(row: tables.Provider) -> schemas.Provider:
         credentials=_credential_responses(row),
         checks=[schemas.ProviderCheck(**({"detail": "", "fix": ""} | one)) for one in row.checks],
         resources=[schemas.ProviderResource(**resource) for resource in row.resources or ()],
+        reconciled_at=row.reconciled_at,
     )
 
 

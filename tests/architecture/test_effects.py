@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from activities.registry.cloud import CLOUD, RELEASES
 from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
 from activities.registry.planning import PLANNING
@@ -23,6 +24,8 @@ BY_QUEUE: dict[str | None, list[Callable[..., Any]]] = {
     queues.MAIN: list(MAIN),
     queues.PLANNING: list(PLANNING),
     queues.NOTIFICATIONS: list(NOTIFICATIONS),
+    queues.CLOUD: list(CLOUD),
+    queues.RELEASES: list(RELEASES),
     None: list(SITE),
 }
 
@@ -112,6 +115,16 @@ def test_what_is_done_on_a_site_cannot_reach_the_database(module: str) -> None:
 def test_what_writes_rows_cannot_reach_a_node(module: str) -> None:
     forbidden = ("activities.transport", "activities.site")
     assert not [name for name in reached_from(module) if within(name, *forbidden)]
+
+
+@pytest.mark.parametrize("module", sorted({each.__module__ for each in (*MAIN, *PLANNING)}))
+def test_what_writes_rows_calls_no_cloud(module: str) -> None:
+    assert "activities.providers.calls" not in reached_from(module)
+
+
+@pytest.mark.parametrize("module", sorted({each.__module__ for each in (*CLOUD, *RELEASES)}))
+def test_what_calls_a_cloud_takes_a_slot_for_it(module: str) -> None:
+    assert "activities.providers.calls" in reached_from(module)
 
 
 def test_the_checks_follow_imports_through_modules() -> None:

@@ -1,5 +1,6 @@
 """A provider kind is told of in its own folder, its member of the enum and its traits alone."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 import activities.providers
 from activities.providers import registry
 from activities.providers.base import Kind, RequestRefused
-from activities.providers.cloud_parts import check_provider, ensure_provider_resource
+from activities.providers.cloud_parts import check_cloud, ensure_provider_resource
 from activities.providers.prices import priced_catalogue
 from activities.providers.quotas import live_quotas
 from activities.providers.registry import driver_of, kind_of
@@ -143,8 +144,8 @@ def test_a_kind_with_traits_and_a_folder_is_found_everywhere(new_kind: str) -> N
     assert kind_of(new_kind).kind is NEW
     assert new_kind in cloud_kinds()
     assert _created().kind is NEW
-    command = CheckProvider(provider_id="prv-1", kind=NEW)
-    checked = ActivityEnvironment().run(check_provider, command)
+    command = CheckProvider(provider_id="prv-1", provider_kind=NEW)
+    checked = asyncio.run(ActivityEnvironment().run(check_cloud, command))
     assert [(check.name, check.detail) for check in checked.checks] == [("look", "prv-1")]
 
 
@@ -155,9 +156,9 @@ def test_what_a_kind_does_not_have_is_refused_by_name(new_kind: str) -> None:
         priced_catalogue(new_kind)
     with pytest.raises(RequestRefused, match=r"^provider kind vastai: asked catalogue, has none$"):
         live_quotas(new_kind, "prv-1", "us-central1", 1)
-    asked = ProviderResource(provider_id="prv-1", kind=NEW, resource="network")
+    asked = ProviderResource(provider_id="prv-1", provider_kind=NEW, resource="network")
     with pytest.raises(Exception, match="provider kind vastai: asked project, has none"):
-        ActivityEnvironment().run(ensure_provider_resource, asked)
+        asyncio.run(ActivityEnvironment().run(ensure_provider_resource, asked))
 
 
 def _created() -> ProviderCreation:

@@ -20,6 +20,7 @@ SMALL_ON_PURPOSE = {
     "activities/providers/gcp/project_resources.py": "the registry of what a project has",
     "activities/providers/gcp/region_resources.py": "GcpRegion, which the provider registry names",
     "activities/lifecycles/restarts.py": "the start of a lost lifecycle, which tests ask for too",
+    "activities/providers/checks.py": "calls nobody, while the room's other activities do",
     "activities/providers/quotas.py": "asks any kind of provider, which a service may not",
     "activities/regions/cache.py": "rows of regions, which lie in no other room",
     "activities/regions/open_regions.py": "rows of regions, which its caller may not read",
@@ -31,6 +32,7 @@ SMALL_ON_PURPOSE = {
     "workers/runner/serve.py": "a process's entry point",
     "workflows/leases/holder.py": "the holder, a noun of its own beside the lease",
     "workflows/nodes/preparation.py": "the node's preparation, between inspection and connection",
+    "workflows/reconciliation/reconcilers.py": "workflows of their own, which the worker names",
     "workflows/providers/price_refresh.py": "a workflow of its own, which the worker names",
 }
 FOLDERS_OF_ROUTINE_SIZE = (

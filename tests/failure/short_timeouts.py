@@ -16,7 +16,7 @@ from workflows.jobs import job_lifecycle, node_outages, teardown
 from workflows.leases import lease_lifecycle
 from workflows.nodes import connection, leased_machine, node_lifecycle, running_jobs
 from workflows.placement import loop
-from workflows.providers import notifications, provider_lifecycle
+from workflows.providers import machine_reconciliation, notifications, provider_lifecycle
 from workflows.reconciliation import reconcilers
 from workflows.regions import cloud_resources, region_lifecycle
 
@@ -46,6 +46,8 @@ def install() -> None:
         (region_lifecycle, "OFFLINE_INTERVAL", 0.3),
         (region_lifecycle, "REMOVAL_INTERVAL", 0.2),
         (provider_lifecycle, "REMOVAL_INTERVAL", 0.2),
+        (machine_reconciliation, "RECONCILIATION_INTERVAL", 0.5),
+        (machine_reconciliation, "UNRECONCILED_LIMIT", 0),
         (loop, "QUIET_INTERVAL", 2),
         (reconcilers, "RELAY_INTERVAL", 1),
         (job_billing, "SHORTEST_WAIT", 1),

@@ -20,10 +20,12 @@ from temporalio.worker import Worker
 
 from tests.failure.short_timeouts import install, stub_of
 from tests.failure.worker_channel import LINE_LIMIT, Call, Gone, Said
+from tests.task_queues import task_queues
 from tests.workflows.fake_world import REGION
 from workers.main import STICKY_FOR
 from workers.process import run_process
 from workers.registry import WORKFLOWS, workflow_runner
+from workers.startup import serving
 from workflows.contracts import queues
 
 BEAT_S = 0.4
@@ -115,9 +117,9 @@ async def serve(stop: asyncio.Event) -> int:
             max_heartbeat_throttle_interval=timedelta(seconds=BEAT_S),
             sticky_queue_schedule_to_start_timeout=STICKY_FOR,
         )
-        for queue in (queues.MAIN, queues.PLANNING, queues.NOTIFICATIONS, queues.site(REGION))
+        for queue in task_queues(REGION)
     ]
-    async with workers[0], workers[1], workers[2], workers[3]:
+    async with serving(*workers):
         ended = asyncio.create_task(stop.wait())
         await asyncio.wait([ended, listening], return_when=asyncio.FIRST_COMPLETED)
     return 0

@@ -12,8 +12,10 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from tests.task_queues import task_queues
 from tests.workflows.fake_world import REGION, World
 from workers.registry import WORKFLOWS, workflow_runner
+from workers.startup import serving
 from workflows.contracts import queues
 from workflows.contracts.jobs import JobReport, JobRequest
 from workflows.contracts.nodes import Announcement, NodeReport, NodeRequest
@@ -100,9 +102,9 @@ async def at_work(
             workflow_runner=workflow_runner(),
             graceful_shutdown_timeout=timedelta(0),
         )
-        for queue in (queues.MAIN, queues.PLANNING, queues.NOTIFICATIONS, queues.site(REGION))
+        for queue in task_queues(REGION)
     ]
-    async with workers[0], workers[1], workers[2], workers[3]:
+    async with serving(*workers):
         yield
 
 

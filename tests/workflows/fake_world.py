@@ -9,6 +9,7 @@ import pkgutil
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
@@ -185,7 +186,9 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
     ) -> reconciliation.MachinesReconciled:
         found, self.cloud.stray = self.cloud.stray, set()
         self.cloud.swept.update(found)
-        return reconciliation.MachinesReconciled(released=tuple(sorted(found)))
+        return reconciliation.MachinesReconciled(
+            released=tuple(sorted(found)), reconciled_at=datetime.now(UTC)
+        )
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────────
 
@@ -422,6 +425,9 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
         return Done()
 
     def check_provider(self, _: providers.CheckProvider) -> providers.ProviderChecked:
+        return providers.ProviderChecked(checks=self.checks)
+
+    def check_cloud(self, _: providers.CheckProvider) -> providers.ProviderChecked:
         return providers.ProviderChecked(checks=self.checks)
 
     def check_site(self, _: regions.CheckSite) -> regions.SiteChecked:

@@ -16,6 +16,7 @@ NOT_YET = "NotYet"
 PRICE_CAP = "PriceCap"
 OUT_OF_TIME = "OutOfTime"
 WORKER_STOPS = "WorkerStops"
+NO_SLOT = "NoSlot"
 
 LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
 """Failures that leave a node unreachable and say nothing about its runs: poll, end nothing."""

@@ -1,5 +1,7 @@
 """Providers: their checks and cloud resources, and the input and signals of their lifecycle."""
 
+from datetime import datetime
+
 from workflows.contracts.base import Contract
 from workflows.contracts.machines import OrphanedMachine
 from workflows.contracts.statuses import ProviderKind, ProviderStatus
@@ -41,6 +43,10 @@ class ProviderRequest(Contract):
     """Why the notification feed fails, as the last event says; empty: it works."""
     price_trouble: str = ""
     """Why prices could not be read, as the last event says; empty: all were read."""
+    reconciled_at: datetime | None = None
+    """When the last complete reconciliation of its machines began; None: there was none."""
+    reconciliation_trouble: str = ""
+    """Why its machines are not reconciled, as the last event says; empty: they are."""
 
 
 class NotificationsRequest(Contract):

@@ -1,12 +1,24 @@
-"""Task queues.
+"""Task queues: planes with walls, divided by who may be slow.
 
-Activities of a site never open the database, and activities of `main` never connect to a node.
+Activities of `main` and `planning` read and write rows and call nobody else. Activities of a cloud
+queue call the API of one kind of cloud, which may hang for minutes. Activities of a site reach
+nodes and never open the database.
 """
 
 MAIN = "main"
 PLANNING = "planning"
 NOTIFICATIONS = "notifications"
 """The queue of activities that receive notifications for hours, so that `main` keeps its slots."""
+CLOUD = "cloud/{kind}"
+"""The queue for calls to the API of one provider kind, except for releases."""
+RELEASES = "cloud/{kind}/release"
+"""The queue for terminating machines of one provider kind, and for proving their end; its slots
+are its own, because a machine that waits behind other calls costs money."""
+
+
+def of_kind(queue: str, kind: str) -> str:
+    """The task queue `CLOUD` or `RELEASES` of one provider kind."""
+    return queue.format(kind=kind)
 
 
 def site(region_id: str) -> str:

@@ -15,6 +15,7 @@ from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import NON_RETRYABLE
 from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import ProviderKind
 from workflows.effects.cancellation import cancellable
 
 HEARTBEAT_S = 10.0
@@ -33,13 +34,20 @@ class SiteCommand(Contract):
     node: NodeAddress
 
 
+class CloudCommand(Contract):
+    """A command that calls the API of a provider; it runs on a cloud queue of the kind."""
+
+    provider_kind: ProviderKind
+
+
 @dataclass(frozen=True)
 class Effect(Generic[Asked, Answered]):
     """A typed activity stub: a call in a workflow runs the activity and returns its answer.
 
     name: of the activity;
     asked, answered: the models of its request and its answer;
-    queue: the task queue; None: the site queue of `asked.node`;
+    queue: the task queue, for a `CloudCommand` that of its provider kind; None: the site queue of
+    `asked.node`;
     start_to_close_s: limit of one attempt;
     schedule_to_close_s: limit of all attempts together; None: no limit;
     schedule_to_start_s: limit until a worker process takes the activity; None: no own limit;
@@ -134,6 +142,8 @@ class Effect(Generic[Asked, Answered]):
 
     def queue_of(self, command: Asked) -> str:
         """The task queue that serves this command."""
+        if isinstance(command, CloudCommand) and self.queue is not None:
+            return queues.of_kind(self.queue, command.provider_kind)
         if self.queue is not None:
             return self.queue
         if isinstance(command, SiteCommand):

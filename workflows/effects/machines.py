@@ -1,18 +1,17 @@
 """Effects of a lease at its provider: create, describe and terminate a machine; shortages."""
 
+from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec, Shortage
-from workflows.contracts.statuses import ProviderKind
-from workflows.effects.effect import HEARTBEAT_S, Effect
+from workflows.effects.effect import HEARTBEAT_S, CloudCommand, Effect
 
 
-class NamedMachine(Contract):
+class NamedMachine(CloudCommand):
     """A machine, identified by the name that its lease gave it."""
 
     lease_id: str
     provider_id: str
-    provider_kind: ProviderKind
     machine_name: str
     zone: str = ""
     uses_internal_addresses: bool = False
@@ -40,11 +39,10 @@ class TerminateMachine(NamedMachine):
     the last machine of this name is returned."""
 
 
-class TerminateOrphanedMachine(Contract):
+class TerminateOrphanedMachine(CloudCommand):
     """Terminate an orphaned machine; refused when a lease names the machine after all."""
 
     provider_id: str
-    provider_kind: ProviderKind
     machine_name: str
     zone: str
 
@@ -67,19 +65,22 @@ create_machine = Effect(
     "create_machine",
     CreateMachine,
     MachineObservation,
+    queue=queues.CLOUD,
     start_to_close_s=300,
-    schedule_to_close_s=900,
+    schedule_to_close_s=1800,
     heartbeat_s=HEARTBEAT_S,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
     waits_for_cancellation=True,
 )
 """When cancelled, wait for the running attempt, because a machine that it creates later would
-escape its release."""
+escape its release. The limit of all attempts leaves time for the slots: some thousand machines of
+one provider may be asked for at once, and each is created for up to a minute."""
 
 describe_machine = Effect(
     "describe_machine",
     DescribeMachine,
     MachineObservation,
+    queue=queues.CLOUD,
     start_to_close_s=60,
     schedule_to_close_s=600,
     heartbeat_s=HEARTBEAT_S,
@@ -90,10 +91,10 @@ describe_machine_briefly = Effect(
     "describe_machine",
     DescribeMachine,
     MachineObservation,
+    queue=queues.RELEASES,
     start_to_close_s=20,
-    schedule_to_close_s=40,
+    schedule_to_close_s=60,
     heartbeat_s=HEARTBEAT_S,
-    attempts=2,
     non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 """A last observation before the termination, which must not wait long for the answer."""
@@ -102,6 +103,7 @@ wait_for_machine = Effect(
     "wait_for_machine",
     DescribeMachine,
     MachineObservation,
+    queue=queues.CLOUD,
     start_to_close_s=60,
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,
@@ -115,6 +117,7 @@ terminate_machine = Effect(
     "terminate_machine",
     TerminateMachine,
     MachineObservation,
+    queue=queues.RELEASES,
     start_to_close_s=120,
     heartbeat_s=HEARTBEAT_S,
     retry_first_s=2,
@@ -126,6 +129,7 @@ terminate_orphaned_machine = Effect(
     "terminate_orphaned_machine",
     TerminateOrphanedMachine,
     MachineObservation,
+    queue=queues.RELEASES,
     start_to_close_s=120,
     schedule_to_close_s=900,
     heartbeat_s=HEARTBEAT_S,

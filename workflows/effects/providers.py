@@ -5,12 +5,11 @@ from workflows.contracts.base import Contract, Done
 from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
 from workflows.contracts.providers import Check, CloudResource, FeedStatus
 from workflows.contracts.statuses import ProviderKind
-from workflows.effects.effect import HEARTBEAT_S, Effect
+from workflows.effects.effect import HEARTBEAT_S, CloudCommand, Effect
 
 
-class CheckProvider(Contract):
+class CheckProvider(CloudCommand):
     provider_id: str
-    kind: ProviderKind
 
 
 class ProviderChecked(Contract):
@@ -21,11 +20,10 @@ class ProviderChecked(Contract):
         return all(check.status != "failed" for check in self.checks)
 
 
-class ProviderResource(Contract):
+class ProviderResource(CloudCommand):
     """One of the `resources` of a provider, by the traits of its kind."""
 
     provider_id: str
-    kind: ProviderKind
     resource: str
 
 
@@ -40,13 +38,16 @@ class ForgetProviderKey(Contract):
 
 
 check_provider = Effect("check_provider", CheckProvider, ProviderChecked, start_to_close_s=60)
+"""The checks of a provider that is no cloud, which call nobody."""
 
-try_provider = Effect(
-    "check_provider",
+check_cloud = Effect(
+    "check_cloud",
     CheckProvider,
     ProviderChecked,
+    queue=queues.CLOUD,
     start_to_close_s=120,
     schedule_to_close_s=300,
+    heartbeat_s=HEARTBEAT_S,
     retry_max_s=60,
 )
 """The checks of a cloud, at most five minutes: a cloud may be unreachable for longer."""
@@ -55,8 +56,10 @@ ensure_provider_resource = Effect(
     "ensure_provider_resource",
     ProviderResource,
     CloudResourceReport,
+    queue=queues.CLOUD,
     start_to_close_s=150,
     schedule_to_close_s=900,
+    heartbeat_s=HEARTBEAT_S,
     waits_for_cancellation=True,
 )
 """Find the cloud resource, or create it."""
@@ -65,8 +68,10 @@ remove_provider_resource = Effect(
     "remove_provider_resource",
     ProviderResource,
     CloudResourceReport,
+    queue=queues.CLOUD,
     start_to_close_s=150,
     schedule_to_close_s=900,
+    heartbeat_s=HEARTBEAT_S,
 )
 """Remove the cloud resource, if it exists and carries our ownership label."""
 
@@ -129,8 +134,8 @@ receive_notifications = Effect(
 report_feed_status = Effect("report_feed_status", ReportFeedStatus, Done, schedule_to_close_s=600)
 
 
-class RefreshPrices(Contract):
-    """Read the prices of every cloud that publishes them."""
+class RefreshPrices(CloudCommand):
+    """Read the prices of one kind of cloud, if it publishes them."""
 
 
 class PricesRefreshed(Contract):
@@ -153,9 +158,10 @@ refresh_prices = Effect(
     "refresh_prices",
     RefreshPrices,
     PricesRefreshed,
+    queue=queues.CLOUD,
     start_to_close_s=540,
     heartbeat_s=60,
     retry_first_s=10,
     retry_max_s=600,
 )
-"""Read and store the prices that clouds publish, as far as they are valid."""
+"""Read and store the prices that a cloud publishes, as far as they are valid."""

@@ -1,7 +1,11 @@
 """Effects of reconciliation: the outbox, lost workflows, machines against leases."""
 
+from datetime import datetime
+
+from workflows.contracts import queues
 from workflows.contracts.base import Contract
-from workflows.effects.effect import Effect
+from workflows.contracts.errors import NON_RETRYABLE_AT_PROVIDERS
+from workflows.effects.effect import HEARTBEAT_S, CloudCommand, Effect
 
 
 class RelayOutbox(Contract):
@@ -26,8 +30,12 @@ class LostWorkflowsRestarted(Contract):
     restarted: tuple[str, ...] = ()
 
 
-class ReconcileMachines(Contract):
-    """Compare the machines that every provider lists with the leases."""
+class ReconcileMachines(CloudCommand):
+    """Compare the machines that a provider lists with its leases."""
+
+    provider_id: str
+    is_ready: bool = False
+    """Whether the provider is ready, so that its notifications are received."""
 
 
 class MachinesReconciled(Contract):
@@ -38,12 +46,9 @@ class MachinesReconciled(Contract):
     missing: tuple[str, ...] = ()
     """Ready leases whose machine the provider does not list; they were signalled `refresh`."""
     failed: tuple[str, ...] = ()
-    """Providers whose machines could not be listed, and why."""
-
-    def plus(self, **more: tuple[str, ...]) -> "MachinesReconciled":
-        return MachinesReconciled(
-            **{name: getattr(self, name) + more.get(name, ()) for name in type(self).model_fields}
-        )
+    """Machines that could not be terminated and leases that could not be read, and why."""
+    reconciled_at: datetime | None = None
+    """When the comparison began; None: it is not complete, because something has failed."""
 
 
 relay_outbox = Effect("relay_outbox", RelayOutbox, OutboxRelayed)
@@ -62,7 +67,11 @@ reconcile_machines = Effect(
     "reconcile_machines",
     ReconcileMachines,
     MachinesReconciled,
+    queue=queues.CLOUD,
     start_to_close_s=240,
-    heartbeat_s=60,
+    schedule_to_close_s=300,
+    heartbeat_s=HEARTBEAT_S,
+    retry_first_s=5,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
 )
 """Terminate machines whose lease does not need them, and report orphaned and missing machines."""

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
+from workflows.contracts import queues
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.machines import MachineClaim
-from workflows.contracts.statuses import NodeStatus, ProviderKind
-from workflows.effects.effect import Effect
+from workflows.contracts.statuses import NodeStatus
+from workflows.effects.effect import HEARTBEAT_S, CloudCommand, Effect
 from workflows.effects.providers import CloudResourceReport
 
 
@@ -19,12 +20,11 @@ class SiteChecked(Contract):
     platform_key_fingerprint: str
 
 
-class RegionResource(Contract):
+class RegionResource(CloudCommand):
     """One of the `region_resources` of a region in a cloud."""
 
     region_id: str
     provider_id: str
-    kind: ProviderKind
     cloud_region: str
     resource: str
 
@@ -83,8 +83,10 @@ ensure_region_resource = Effect(
     "ensure_region_resource",
     RegionResource,
     CloudResourceReport,
+    queue=queues.CLOUD,
     start_to_close_s=150,
     schedule_to_close_s=900,
+    heartbeat_s=HEARTBEAT_S,
     waits_for_cancellation=True,
 )
 
@@ -92,8 +94,10 @@ remove_region_resource = Effect(
     "remove_region_resource",
     RegionResource,
     CloudResourceReport,
+    queue=queues.CLOUD,
     start_to_close_s=150,
     schedule_to_close_s=900,
+    heartbeat_s=HEARTBEAT_S,
 )
 
 find_storage_claim = Effect("find_storage_claim", FindStorageClaim, MachineClaim)

@@ -1,5 +1,6 @@
 """The lifecycle of a provider."""
 
+import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
@@ -29,16 +30,18 @@ from workflows.effects.providers import (
     ProviderChecked,
     ProviderResource,
     StartNotifications,
+    check_cloud,
     check_provider,
     ensure_provider_resource,
     forget_provider_key,
     remove_provider_resource,
     start_notifications,
-    try_provider,
 )
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
+from workflows.primitives.waiting import cancel_and_wait
+from workflows.providers.machine_reconciliation import MachineReconciliation
 from workflows.providers.orphaned_machines import OrphanedMachines
 from workflows.rules.catalogue.providers import traits_of
 
@@ -69,14 +72,28 @@ class ProviderLifecycle:
         self._feed_error = request.feed_error
         """Why the notifications of its cloud do not arrive, as was recorded; empty: they do."""
         self._price_trouble = request.price_trouble
+        self._reconciliation = MachineReconciliation(
+            request, self._is_ready, self._record_event, self._look_when_long
+        )
 
     @workflow.run
     async def run(self, request: ProviderRequest) -> ProviderReport:
+        reconciling = [self._reconciliation.run()] if self._is_cloud else []
+        tasks = [asyncio.create_task(work) for work in reconciling]
         if request.resumed_status is None:
             await self._enable()
         while not self._removed:
             await self._serve()
+        await cancel_and_wait(tasks)
         return self._report()
+
+    def _is_ready(self) -> bool:
+        return self._status is ProviderStatus.READY
+
+    def _look_when_long(self) -> None:
+        """Have the loop look, which continues as new between two reconciliations."""
+        if workflow.info().is_continue_as_new_suggested():
+            self.refresh()
 
     @property
     def _is_cloud(self) -> bool:
@@ -144,9 +161,11 @@ class ProviderLifecycle:
             await self._record_event(Event(type=ProviderEvent.PRICES_READ, message=message))
 
     async def _check(self) -> ProviderChecked:
-        command = CheckProvider(provider_id=self._request.provider_id, kind=self._request.kind)
+        command = CheckProvider(
+            provider_id=self._request.provider_id, provider_kind=self._request.kind
+        )
         if self._is_cloud:
-            return await try_provider(command, summary="every check")
+            return await check_cloud(command, summary="every check")
         return await check_provider(command)
 
     async def _make_resources(self) -> None:
@@ -165,7 +184,9 @@ class ProviderLifecycle:
     def _resources(self) -> tuple[ProviderResource, ...]:
         return tuple(
             ProviderResource(
-                provider_id=self._request.provider_id, kind=self._request.kind, resource=name
+                provider_id=self._request.provider_id,
+                provider_kind=self._request.kind,
+                resource=name,
             )
             for name in traits_of(self._request.kind).resources
         )
@@ -186,7 +207,8 @@ class ProviderLifecycle:
             await self._record_prices(message)
         elif self._is_cloud and self._status is ProviderStatus.READY:
             await self._poll()
-        if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
+        is_long = workflow.info().is_continue_as_new_suggested()
+        if is_long and not len(self._inbox) and not self._reconciliation.is_running:
             self._continue()
 
     def _others(self, kind: type[TerminateOrphan]) -> list[TerminateOrphan]:
@@ -311,6 +333,8 @@ class ProviderLifecycle:
             "known_orphans": tuple(self._orphans.known),
             "feed_error": self._feed_error,
             "price_trouble": self._price_trouble,
+            "reconciled_at": self._reconciliation.reconciled_at,
+            "reconciliation_trouble": self._reconciliation.trouble,
         }
         workflow.continue_as_new(self._request.model_copy(update=update))
 

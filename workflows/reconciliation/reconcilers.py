@@ -1,4 +1,4 @@
-"""The outbox relay and the reconciliations, which repair what a crash has interrupted."""
+"""The outbox relay and the lifecycle reconciliation, which repair what a crash has interrupted."""
 
 from datetime import timedelta
 
@@ -8,11 +8,8 @@ from workflows.contracts.base import Done
 from workflows.contracts.schedules import ReconciliationRequest
 from workflows.effects.reconciliation import (
     LostWorkflowsRestarted,
-    MachinesReconciled,
-    ReconcileMachines,
     RelayOutbox,
     RestartLostWorkflows,
-    reconcile_machines,
     relay_outbox,
     restart_lost_workflows,
 )
@@ -40,16 +37,3 @@ class LifecycleReconciliation:
     @workflow.run
     async def run(self, request: ReconciliationRequest) -> LostWorkflowsRestarted:
         return await restart_lost_workflows(RestartLostWorkflows(page_size=request.page_size))
-
-
-@workflow.defn(name="LeaseReconciliation")
-class LeaseReconciliation:
-    """The comparison of leases with machines at providers.
-
-    It terminates machines that their lease does not need, reports orphaned machines, and refreshes
-    leases whose machine is missing.
-    """
-
-    @workflow.run
-    async def run(self, _request: ReconciliationRequest) -> MachinesReconciled:
-        return await reconcile_machines(ReconcileMachines())

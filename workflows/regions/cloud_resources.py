@@ -87,7 +87,7 @@ class CloudResources:
             RegionResource(
                 region_id=request.region_id,
                 provider_id=request.provider_id,
-                kind=request.provider_kind,
+                provider_kind=request.provider_kind,
                 cloud_region=request.cloud_region,
                 resource=name,
             )

@@ -26,6 +26,8 @@ class Provider(LifecycleRow, table=True):
     """The facts of the key that are not secret: project, service account, key id."""
     resources: list[dict[str, Any]] | None = json_column(nullable=True)
     """The cloud resources that the platform created for the provider as a whole."""
+    reconciled_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the last complete reconciliation of its machines with its leases began."""
 
 
 class Region(LifecycleRow, table=True):

@@ -1179,6 +1179,7 @@ class Provider(BaseModel):
     credentials: ProviderCredentials | None
     checks: Annotated[list[ProviderCheck], Field(title="Checks")]
     resources: Annotated[list[ProviderResource], Field(title="Resources")]
+    reconciled_at: Annotated[AwareDatetime | None, Field(title="Reconciled At")]
 
 
 class ProviderCreation(BaseModel):

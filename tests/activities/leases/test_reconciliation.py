@@ -1,5 +1,6 @@
 """The sweep of machines: what nobody holds is ended, what is unknown is told, within bounds."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -41,10 +42,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-async def sweep() -> MachinesReconciled:
-    swept: MachinesReconciled = await ActivityEnvironment().run(
-        reconcile_machines, ReconcileMachines()
+async def sweep(books: Books) -> MachinesReconciled:
+    command = ReconcileMachines(
+        provider_id=books.provider_id, provider_kind=ProviderKind.GCP, is_ready=True
     )
+    swept: MachinesReconciled = await ActivityEnvironment().run(reconcile_machines, command)
     return swept
 
 
@@ -57,7 +59,7 @@ async def test_a_sweep_ends_what_no_lease_holds_and_nothing_else(
     begun = books.lease(LeaseStatus.CREATING)
     for name in (held.name, late.name, moved.name, begun.name, "baseload-nobody"):
         driver.machines[Owned(name, "zone-a")] = RUNNING
-    swept = await sweep()
+    swept = await sweep(books)
     assert set(driver.machines) == {
         Owned(held.name, "zone-a"),
         Owned(begun.name, "zone-a"),
@@ -83,33 +85,53 @@ async def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
     for _ in range(3):
         driver.machines[Owned(books.lease(LeaseStatus.RELEASED).name, "zone-a")] = RUNNING
     driver.lost_replies = 1
-    swept = await sweep()
+    swept = await sweep(books)
     assert driver.machines == {}
     assert len(swept.released) == 2
     (failed,) = swept.failed
     assert "the connection was cut" in failed
 
 
-async def test_a_provider_that_cannot_be_asked_is_named_by_the_sweep(
+def reconciled_at(books: Books) -> datetime | None:
+    with books.database.read() as session:
+        return session.get_one(tables.Provider, books.provider_id).reconciled_at
+
+
+async def test_the_row_says_when_its_provider_was_last_compared_completely(
     migrated: Database, driver: RentedDriver
 ) -> None:
     books = Books(migrated)
     driver.is_away = True
-    assert (await sweep()).failed == (f"{books.provider_id}: no route to the provider",)
+    with pytest.raises(ApplicationError, match="no route to the provider") as failure:
+        await sweep(books)
+    assert failure.value.type == errors.UNAVAILABLE
+    assert reconciled_at(books) is None
+
+    driver.is_away = False
+    assert (await sweep(books)).reconciled_at == (first := reconciled_at(books))
+    assert first is not None
+    driver.machines[Owned(books.lease(LeaseStatus.RELEASED).name, "zone-a")] = RUNNING
+    driver.lost_replies = 1
+    assert (await sweep(books)).reconciled_at is None
+    assert reconciled_at(books) == first
 
 
-@pytest.mark.parametrize("left", [LeaseStatus.RELEASING, None])
-async def test_a_provider_that_is_gone_is_swept_while_it_has_a_lease(
-    migrated: Database, driver: RentedDriver, left: LeaseStatus | None
+async def test_a_lease_that_cannot_be_read_keeps_its_machine_and_stops_no_other(
+    migrated: Database, driver: RentedDriver
 ) -> None:
     books = Books(migrated)
-    ended = books.lease(LeaseStatus.RELEASED)
-    if left is not None:
-        books.lease(left)
+    broken, odd, late = (books.lease(LeaseStatus.RELEASED) for _ in range(3))
     with migrated.write() as session:
-        session.get_one(tables.Provider, books.provider_id).status = "archived"
-    driver.machines[Owned(ended.name, "zone-a")] = RUNNING
-    assert (await sweep()).released == ((ended.name,) if left else ())
+        session.get_one(tables.Lease, broken.id).status = "of-another-release"
+        session.get_one(tables.Lease, odd.id).offer = {}
+    for lease in (broken, odd, late):
+        driver.machines[Owned(lease.name, "zone-a")] = RUNNING
+    swept = await sweep(books)
+    assert set(driver.machines) == {Owned(broken.name, "zone-a"), Owned(odd.name, "zone-a")}
+    assert swept.released == (late.name,)
+    assert {line.partition(":")[0] for line in swept.failed} == {broken.id, odd.id}
+    with pytest.raises(ApplicationError, match=f"lease {broken.id} holds it"):
+        await end(books, broken.name)
 
 
 async def test_the_number_of_questions_does_not_grow_with_each_machine(
@@ -125,7 +147,7 @@ async def test_the_number_of_questions_does_not_grow_with_each_machine(
 
     event.listen(Engine, "before_cursor_execute", count)
     try:
-        swept = await sweep()
+        swept = await sweep(books)
     finally:
         event.remove(Engine, "before_cursor_execute", count)
     assert len(swept.released) == 40

@@ -162,7 +162,9 @@ def two_providers(database: Database) -> tuple[str, str]:
 
 
 async def refreshed() -> PricesRefreshed:
-    found: PricesRefreshed = await ActivityEnvironment().run(refresh_prices, RefreshPrices())
+    found: PricesRefreshed = await ActivityEnvironment().run(
+        refresh_prices, RefreshPrices(provider_kind=GCP)
+    )
     return found
 
 

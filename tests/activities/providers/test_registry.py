@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.providers.cloud_parts import check_provider
+from activities.providers.checks import check_provider
 from activities.settings import settings
 from tests.activities.sites import Site
 from workflows.contracts.statuses import ProviderKind
@@ -13,7 +13,8 @@ from workflows.effects.providers import CheckProvider, ProviderChecked
 
 
 def check(kind: ProviderKind = ProviderKind.PHYSICAL) -> ProviderChecked:
-    return ActivityEnvironment().run(check_provider, CheckProvider(provider_id="prv-1", kind=kind))
+    command = CheckProvider(provider_id="prv-1", provider_kind=kind)
+    return ActivityEnvironment().run(check_provider, command)
 
 
 def test_own_machines_need_the_platforms_key_alone(site: Site) -> None:

@@ -32,7 +32,7 @@ class FaultKind(StrEnum):
     STOCKOUT_AT_ONCE = "stockout_at_once"
     """503 with ZONE_RESOURCE_POOL_EXHAUSTED instead of an operation."""
     SLOW = "slow"
-    """The answer comes `seconds` late."""
+    """The answer comes `seconds` late, or when the fault is cleared."""
     STOCKOUT = "stockout"
     """The operation ends with ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS."""
     OPERATION_QUOTA = "operation_quota"

@@ -108,9 +108,15 @@ class Frontdoor:
         if fault.kind is FaultKind.LOST_REQUEST:
             raise CutError
         if fault.kind is FaultKind.SLOW:
-            await asyncio.sleep(fault.seconds)
+            await self._delay(fault)
         refused = refusal(fault, name)
         return None if refused is None else Reply(refused.code, refused.body(document))
+
+    async def _delay(self, fault: Fault) -> None:
+        """Wait for the fault's seconds, or until it is cleared."""
+        deadline = time.monotonic() + fault.seconds
+        while fault in self.cloud.faults.scripted and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(min(WAIT_LOOKS_S, max(0.0, deadline - time.monotonic())))
 
     async def _until_done(self, method: str, do: Any) -> Reply:
         """The answer as text, made under the lock; that of a `wait` when there is an end to it."""

@@ -12,7 +12,6 @@ from tests.failure.stories.job import (
 from tests.failure.stories.lease import MachineStory
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
-    MachineSweepStory,
     NewsStory,
     PlacementStory,
     PriceRefreshStory,
@@ -20,7 +19,12 @@ from tests.failure.stories.loops import (
     SweepStory,
 )
 from tests.failure.stories.node import LossStory, NodeStory
-from tests.failure.stories.regions import CloudProviderStory, ProviderStory, RegionStory
+from tests.failure.stories.regions import (
+    CloudProviderStory,
+    ProviderStory,
+    ReconciledProviderStory,
+    RegionStory,
+)
 from tests.failure.stories.story import Story
 
 STORIES: tuple[type[Story], ...] = (
@@ -34,13 +38,13 @@ STORIES: tuple[type[Story], ...] = (
     LeasedNodeStory,
     ProviderStory,
     CloudProviderStory,
+    ReconciledProviderStory,
     RegionStory,
     CloudRegionStory,
     PlacementStory,
     StartsStory,
     SweepStory,
     MachineStory,
-    MachineSweepStory,
     PriceRefreshStory,
     NewsStory,
 )

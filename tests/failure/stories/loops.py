@@ -15,7 +15,6 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import (
-    LeaseReconciliation,
     LifecycleReconciliation,
     OutboxRelay,
 )
@@ -180,23 +179,6 @@ class NewsStory(LoopStory):
             self.expect(any(told), "nobody was told that nothing is heard")
             self.expect(not told or not told[-1], f"at last it was told {told[-1:]}")
         self.world.said += self.world.cloud.news_states  # the provider shows them
-        self.look_at_the_cause()
-
-
-class MachineSweepStory(LoopStory):
-    lifecycle = "LeaseReconciliation"
-
-    async def start_it(self) -> None:
-        await self.start(LeaseReconciliation, ReconciliationRequest(), self.workflow_id)
-
-    def add(self, job_id: str) -> None:
-        self.world.cloud.stray.add(job_id)
-
-    def is_served(self, job_id: str) -> bool:
-        return job_id in self.world.cloud.swept
-
-    def look(self) -> None:
-        self.expect(not self.world.cloud.stray, "what nobody holds was left")
         self.look_at_the_cause()
 
 

@@ -103,7 +103,7 @@ class CloudProviderStory(ProviderStory):
 
     only = frozenset(
         {
-            "try_provider",
+            "check_cloud",
             "ensure_provider_resource",
             "remove_provider_resource",
             "forget_provider_key",
@@ -139,6 +139,31 @@ class CloudProviderStory(ProviderStory):
         named = all(any(f"{resource}: " in line for line in self.world.said) for resource in left)
         self.expect(not left or (allowed and named), f"{sorted(left)} are left in its cloud")
         self.expect(PROVIDER in self.world.forgotten_keys, "its key is still kept")
+
+
+class ReconciledProviderStory(ProviderStory):
+    """A cloud in which a machine is left that its lease does not need; it is removed after that."""
+
+    only = frozenset({"reconcile_machines"})
+    kind = ProviderKind.GCP
+
+    async def begin(self) -> None:
+        self.world.cloud.stray.add("baseload-late")
+        await super().begin()
+
+    async def step(self) -> bool:
+        is_ready = self.status == ProviderStatus.READY and not self.asked
+        if is_ready and self.is_struck and not self.world.cloud.stray:
+            await self.cancel()
+        return await super().step()
+
+    async def answer(self, status: str) -> None:
+        if status == ProviderStatus.FAILED:
+            await self.signal(self.workflow_id, "recheck")
+
+    def look(self) -> None:
+        super().look()
+        self.expect(not self.world.cloud.stray, "a machine that no lease needs is left")
 
 
 class RegionStory(PlaceStory):

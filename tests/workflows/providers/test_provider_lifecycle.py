@@ -2,7 +2,9 @@
 
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
+import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
@@ -20,6 +22,7 @@ from workflows.contracts.providers import (
 )
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind
+from workflows.providers import machine_reconciliation
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.regions.region_lifecycle import RegionLifecycle
 from workflows.rules.catalogue.providers import traits_of
@@ -114,6 +117,37 @@ async def test_people_are_told_once_that_prices_stay_and_once_that_they_do_not(
     assert stage.world.statuses[CLOUD.provider_id][-1] == "ready"
 
 
+async def test_each_provider_is_reconciled_by_its_own_timer_and_people_are_told_when_it_is_not(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_reconciliation, "RECONCILIATION_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(machine_reconciliation, "UNRECONCILED_LIMIT", timedelta(seconds=0.3))
+    healthy = CLOUD.model_copy(update={"provider_id": "prv-8"})
+    is_away = True
+
+    async def away(asked: Contract) -> None:
+        if is_away and getattr(asked, "provider_id", "") == CLOUD.provider_id:
+            raise ApplicationError("no route to it", type=errors.REFUSED)
+
+    stage.world.faults["reconcile_machines"] = [away] * 1000
+    handle = await enabled(stage)
+    await stage.client.start_workflow(
+        ProviderLifecycle.run, healthy, id=f"provider/{uuid.uuid4().hex}", task_queue=queues.MAIN
+    )
+    told = stage.world.events[CLOUD.provider_id]
+    lost, again = "provider.not-reconciled", "provider.reconciled"
+    await eventually(lambda: lost in told, "people are told")
+    stage.world.cloud.stray.add("baseload-late")
+    await eventually(lambda: stage.world.cloud.swept["baseload-late"] == 1, "the other one goes on")
+    assert "no route to it" in stage.world.told[CLOUD.provider_id][lost]
+    is_away = False
+    await eventually(lambda: again in told, "people are told that it is mended")
+    assert [event for event in told if event in (lost, again)] == [lost, again]
+    assert not {lost, again} & set(stage.world.events[healthy.provider_id])
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    assert (await handle.result()).status == "archived"
+
+
 def refuses(resource: str) -> Callable[[Contract], Awaitable[None]]:
     """A fault: this part is refused, others are not."""
 
@@ -190,7 +224,7 @@ async def test_a_cloud_that_does_not_answer_is_no_reason_to_fail(stage: Stage) -
     async def nobody(_: Contract) -> None:
         raise ApplicationError("no answer", type=errors.REFUSED)
 
-    stage.world.faults["check_provider"].append(nobody)
+    stage.world.faults["check_cloud"].append(nobody)
     await handle.signal(ProviderLifecycle.refresh)
     await eventually(lambda: "provider.unchecked" in stage.world.events["prv-9"], "it is told")
     assert stage.world.statuses["prv-9"] == ["enabling", "ready"]

@@ -13,6 +13,12 @@ class Leased:
     lease_id: str
     zone: str | None
     status: LeaseStatus
+    unreadable: str = ""
+    """Why its row cannot be read; then the lease counts as holding its machine in every zone."""
+
+    def holds(self, zone: str) -> bool:
+        """Whether the lease has not ended and holds the machine in this zone."""
+        return self.unreadable != "" or (not self.status.is_final and self.zone == zone)
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def compare(owned: Collection[tuple[str, str]], leases: Mapping[str, Leased]) ->
         lease = leases.get(name)
         if lease is None:
             unknown.append((name, zone))
-        elif lease.status.is_final or lease.zone != zone:
+        elif not lease.holds(zone):
             to_release.append((name, zone))
     listed = frozenset(owned)
     missing = [

@@ -29,8 +29,9 @@ from tests.activities.rows import NOW
 from tests.activities.waiting import wait_for
 from tests.doubles.gcp.double import GcpDouble
 from tests.waiting import eventually
-from workers.main import notifications_worker
+from workers.main import cloud_workers, notifications_worker
 from workers.registry import workflow_runner
+from workers.startup import serving
 from workflows.contracts import queues
 from workflows.contracts.events import LeaseEvent
 from workflows.contracts.leases import LeaseRelease
@@ -107,7 +108,7 @@ async def at_work(client: Client) -> AsyncIterator[None]:
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),
             ),
-            notifications_worker(client),
+            serving(notifications_worker(client), *cloud_workers(client)),
         ):
             yield
 

@@ -21,8 +21,9 @@ from tests.activities.providers.gcp.keys import key_file
 from tests.activities.rows import NOW, add_payer
 from tests.doubles.gcp.double import GcpDouble
 from tests.waiting import eventually
-from workers.main import notifications_worker
+from workers.main import cloud_workers, notifications_worker
 from workers.registry import workflow_runner
+from workers.startup import serving
 from workflows.contracts import queues
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.providers import ProviderReport, ProviderRequest
@@ -108,7 +109,7 @@ async def test_a_provider_lives_and_its_key_is_told_nowhere(
                 activity_executor=threads,
                 workflow_runner=workflow_runner(),
             ),
-            notifications_worker(temporal_server),
+            serving(notifications_worker(temporal_server), *cloud_workers(temporal_server)),
         ):
             handle = await begun(temporal_server, account_id)
             await eventually(lambda: row(migrated).status == "ready", "it is ready", 60)

@@ -1,5 +1,6 @@
 """A provider's project as the workflows ask for it: by the key that its row refers to."""
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -10,10 +11,10 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.db.session import Database
 from activities.db.tables import Provider
+from activities.providers.checks import forget_provider_key
 from activities.providers.cloud_parts import (
-    check_provider,
+    check_cloud,
     ensure_provider_resource,
-    forget_provider_key,
     remove_provider_resource,
 )
 from activities.secrets.credentials import own_place, seal_credentials
@@ -56,14 +57,16 @@ def give_key(database: Database, content: str) -> None:
 
 
 def checked() -> dict[str, Check]:
-    command = CheckProvider(provider_id=PROVIDER, kind=ProviderKind.GCP)
-    found = ActivityEnvironment().run(check_provider, command).checks
+    command = CheckProvider(provider_id=PROVIDER, provider_kind=ProviderKind.GCP)
+    found = asyncio.run(ActivityEnvironment().run(check_cloud, command)).checks
     return {check.name: check for check in found}
 
 
 def asked(activity: Any, resource: str = "topic") -> Any:
-    command = ProviderResource(provider_id=PROVIDER, kind=ProviderKind.GCP, resource=resource)
-    return ActivityEnvironment().run(activity, command)
+    command = ProviderResource(
+        provider_id=PROVIDER, provider_kind=ProviderKind.GCP, resource=resource
+    )
+    return asyncio.run(ActivityEnvironment().run(activity, command))
 
 
 def test_a_provider_is_checked_by_the_key_that_its_row_refers_to(
