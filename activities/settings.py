@@ -42,8 +42,8 @@ class Settings(BaseSettings):
     temporal_tls_key: Path | None = None
 
     sites: str = "*"
-    """Regions whose task queues this worker process polls, separated by commas: ids, or `*` for
-    all. `-ID` excludes a region that has a worker process in its own network."""
+    """Sites that this worker process serves, separated by commas: `*` for all shared regions, and
+    the ids of regions that a worker process in their own network serves."""
 
     gcp_endpoint: str | None = None
     """The base URL of all HTTP APIs of Google, each under its own path; None: Google's own URLs."""

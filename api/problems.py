@@ -10,9 +10,10 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError
 from starlette.exceptions import HTTPException
 
+from activities.db.session import AWAY
 from api.schemas.base import FieldError, ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
@@ -90,7 +91,8 @@ def install(app: FastAPI) -> None:
     """Add the exception handlers by which the application answers with problem details."""
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(OperationalError, _on_database)
+    for away in AWAY:
+        app.add_exception_handler(away, _on_database)
     app.add_exception_handler(IntegrityError, _on_race)
     app.add_exception_handler(DataError, _on_unstorable)
     app.add_exception_handler(Exception, _on_unforeseen)

@@ -28,9 +28,7 @@ class PostgresqlServer:
     def start(self) -> None:
         state = str(self.folder / "state")
         self._run("initdb", "-D", state, "-U", "baseload", "-A", "trust", "-N", "-E", "UTF8")
-        options = f"-k {self.folder} {self._options}"
-        log = str(self.folder / "log")
-        self._run("pg_ctl", "-D", state, "-o", options, "-l", log, "-w", "start")
+        self.come_back()
 
     def restart(self, mode: str) -> None:
         """mode: `immediate` is as good as a kill, `fast` brings transactions to an end."""
@@ -38,8 +36,18 @@ class PostgresqlServer:
         state = str(self.folder / "state")
         self._run("pg_ctl", "-D", state, "-l", log, "-m", mode, "-w", "restart")
 
-    def stop(self) -> None:
+    def go_away(self) -> None:
+        """As a failover or a crash: every connection is cut, and none is accepted."""
         self._run("pg_ctl", "-D", str(self.folder / "state"), "-m", "immediate", "stop")
+
+    def come_back(self) -> None:
+        log, state = str(self.folder / "log"), str(self.folder / "state")
+        options = f"-k {self.folder} {self._options}"
+        self._run("pg_ctl", "-D", state, "-o", options, "-l", log, "-w", "start")
+
+    def stop(self) -> None:
+        if (self.folder / "state" / "postmaster.pid").exists():
+            self.go_away()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def create(self, template: str = "template1") -> str:

@@ -5,13 +5,13 @@ from workflows.contracts.statuses import ProviderKind
 from workflows.rules.catalogue.providers import cloud_kinds
 
 
-def task_queues(region_id: str) -> tuple[str, ...]:
-    """Every task queue, that of workflows first, with the site of one region."""
+def task_queues() -> tuple[str, ...]:
+    """Every task queue but those of regions with a worker of their own; that of workflows first."""
     clouds = (queues.CLOUD, queues.RELEASES)
     return (
         queues.MAIN,
         queues.PLANNING,
         queues.NOTIFICATIONS,
-        queues.site(region_id),
+        queues.SITE,
         *(queues.of_kind(queue, ProviderKind(kind)) for kind in cloud_kinds() for queue in clouds),
     )

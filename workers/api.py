@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-from activities.accounts.bootstrap import bootstrap
-from activities.db.migrate import migrate
 from activities.db.session import database
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.dispatcher import process_dispatcher
@@ -13,18 +11,20 @@ from activities.settings import settings
 from activities.temporal.client import client, set_client
 from api.app import create_app
 from workers.client import lazy_client
+from workers.database import prepare_database
 from workers.process import serve_http
 
 
 async def serve_api(stop: asyncio.Event) -> int:
     """Serve until `stop` is set, and return the exit status.
 
-    Temporal may start later: until then, outbox rows wait in the database.
+    It listens as soon as the database answers. Temporal may start later: until then, outbox rows
+    wait in the database.
     """
     register(KINDS)
     chosen = settings()
-    await asyncio.to_thread(migrate, chosen.database)
-    await asyncio.to_thread(bootstrap)
+    if not await prepare_database(stop):
+        return 0
     set_client(await lazy_client(chosen))
     host, _, port = chosen.api.rpartition(":")
     app = create_app(process_dispatcher(), _check_temporal, stop)

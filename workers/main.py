@@ -8,7 +8,6 @@ from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.providers.calls import CALLS_AT_ONCE
-from activities.regions.open_regions import open_region_ids
 from activities.registry.cloud import CLOUD, RELEASES
 from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
@@ -18,8 +17,9 @@ from workers.client import ensure_search_attributes, measured
 from workers.process import GRACE_S
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.schedules import start_singletons
-from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, Sites
-from workers.startup import run_worker, serving, start_worker_process
+from workers.serving import serving
+from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, site_queues, site_worker
+from workers.startup import run_worker, start_worker_process
 from workflows.contracts import queues
 from workflows.rules.catalogue.providers import cloud_kinds
 
@@ -93,5 +93,6 @@ async def _beside(client: Client, stop: asyncio.Event) -> None:
     """Serve notifications, clouds and sites beside the main queue, until the process is stopped."""
     await ensure_search_attributes(client)
     await start_singletons(client)
-    async with serving(notifications_worker(client), *cloud_workers(client)):
-        await Sites(client, settings(), open_region_ids).serve(stop)
+    sites = [site_worker(client, queue) for queue in site_queues(settings().sites)]
+    async with serving(notifications_worker(client), *cloud_workers(client), *sites):
+        await stop.wait()

@@ -1,8 +1,6 @@
-"""The worker processes of sites, which reach the nodes of regions: one queue for each region."""
+"""The workers of sites, which reach nodes: one for all shared regions, one for each own worker."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 import structlog
@@ -10,16 +8,21 @@ from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.registry.site import SITE
-from activities.settings import Settings, settings
+from activities.settings import settings
 from activities.site.node_client import close_connections
 from activities.temporal.client import set_client
 from workers.client import connect_until, measured
 from workers.process import GRACE_S
+from workers.serving import serving
 from workflows.contracts import queues
 
-SITES_INTERVAL_S = 0.5
+SHARED = "*"
+SHARED_POLLERS = 8
+SHARED_ACTIVITIES = 10_000
+"""How many activities the worker of all shared regions runs at once, each of which waits for a node
+and needs no thread; every node has one for hours, its watch."""
 LONG_ACTIVITIES = 1000
-"""How many activities that wait for a node or a provider one worker runs at once."""
+"""How many activities that wait for a node or a provider one other worker runs at once."""
 LONG_ACTIVITY_HEARTBEAT = timedelta(seconds=4)
 """The longest interval between two heartbeats that are sent to the server.
 
@@ -32,78 +35,48 @@ log = structlog.get_logger("worker")
 async def serve_sites(stop: asyncio.Event) -> int:
     """Serve the queues of the named regions from inside their network, without a database.
 
-    `BASELOAD_SITES=*` is refused, because only the database knows all regions.
+    `BASELOAD_SITES=*` is refused, because from there the shared regions cannot be reached.
     """
-    if "*" in settings().sites:
+    if SHARED in settings().sites:
         log.error("name the regions: BASELOAD_SITES=reg-…,reg-…", sites=settings().sites)
         return 1
+    workers = site_queues(settings().sites)
     client = await connect_until(settings(), stop, measured(settings()))
     if client is None:
         return 0
     set_client(client)
-    await Sites(client, settings()).serve(stop)
+    async with serving(*(site_worker(client, queue) for queue in workers)):
+        await stop.wait()
     await close_connections()
     return 0
 
 
-def site_worker(client: Client, region_id: str) -> Worker:
-    """The worker of one region's queue; it opens no database."""
+def site_queues(sites: str) -> tuple[str, ...]:
+    """The task queues that the setting `BASELOAD_SITES` names: `*` all shared regions, an id one
+    region with a worker of its own.
+
+    Raises: ValueError, for a name that is neither.
+    """
+    names = [name for name in sites.split(",") if name]
+    if wrong := [name for name in names if name != SHARED and not name.startswith("reg-")]:
+        raise ValueError(
+            f"BASELOAD_SITES: {wrong[0]} is neither * nor the id of a region (a region is left to "
+            "a worker of its own network by own_worker of the region)"
+        )
+    return tuple(queues.SITE if name == SHARED else queues.own_site(name) for name in names)
+
+
+def site_worker(client: Client, queue: str) -> Worker:
+    """The worker of the queue of all shared regions or of one region; it opens no database."""
+    is_shared = queue == queues.SITE
     return Worker(
         client,
-        task_queue=queues.site(region_id),
+        task_queue=queue,
         activities=SITE,
-        max_concurrent_activities=LONG_ACTIVITIES,
+        max_concurrent_activities=SHARED_ACTIVITIES if is_shared else LONG_ACTIVITIES,
         max_heartbeat_throttle_interval=LONG_ACTIVITY_HEARTBEAT,
-        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(
+            SHARED_POLLERS if is_shared else 2
+        ),
         graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
     )
-
-
-class Sites:
-    """The workers for the queues of the regions that this process serves, as regions come and go.
-
-    all_regions: reads the ids of all open regions from the database; None in a process without a
-    database, which serves the regions that its settings name.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        chosen: Settings,
-        all_regions: Callable[[], Collection[str]] | None = None,
-    ) -> None:
-        self._client = client
-        names = frozenset(name for name in chosen.sites.split(",") if name)
-        self._all_regions = all_regions if "*" in names else None
-        self._left_out = frozenset(name[1:] for name in names if name.startswith("-"))
-        self._named = frozenset(name for name in names if name[0] not in "*-")
-        self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
-
-    async def serve(self, stop: asyncio.Event) -> None:
-        """Serve until stopped, and start and end workers as regions come and go."""
-        while not stop.is_set():
-            await self._update(await self.wanted())
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), SITES_INTERVAL_S)
-        await self._end(tuple(self._workers))
-
-    async def wanted(self) -> frozenset[str]:
-        """The ids of the regions to serve; a site in a customer's network reads no database."""
-        if self._all_regions is None:
-            return self._named
-        return frozenset(await asyncio.to_thread(self._all_regions)) - self._left_out
-
-    async def _update(self, wanted: frozenset[str]) -> None:
-        for region_id in wanted - self._workers.keys():
-            worker = site_worker(self._client, region_id)
-            task = asyncio.create_task(worker.run(), name=worker.task_queue)
-            self._workers[region_id] = (worker, task)
-            log.info("serves", queue=worker.task_queue)
-        for _, task in self._workers.values():
-            if task.done():
-                task.result()
-        await self._end(tuple(self._workers.keys() - wanted))
-
-    async def _end(self, region_ids: Sequence[str]) -> None:
-        ending = [self._workers.pop(region_id) for region_id in region_ids]
-        await asyncio.gather(*(worker.shutdown() for worker, _ in ending))

@@ -1,8 +1,7 @@
 """The start of a worker process, and how long it serves."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -10,13 +9,12 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
-from activities.accounts.bootstrap import bootstrap
-from activities.db.migrate import migrate
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import register
 from activities.settings import settings
 from activities.temporal.client import set_client
 from workers.client import connect_until
+from workers.database import prepare_database
 
 log = structlog.get_logger("worker")
 
@@ -24,24 +22,14 @@ log = structlog.get_logger("worker")
 async def start_worker_process(
     stop: asyncio.Event, runtime: Runtime | None = None
 ) -> Client | None:
-    """Migrate the database, make the platform's keys, and connect to Temporal; None if stopped."""
+    """Wait for the database and Temporal, and connect to them; None if stopped first."""
     register(KINDS)
-    chosen = settings()
-    await asyncio.to_thread(migrate, chosen.database)
-    await asyncio.to_thread(bootstrap)
-    client = await connect_until(chosen, stop, runtime)
+    if not await prepare_database(stop):
+        return None
+    client = await connect_until(settings(), stop, runtime)
     if client is not None:
         set_client(client)
     return client
-
-
-@contextlib.asynccontextmanager
-async def serving(*workers: Worker) -> AsyncIterator[None]:
-    """Run all these workers while the block runs."""
-    async with contextlib.AsyncExitStack() as stack:
-        for worker in workers:
-            await stack.enter_async_context(worker)
-        yield
 
 
 async def run_worker(

@@ -13,10 +13,14 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlmodel import Session
 
 from activities.settings import settings
 
+AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+"""The errors of a database that does not answer now, and may later."""
 _SQLITE_WAIT_S = 10
 _SQLITE_READERS = 64
 _POSTGRESQL_CONNECTIONS = 16

@@ -16,6 +16,7 @@ def start_lease(session: Session, row: Lease) -> WorkflowStart[LeaseRequest]:
         lease_id=row.id,
         account_id=row.account_id,
         region_id=row.region_id,
+        own_worker=session.get_one(Region, row.region_id).own_worker,
         provider_id=row.provider_id,
         provider_kind=ProviderKind(row.provider_kind),
         machine_name=row.name,

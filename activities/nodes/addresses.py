@@ -34,6 +34,7 @@ def address_of(node: Node, region: Region) -> NodeAddress:
         user=node.user,
         minion_id=node.minion_id,
         root=region.node_root,
+        own_worker=region.own_worker,
     )
 
 

@@ -28,6 +28,7 @@ def start_node(session: Session, row: Node) -> WorkflowStart[NodeRequest]:
         port=row.port,
         user=row.user,
         root=region.node_root,
+        own_worker=region.own_worker,
         exclusive=region.exclusive_nodes,
         public=region.public,
         central_storage=region.storage_mode == "central",

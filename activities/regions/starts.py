@@ -17,6 +17,7 @@ def start_region(_: Session, row: Region) -> WorkflowStart[RegionRequest]:
         provider_kind=ProviderKind(row.provider_kind),
         name=row.name,
         cloud_region=row.cloud_region or "",
+        own_worker=row.own_worker,
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.id, "ProviderKind": row.provider_kind}

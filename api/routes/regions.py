@@ -11,7 +11,7 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
-from api.schemas.regions import Region, RegionCreation, RegionPage, RegionQuotaPage
+from api.schemas.regions import Region, RegionChange, RegionCreation, RegionPage, RegionQuotaPage
 from api.services import regions
 from api.services.ownership import own
 from api.services.region_quotas import quotas_of_region, refusal_of
@@ -53,6 +53,14 @@ def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> Region
     """The cloud's quotas for the region, read now; empty in a region of machines you own."""
     del paging
     return quotas_of_region(caller, region_id)
+
+
+@router.patch("/{region_id}", status_code=202, operation_id="change_region")
+async def change_region(region_id: str, asked: RegionChange, change: Writer) -> Region:
+    """Leave a region without nodes to a worker of its own network, or to the shared workers."""
+    return await change.apply(
+        Region, lambda context: regions.change_region(context, region_id, asked)
+    )
 
 
 @router.delete("/{region_id}", status_code=202, operation_id="remove_region")

@@ -33,6 +33,15 @@ class RegionCreation(RequestBody):
     because the platform's processes are in the same network."""
     relaxed_requirements: Annotated[tuple[str, ...], Field(max_length=50)] = ()
     """Names of requirements that nodes of the region may fail; `all` relaxes every one."""
+    own_worker: bool = False
+    """Whether a worker process in the region's own network serves it (`python -m workers sites`)
+    instead of the platform's shared ones."""
+
+
+class RegionChange(RequestBody):
+    """Which worker process serves the region; it must have no nodes."""
+
+    own_worker: bool
 
 
 class Region(Lifecycle):
@@ -46,6 +55,7 @@ class Region(Lifecycle):
     node_root: str | None
     uses_internal_addresses: bool
     relaxed_requirements: list[str]
+    own_worker: bool
     trusted_only: bool
     """Whether jobs cannot be isolated from each other on at least one of the region's nodes."""
     trusted_only_reason: str | None

@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
-from activities.lifecycles.dependents import own_dependents_of
+from activities.lifecycles.dependents import dependents_of, own_dependents_of
 from activities.providers.base import RequestRefused
 from activities.providers.prices import priced_catalogue
 from activities.providers.registry import kind_of
@@ -18,8 +18,9 @@ from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import regions as schemas
 from api.services.cloud_machines import OWN_MACHINES, must_be_left_out
-from api.services.lifecycles import names_of, remove
+from api.services.lifecycles import GONE, names_of, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
+from workflows.contracts.regions import SiteChange
 from workflows.contracts.statuses import NodeStatus, ProviderStatus, RegionStatus
 from workflows.rules.catalogue.clouds import CloudCatalogue
 from workflows.rules.catalogue.permanent_machines import StorageClasses
@@ -67,6 +68,7 @@ def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Regi
         node_root=row.node_root,
         uses_internal_addresses=row.uses_internal_addresses,
         relaxed_requirements=row.relaxed_requirements,
+        own_worker=row.own_worker,
         trusted_only=bool(sharing),
         trusted_only_reason="; ".join(sharing) or None,
         warnings=warnings,
@@ -107,6 +109,7 @@ def create_region(
         exclusive_nodes=asked.exclusive_nodes,
         node_root=asked.node_root,
         relaxed_requirements=list(asked.relaxed_requirements),
+        own_worker=asked.own_worker,
         created_at=context.now,
         updated_at=context.now,
         options={},
@@ -176,6 +179,30 @@ def _check_cloud_region(
     if found is not None:
         detail = f"{cloud_region}: {found.name} ({found.id}) is there, {found.status}"
         raise Problem("conflict", detail)
+
+
+def change_region(
+    context: ChangeContext, region_id: str, asked: schemas.RegionChange
+) -> schemas.Region:
+    """Leave a region to a worker process of its own network, or to the shared ones.
+
+    Raises: Problem `conflict`, when the region has nodes or leases, which are reached as they were
+    placed, or is being removed.
+    """
+    row = own_locked(context.session, tables.Region, region_id, context.caller)
+    if row.status in GONE:
+        raise wrong_state("region", row, "open, to be served by another worker")
+    if row.own_worker == asked.own_worker:
+        return region_response(context.session, row)
+    if held := dependents_of(context.session, row.id):
+        raise Problem(
+            "conflict",
+            f"region {row.name}: own_worker changes only while it has no nodes; has {held[0]}"
+            + f" and {len(held) - 1} more" * (len(held) > 1),
+        )
+    row.own_worker, row.updated_at = asked.own_worker, context.now
+    context.tell(row.id, "change_site", SiteChange(own_worker=asked.own_worker))
+    return region_response(context.session, row)
 
 
 def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> schemas.Region:

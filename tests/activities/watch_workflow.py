@@ -10,6 +10,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.jobs import WorkerExit
 from workflows.contracts.nodes import NodeAddress, WatchEnded
 from workflows.effects.nodes import WatchNode, watch_node
+from workflows.effects.regions import CheckSite, SiteChecked, check_site
 
 
 class Holding(Contract):
@@ -53,3 +54,12 @@ class AwaitExit:
     @workflow.signal
     def worker_exited(self, told: WorkerExit) -> None:
         self._told.append(told)
+
+
+@workflow.defn
+class AskSite:
+    """Asks a site to answer, on the queue of its region."""
+
+    @workflow.run
+    async def run(self, asked: CheckSite) -> SiteChecked:
+        return await check_site(asked)

@@ -126,6 +126,9 @@ class Person:
     async def post(self, path: str, body: Any = None, **kwargs: Any) -> httpx.Response:
         return await self.call("POST", path, json=body, **kwargs)
 
+    async def patch(self, path: str, body: Any, **kwargs: Any) -> httpx.Response:
+        return await self.call("PATCH", path, json=body, **kwargs)
+
     async def made(self, path: str, body: Any) -> dict[str, Any]:
         """What a POST that must succeed has made."""
         response = await self.post(path, body)

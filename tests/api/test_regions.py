@@ -93,6 +93,24 @@ async def test_names_of_regions_are_unique_in_an_account_until_archived(
     assert (await ada.post("/v1/regions", again)).status_code == 202
 
 
+async def test_a_region_without_nodes_may_be_left_to_a_worker_of_its_own(
+    site: Site, ada: Person
+) -> None:
+    region_id = await ada.region("home")
+    path = f"/v1/regions/{region_id}"
+    changed = await ada.patch(path, {"own_worker": True})
+    assert (changed.status_code, changed.json()["own_worker"]) == (202, True)
+    assert (await ada.patch(path, {"own_worker": True})).status_code == 202
+    told = [row.verb for row in site.rows(tables.OutboxRow, resource_id=region_id)]
+    assert told.count("change_site") == 1
+
+    node_id = await ada.node(region_id, "n1")
+    refused = await ada.patch(path, {"own_worker": False})
+    assert refused.json()["code"] == "conflict"
+    assert f"has {node_id}" in refused.json()["detail"]
+    assert site.rows(tables.Region, id=region_id)[0].own_worker
+
+
 async def test_unknown_requirements_are_refused_by_name(ada: Person) -> None:
     body = {"provider_id": await ada.provider(), "name": "r", "relaxed_requirements": ["tpmm"]}
     response = await ada.post("/v1/regions", body)

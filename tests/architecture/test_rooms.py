@@ -23,7 +23,6 @@ SMALL_ON_PURPOSE = {
     "activities/providers/checks.py": "calls nobody, while the room's other activities do",
     "activities/providers/quotas.py": "asks any kind of provider, which a service may not",
     "activities/regions/cache.py": "rows of regions, which lie in no other room",
-    "activities/regions/open_regions.py": "rows of regions, which its caller may not read",
     "api/openapi.py": "makes a document, which is no part of the command line",
     "api/rate_limits.py": "a token bucket, which knows nothing of the application",
     "workers/api.py": "a process's entry point",

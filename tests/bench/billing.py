@@ -20,7 +20,7 @@ from tests.bench.home import home
 from tests.bench.measure import Row, best_s
 from tests.bench.stack import scaled
 from tests.workflows.billing.test_job_billing import TEST_SERVER, ClockedWorld
-from tests.workflows.fake_world import REGION, Run, node_address
+from tests.workflows.fake_world import Run, node_address
 from workers.registry import workflow_runner
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import queues
@@ -124,7 +124,7 @@ async def _through_the_engine(jobs: int) -> tuple[float, int]:
         )
         world = ClockedWorld()
         world.environment = environment
-        for queue in (queues.MAIN, queues.site(REGION)):
+        for queue in (queues.MAIN, queues.SITE):
             worker = Worker(
                 environment.client,
                 task_queue=queue,

@@ -21,11 +21,10 @@ from temporalio.worker import Worker
 from tests.failure.short_timeouts import install, stub_of
 from tests.failure.worker_channel import LINE_LIMIT, Call, Gone, Said
 from tests.task_queues import task_queues
-from tests.workflows.fake_world import REGION
 from workers.main import STICKY_FOR
 from workers.process import run_process
 from workers.registry import WORKFLOWS, workflow_runner
-from workers.startup import serving
+from workers.serving import serving
 from workflows.contracts import queues
 
 BEAT_S = 0.4
@@ -117,7 +116,7 @@ async def serve(stop: asyncio.Event) -> int:
             max_heartbeat_throttle_interval=timedelta(seconds=BEAT_S),
             sticky_queue_schedule_to_start_timeout=STICKY_FOR,
         )
-        for queue in task_queues(REGION)
+        for queue in task_queues()
     ]
     async with serving(*workers):
         ended = asyncio.create_task(stop.wait())

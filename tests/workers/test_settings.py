@@ -13,7 +13,7 @@ from activities.settings import Settings
 from workers.client import connect, measured
 from workers.process import configure_logging
 from workers.runner.probes import free_port
-from workers.sites import Sites, serve_sites
+from workers.sites import serve_sites, site_queues
 
 
 async def test_a_worker_shows_its_metrics_where_it_is_told(temporal_server: Client) -> None:
@@ -44,17 +44,21 @@ def test_log_lines_have_the_form_and_the_level_that_were_chosen(
 @pytest.mark.parametrize(
     ("sites", "wanted"),
     [
-        ("reg-a,reg-b", {"reg-a", "reg-b"}),
-        ("*", {"reg-a", "reg-b", "reg-c"}),
-        ("*,-reg-b", {"reg-a", "reg-c"}),
-        ("", set()),
+        ("*", ("site",)),
+        ("reg-a,reg-b", ("site/reg-a", "site/reg-b")),
+        ("*,reg-b", ("site", "site/reg-b")),
+        ("", ()),
     ],
 )
-async def test_a_worker_serves_the_sites_that_were_chosen(sites: str, wanted: set[str]) -> None:
-    there = frozenset({"reg-a", "reg-b", "reg-c"})
-    chosen = Settings(sites=sites)
-    found = await Sites(None, chosen, lambda: there).wanted()  # type: ignore[arg-type]
-    assert found == wanted
+def test_a_worker_serves_all_shared_regions_by_one_queue_and_others_by_their_own(
+    sites: str, wanted: tuple[str, ...]
+) -> None:
+    assert site_queues(sites) == wanted
+
+
+def test_a_site_that_is_neither_all_nor_a_region_is_named() -> None:
+    with pytest.raises(ValueError, match="BASELOAD_SITES: -reg-b is neither"):
+        site_queues("*,-reg-b")
 
 
 async def test_a_worker_of_sites_alone_wants_them_named(home: Path) -> None:

@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 from tests.task_queues import task_queues
 from tests.workflows.fake_world import REGION, World
 from workers.registry import WORKFLOWS, workflow_runner
-from workers.startup import serving
+from workers.serving import serving
 from workflows.contracts import queues
 from workflows.contracts.jobs import JobReport, JobRequest
 from workflows.contracts.nodes import Announcement, NodeReport, NodeRequest
@@ -102,7 +102,7 @@ async def at_work(
             workflow_runner=workflow_runner(),
             graceful_shutdown_timeout=timedelta(0),
         )
-        for queue in task_queues(REGION)
+        for queue in task_queues()
     ]
     async with serving(*workers):
         yield

@@ -40,7 +40,7 @@ class GivesUp:
             del effect
         else:
             with suppress(*EFFECT_FAILED):
-                await check_site(CheckSite(region_id=region_id))
+                await check_site(CheckSite(region_id=region_id, own_worker=True))
         await wait_until(lambda: False, LIMIT, "for what never comes")
 
     @workflow.query

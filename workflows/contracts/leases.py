@@ -13,6 +13,8 @@ class LeaseRequest(Contract):
     lease_id: str
     account_id: str
     region_id: str
+    own_worker: bool = False
+    """Whether a worker process in the region's own network reaches the machine."""
     provider_id: str
     provider_kind: ProviderKind
     machine_name: str

@@ -21,6 +21,8 @@ class NodeAddress(Contract):
     """`SHA256:…` fingerprint of the SSH host key; a machine with another key is refused."""
     root: str | None = None
     """The agent's folder on the node; None: the default of the agent."""
+    own_worker: bool = False
+    """Whether a worker process in the region's own network reaches the node, and no other."""
 
 
 class Gpu(Contract):
@@ -113,6 +115,8 @@ class NodeRequest(Contract):
     port: int = 22
     user: str = "root"
     root: str | None = None
+    own_worker: bool = False
+    """Whether a worker process in the region's own network serves the region."""
     exclusive: bool = True
     """Whether the machine serves the platform alone, so that other logins are closed."""
     public: bool = False

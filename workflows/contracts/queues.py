@@ -14,6 +14,8 @@ CLOUD = "cloud/{kind}"
 RELEASES = "cloud/{kind}/release"
 """The queue for terminating machines of one provider kind, and for proving their end; its slots
 are its own, because a machine that waits behind other calls costs money."""
+SITE = "site"
+"""The queue of the sites of all shared regions; one for each would cost two long polls each."""
 
 
 def of_kind(queue: str, kind: str) -> str:
@@ -21,6 +23,6 @@ def of_kind(queue: str, kind: str) -> str:
     return queue.format(kind=kind)
 
 
-def site(region_id: str) -> str:
-    """The task queue of the site of one region."""
+def own_site(region_id: str) -> str:
+    """The task queue of a region that a worker process of its own network serves."""
     return f"site/{region_id}"

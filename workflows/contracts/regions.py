@@ -14,6 +14,8 @@ class RegionRequest(Contract):
     name: str
     cloud_region: str = ""
     """The cloud region that it is in; empty for a region of own machines."""
+    own_worker: bool = False
+    """Whether a worker process in the region's own network serves it, and no shared one."""
     sequence: int = 0
     resumed_status: RegionStatus | None = None
 
@@ -27,6 +29,12 @@ class RegionReport(Contract):
     region_id: str
     status: RegionStatus
     status_reason: str | None = None
+
+
+class SiteChange(Contract):
+    """Signal `change_site`: from now on this kind of worker process serves the region."""
+
+    own_worker: bool
 
 
 class Replacement(Contract):

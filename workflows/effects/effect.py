@@ -29,7 +29,7 @@ Answered = TypeVar("Answered", bound=Contract)
 
 
 class SiteCommand(Contract):
-    """A command for one node; it runs on the queue of the node's region."""
+    """A command for one node; it runs on the queue of the sites, or of the node's own region."""
 
     node: NodeAddress
 
@@ -146,10 +146,9 @@ class Effect(Generic[Asked, Answered]):
             return queues.of_kind(self.queue, command.provider_kind)
         if self.queue is not None:
             return self.queue
-        if isinstance(command, SiteCommand):
-            return queues.site(command.node.region_id)
-        region_id: str = getattr(command, "region_id")  # noqa: B009 - every other site command has it
-        return queues.site(region_id)
+        where = command.node if isinstance(command, SiteCommand) else command
+        region_id, own_worker = getattr(where, "region_id"), getattr(where, "own_worker")  # noqa: B009
+        return queues.own_site(region_id) if own_worker else queues.SITE
 
 
 def _retrieve(ended: "asyncio.Task[Any]") -> None:

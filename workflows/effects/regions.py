@@ -14,6 +14,7 @@ class CheckSite(Contract):
     """Prove that a worker process serves the site's task queue and holds the platform key."""
 
     region_id: str
+    own_worker: bool = False
 
 
 class SiteChecked(Contract):

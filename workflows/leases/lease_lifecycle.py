@@ -469,6 +469,7 @@ class LeaseLifecycle:
             port=seen.port,
             user=seen.user,
             minion_id=seen.minion_id or "",
+            own_worker=self._request.own_worker,
         )
 
     def _where(self) -> str:

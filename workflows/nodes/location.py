@@ -97,6 +97,7 @@ class NodeLocation:
             user=user,
             minion_id=self.minion_id,
             root=self._request.root,
+            own_worker=self._request.own_worker,
         )
 
     def changes(self) -> NodeChanges:

@@ -9,7 +9,7 @@ from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, RegionEvent
 from workflows.contracts.lifecycles import Refresh, RegionChanges, Removal
-from workflows.contracts.regions import RegionReport, RegionRequest, Replacement
+from workflows.contracts.regions import RegionReport, RegionRequest, Replacement, SiteChange
 from workflows.contracts.statuses import RegionStatus
 from workflows.effects.lifecycles import (
     FindDependents,
@@ -110,7 +110,7 @@ class RegionLifecycle:
     async def _poll(self) -> None:
         """healthy ⇄ offline: does a worker answer on the site's queue, and can storage be used?"""
         try:
-            site = await check_site(CheckSite(region_id=self._request.region_id))
+            site = await check_site(self._site)
         except EFFECT_FAILED as failure:
             reason = f"no worker answers on the region's queue: {cause_of(failure)[1]}"
             await self._set_status(RegionStatus.OFFLINE, reason, reason=reason)
@@ -180,6 +180,11 @@ class RegionLifecycle:
         return self._inbox.holds(Removal)
 
     @property
+    def _site(self) -> CheckSite:
+        request = self._request
+        return CheckSite(region_id=request.region_id, own_worker=request.own_worker)
+
+    @property
     def _dependents(self) -> FindDependents:
         return FindDependents(resource_id=self._request.region_id)
 
@@ -191,6 +196,11 @@ class RegionLifecycle:
     def refresh(self) -> None:
         if not self._inbox.holds(Refresh):  # all its nodes may ask at once
             self._inbox.put(Refresh())
+
+    @workflow.signal(description="Another kind of worker process serves it from now on.")
+    def change_site(self, change: SiteChange) -> None:
+        self._request = self._request.model_copy(update={"own_worker": change.own_worker})
+        self.refresh()
 
     @workflow.signal(description="Give it another storage node.")
     def replace(self, replacement: Replacement) -> None:

@@ -43,6 +43,8 @@ class Region(LifecycleRow, table=True):
     uses_internal_addresses: bool = False
     """Whether a machine without an external address is reached at its internal one."""
     node_root: str | None = None
+    own_worker: bool = False
+    """Whether a worker process in the region's own network serves it, and no shared one."""
     relaxed_requirements: list[str] = json_column()
     options: dict[str, Any] = json_column()
     __table_args__ = (

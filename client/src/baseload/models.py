@@ -666,9 +666,21 @@ class Region(BaseModel):
     node_root: Annotated[str | None, Field(title="Node Root")]
     uses_internal_addresses: Annotated[bool, Field(title="Uses Internal Addresses")]
     relaxed_requirements: Annotated[list[str], Field(title="Relaxed Requirements")]
+    own_worker: Annotated[bool, Field(title="Own Worker")]
     trusted_only: Annotated[bool, Field(title="Trusted Only")]
     trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
     warnings: Annotated[list[str], Field(title="Warnings")]
+
+
+class RegionChange(BaseModel):
+    """
+    Which worker process serves the region; it must have no nodes.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    own_worker: Annotated[bool, Field(title="Own Worker")]
 
 
 class CloudRegion(RootModel[str]):
@@ -695,6 +707,7 @@ class RegionCreation(BaseModel):
     relaxed_requirements: Annotated[
         list[str], Field(max_length=50, title="Relaxed Requirements")
     ] = []
+    own_worker: Annotated[bool, Field(title="Own Worker")] = False
 
 
 class RegionPage(BaseModel):

@@ -61,7 +61,7 @@ async def bills(client: Client) -> AsyncIterator[None]:
             activity_executor=rows,
             workflow_runner=workflow_runner(),
         )
-        site = Worker(client, task_queue=queues.site(REGION), activities=[look])
+        site = Worker(client, task_queue=queues.SITE, activities=[look])
         async with main, site:
             yield
 

@@ -7,28 +7,30 @@ from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.worker import Worker
 
 from activities.temporal import client as temporal
 from tests.activities.site.test_watch import JOB, RUN, stored, watchers
-from tests.activities.sites import REGION, Site
+from tests.activities.sites import Site
 from tests.activities.waiting import wait_until
-from tests.activities.watch_workflow import AwaitExit, Holding, HoldWatch
+from tests.activities.watch_workflow import AskSite, AwaitExit, Holding, HoldWatch
 from workers.registry import workflow_runner
 from workers.sites import site_worker
+from workflows.contracts import queues
 from workflows.contracts.nodes import WatchEnded
+from workflows.effects.regions import CheckSite, SiteChecked
 
 
 @contextlib.asynccontextmanager
 async def serving(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[None]:
     """The site's own worker, and one for the workflows of this test."""
     monkeypatch.setattr(temporal, "_client", client)
-    site = site_worker(client, REGION)
+    site = site_worker(client, queues.SITE)
     lives = Worker(
         client,
         task_queue="watch-tests",
-        workflows=[HoldWatch, AwaitExit],
+        workflows=[HoldWatch, AwaitExit, AskSite],
         workflow_runner=workflow_runner(),
         max_cached_workflows=0,
     )
@@ -79,3 +81,23 @@ async def test_a_worker_that_stops_lets_go_of_its_watches_and_the_next_takes_the
         assert (await holder.describe()).history_length == before  # its workflow was not asked
         await holder.signal(HoldWatch.let_go)
         assert await holder.result() == WatchEnded(reason="cancelled")
+
+
+async def test_one_worker_serves_every_shared_region_and_none_with_a_worker_of_its_own(
+    site: Site, temporal_server: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(region_id: str, *, own_worker: bool) -> WorkflowHandle[AskSite, SiteChecked]:
+        return await temporal_server.start_workflow(
+            AskSite.run,
+            CheckSite(region_id=region_id, own_worker=own_worker),
+            id=f"ask/{uuid.uuid4().hex}",
+            task_queue="watch-tests",
+        )
+
+    async with serving(temporal_server, monkeypatch):
+        own = await ask("reg-own", own_worker=True)
+        shared = [await ask(f"reg-{number}", own_worker=False) for number in range(30)]
+        await asyncio.wait_for(asyncio.gather(*(each.result() for each in shared)), 30)
+        assert (await own.describe()).status is WorkflowExecutionStatus.RUNNING
+        async with site_worker(temporal_server, queues.own_site("reg-own")):
+            await asyncio.wait_for(own.result(), 30)

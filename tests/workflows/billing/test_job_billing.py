@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tests.waiting import eventually
-from tests.workflows.fake_world import REGION, Run, World, node_address
+from tests.workflows.fake_world import Run, World, node_address
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
@@ -72,7 +72,7 @@ async def billing(
     )
     async with (
         _worker(environment.client, queues.MAIN, world),
-        _worker(environment.client, queues.site(REGION), world),
+        _worker(environment.client, queues.SITE, world),
     ):
         yield environment, world, request
 

@@ -12,7 +12,7 @@ from tests.workflows.nodes.test_node_lifecycle import Handle, last, reaches
 from workflows.contracts import queues
 from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import NodeProgress, NodeRequest
-from workflows.contracts.regions import RegionRequest
+from workflows.contracts.regions import RegionRequest, SiteChange
 from workflows.contracts.statuses import JobStatus, NodeStatus, ProviderKind
 from workflows.effects.nodes import list_runs, probe_node, restore_logins
 from workflows.effects.regions import check_site
@@ -42,7 +42,7 @@ async def active(stage: Stage) -> Handle:
         host="10.0.0.1", port=22, user="root", root=None,
     )  # fmt: skip
     request = NodeRequest(
-        node_id="nod-1", account_id="acc-1", region_id=DARK, name="n1",
+        node_id="nod-1", account_id="acc-1", region_id=DARK, own_worker=True, name="n1",
         minion_id="SHA256:key", relaxed_requirements=("all",), resumed_from=carry,
     )  # fmt: skip
     return await stage.client.start_workflow(
@@ -83,13 +83,17 @@ async def test_its_removal_is_read_while_it_is_still_looked_for(
     assert last(stage) == "archived"
 
 
-async def test_its_region_looks_at_once(stage: Stage) -> None:
+async def test_its_region_looks_at_once_and_may_be_given_to_a_shared_worker(stage: Stage) -> None:
     region = RegionRequest(
         region_id=DARK, account_id="acc-1", provider_id="prv-1",
         provider_kind=ProviderKind.PHYSICAL, name="dark", resumed_status="healthy",
+        own_worker=True,
     )  # fmt: skip
-    await stage.client.start_workflow(
+    handle = await stage.client.start_workflow(
         RegionLifecycle.run, region, id=f"region/{DARK}", task_queue=queues.MAIN
     )
     await active(stage)
     await eventually(lambda: stage.world.statuses[DARK] == ["offline"], "the region is offline")
+
+    await handle.signal(RegionLifecycle.change_site, SiteChange(own_worker=False))
+    await eventually(lambda: stage.world.statuses[DARK][-1] == "healthy", "a shared worker answers")

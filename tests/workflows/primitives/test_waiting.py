@@ -67,7 +67,7 @@ async def site(temporal_server: Client) -> AsyncIterator[Site]:
     site = Site(temporal_server, f"site-{uuid.uuid4().hex}")
     serving = Worker(
         temporal_server,
-        task_queue=queues.site(site.name),
+        task_queue=queues.own_site(site.name),
         activities=[site.answer],
         graceful_shutdown_timeout=timedelta(0),
     )

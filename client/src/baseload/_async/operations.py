@@ -230,6 +230,13 @@ class AsyncOperations:
         """Get Region."""
         return await self._ask(models.Region, Call("GET", f"/v1/regions/{segment(region_id)}"))
 
+    async def change_region(self, region_id: str, body: models.RegionChange) -> models.Region:
+        """Leave a region without nodes to a worker of its own network, or to the shared
+        workers."""
+        return await self._ask(
+            models.Region, Call("PATCH", f"/v1/regions/{segment(region_id)}", body=_sent(body))
+        )
+
     async def remove_region(self, region_id: str, *, force: bool | None = None) -> models.Region:
         """Remove a region; a region with nodes only with `force`."""
         return await self._ask(

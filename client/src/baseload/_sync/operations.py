@@ -222,6 +222,13 @@ class Operations:
         """Get Region."""
         return self._ask(models.Region, Call("GET", f"/v1/regions/{segment(region_id)}"))
 
+    def change_region(self, region_id: str, body: models.RegionChange) -> models.Region:
+        """Leave a region without nodes to a worker of its own network, or to the shared
+        workers."""
+        return self._ask(
+            models.Region, Call("PATCH", f"/v1/regions/{segment(region_id)}", body=_sent(body))
+        )
+
     def remove_region(self, region_id: str, *, force: bool | None = None) -> models.Region:
         """Remove a region; a region with nodes only with `force`."""
         return self._ask(

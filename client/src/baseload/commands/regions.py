@@ -66,6 +66,9 @@ def create(
     node_root: Annotated[
         str | None, typer.Option(help="our folder on its nodes; default: each node's own")
     ] = None,
+    own_worker: Annotated[
+        bool, typer.Option("--own-worker", help="a worker in its own network serves it")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is healthy")] = False,
 ) -> None:
     """Create a region of your own machines."""
@@ -76,6 +79,7 @@ def create(
         "public": public,
         "relaxed_requirements": relax or [],
         "exclusive_nodes": not shared,
+        "own_worker": own_worker,
     }
     region = session.post("/v1/regions", body | ({"node_root": node_root} if node_root else {}))
     _show_when_there(session, region, Goal(frozenset({"healthy"})) if wait else None)
@@ -127,11 +131,29 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             ("public", found.get("public")),
             ("nodes are ours alone", found.get("exclusive_nodes")),
             ("internal addresses", found.get("uses_internal_addresses") or None),
+            ("own worker", found.get("own_worker")),
             ("relaxed", found.get("relaxed_requirements") or None),
             ("trusted jobs only", found.get("trusted_only_reason")),
             ("created", moment_text(found.get("created_at"))),
         ]
     )
+
+
+@command(app)
+def change(
+    session: Session,
+    region: Annotated[str, typer.Argument(help="id or name; it must have no nodes")],
+    own_worker: Annotated[
+        bool, typer.Option("--own-worker/--shared-worker", help="which worker reaches its nodes")
+    ],
+) -> None:
+    """Leave a region to a worker process in its own network, or to the shared ones."""
+    path = f"/v1/regions/{find_id(session, 'regions', region)}"
+    changed = session.patch(path, {"own_worker": own_worker})
+    if session.screen.as_json:
+        session.screen.json(changed)
+    else:
+        session.screen.result(f"{region}: own worker: {changed['own_worker']}")
 
 
 @command(app)

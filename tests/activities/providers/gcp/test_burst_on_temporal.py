@@ -36,8 +36,8 @@ from tests.doubles.gcp.fixtures import contained
 from tests.waiting import eventually
 from workers.main import ROW_THREADS, cloud_workers, main_worker
 from workers.runner.probes import free_port
+from workers.serving import serving
 from workers.sites import site_worker
-from workers.startup import serving
 from workflows.contracts import queues
 from workflows.contracts.jobs import JobReport, NodeReachable
 from workflows.contracts.statuses import JobStatus
@@ -101,7 +101,7 @@ async def at_work(client: Client, region_id: str) -> AsyncIterator[None]:
             activity_executor=rules,
             max_concurrent_activities=1,
         )
-        workers = (main_worker(client, rows), planning, site_worker(client, region_id))
+        workers = (main_worker(client, rows), planning, site_worker(client, queues.SITE))
         async with serving(*workers, *cloud_workers(client)):
             yield
     await close_connections()

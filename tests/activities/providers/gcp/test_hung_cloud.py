@@ -24,7 +24,7 @@ from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.waiting import eventually
 from workers.main import ROW_THREADS, cloud_workers, main_worker
 from workers.registry import workflow_runner
-from workers.startup import serving
+from workers.serving import serving
 from workflows.effects.jobs import FindPlacement
 from workflows.effects.machines import DescribeMachine, NamedMachine, TerminateMachine
 

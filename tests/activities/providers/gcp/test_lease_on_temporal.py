@@ -31,7 +31,7 @@ from tests.doubles.gcp.double import GcpDouble
 from tests.waiting import eventually
 from workers.main import cloud_workers, notifications_worker
 from workers.registry import workflow_runner
-from workers.startup import serving
+from workers.serving import serving
 from workflows.contracts import queues
 from workflows.contracts.events import LeaseEvent
 from workflows.contracts.leases import LeaseRelease
