@@ -12,6 +12,7 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import (
+    Housekeeping,
     LeaseReconciliation,
     LifecycleReconciliation,
     OutboxRelay,
@@ -34,6 +35,7 @@ WORKFLOWS: tuple[type, ...] = (
     LifecycleReconciliation,
     LeaseReconciliation,
     PriceRefresh,
+    Housekeeping,
 )
 
 

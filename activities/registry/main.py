@@ -2,6 +2,7 @@
 
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
+from activities.housekeeping.retention import remove_expired
 from activities.jobs.run_specs import (
     discard_run_specs,
     discard_snapshots,
@@ -50,6 +51,7 @@ MAIN: tuple[Activity, ...] = (
     restart_lost_workflows,
     reconcile_machines,
     refresh_prices,
+    remove_expired,
     terminate_orphaned_machine,
     start_notifications,
     report_feed_status,

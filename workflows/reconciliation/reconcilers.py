@@ -1,4 +1,4 @@
-"""The outbox relay and the reconciliations, which repair what a crash has interrupted."""
+"""The outbox relay and the reconciliations, which repair what a crash left; and housekeeping."""
 
 from datetime import timedelta
 
@@ -6,6 +6,7 @@ from temporalio import workflow
 
 from workflows.contracts.base import Done
 from workflows.contracts.schedules import ReconciliationRequest
+from workflows.effects.housekeeping import ExpiredRemoved, RemoveExpired, remove_expired
 from workflows.effects.reconciliation import (
     LostWorkflowsRestarted,
     MachinesReconciled,
@@ -53,3 +54,12 @@ class LeaseReconciliation:
     @workflow.run
     async def run(self, _request: ReconciliationRequest) -> MachinesReconciled:
         return await reconcile_machines(ReconcileMachines())
+
+
+@workflow.defn(name="Housekeeping")
+class Housekeeping:
+    """The hourly removal of rows and uploads whose retention has passed."""
+
+    @workflow.run
+    async def run(self, _request: ReconciliationRequest) -> ExpiredRemoved:
+        return await remove_expired(RemoveExpired())

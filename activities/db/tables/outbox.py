@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Index
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
@@ -22,7 +23,10 @@ class OutboxRow(SQLModel, table=True):
     argument: dict[str, Any] | None = json_column(nullable=True)
     created_at: datetime = Field(sa_type=Instant)
     delivered_at: datetime | None = Field(default=None, sa_type=Instant)
-    __table_args__ = (index_where("delivered_at IS NULL", "outbox_undelivered", "created_at"),)
+    __table_args__ = (
+        index_where("delivered_at IS NULL", "outbox_undelivered", "created_at"),
+        index_where("delivered_at IS NOT NULL", "outbox_delivered", "delivered_at"),
+    )
 
 
 class IdempotencyKey(SQLModel, table=True):
@@ -35,3 +39,4 @@ class IdempotencyKey(SQLModel, table=True):
     status_code: int
     body: dict[str, Any] | None = json_column(nullable=True)
     created_at: datetime = Field(sa_type=Instant)
+    __table_args__ = (Index("idempotency_keys_by_age", "created_at"),)

@@ -12,6 +12,7 @@ from tests.failure.stories.job import (
 from tests.failure.stories.lease import MachineStory
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
+    HousekeepingStory,
     MachineSweepStory,
     NewsStory,
     PlacementStory,
@@ -42,6 +43,7 @@ STORIES: tuple[type[Story], ...] = (
     MachineStory,
     MachineSweepStory,
     PriceRefreshStory,
+    HousekeepingStory,
     NewsStory,
 )
 
