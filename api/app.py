@@ -50,7 +50,8 @@ ROUTERS = (
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
 
-Send `Authorization: Bearer bl_…`. POSTs honour `Idempotency-Key`. Lists are newest first:
+Send `Authorization: Bearer bl_…`. POSTs honour `Idempotency-Key`, for
+48 hours. Lists are newest first:
 `?limit=&after=`. A refusal is answered with problem details and a stable `code`."""
 
 

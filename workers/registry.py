@@ -12,6 +12,7 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import (
+    Housekeeping,
     LifecycleReconciliation,
     OutboxRelay,
 )
@@ -32,6 +33,7 @@ WORKFLOWS: tuple[type, ...] = (
     OutboxRelay,
     LifecycleReconciliation,
     PriceRefresh,
+    Housekeeping,
 )
 
 

@@ -22,6 +22,7 @@ from workflows.contracts.schedules import ReconciliationRequest
 
 RECONCILIATION_INTERVAL = timedelta(minutes=5)
 PRICES_INTERVAL = timedelta(days=1)
+HOUSEKEEPING_INTERVAL = timedelta(hours=1)
 
 
 async def start_singletons(client: Client) -> None:
@@ -42,6 +43,7 @@ async def start_singletons(client: Client) -> None:
     schedules = (
         ("LifecycleReconciliation", "lifecycle-reconciliation", RECONCILIATION_INTERVAL),
         ("PriceRefresh", "prices", PRICES_INTERVAL),
+        ("Housekeeping", "housekeeping", HOUSEKEEPING_INTERVAL),
     )
     for scheduled, name, every in schedules:
         with contextlib.suppress(ScheduleAlreadyRunningError):

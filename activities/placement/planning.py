@@ -34,10 +34,9 @@ from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
 from activities.placement.inventory import SHOWN, held, node_offers, preferring
 from activities.placement.queue import (
+    MissingKeysError,
     Queue,
-    UnreadableJobsError,
     add_missing_keys,
-    set_apart,
     waiting_queue,
 )
 from activities.placement.refusals import (
@@ -88,12 +87,11 @@ def plan_placements(command: PlanPlacements) -> PlanningRound:
     Raises: ApplicationError, to be retried, when the rows changed during every try.
     """
     with beating_aside():
-        add_missing_keys()
         for number in range(1, TRIES + 1):
             try:
                 return _one_round(command.limit, alone=number == TRIES)
-            except UnreadableJobsError as cause:
-                set_apart(cause.heads)
+            except MissingKeysError as cause:
+                add_missing_keys(cause.heads)
                 conflict: Exception = cause
             except (ContendedError, IntegrityError, OperationalError) as cause:
                 conflict = cause

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import structlog
-from sqlalchemy import ColumnElement, and_, func, literal_column, or_, update
+from sqlalchemy import ColumnElement, and_, func, or_, update
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
@@ -29,15 +29,14 @@ _ORDER = (col(Job.waiting_since), col(Job.id))
 log = structlog.get_logger("waiting")
 
 
-class UnreadableJobsError(Exception):
-    """The error when the first job of a demand cannot be read by this release.
+class MissingKeysError(Exception):
+    """The error when waiting jobs have no demand key, or one cannot share the key that it has.
 
-    heads: the rows of these first jobs.
+    heads: the rows of first jobs of their demands that this release cannot read.
     """
 
     def __init__(self, heads: list[Any]) -> None:
-        ids = ", ".join(row.id for row in heads)
-        super().__init__(f"jobs that this release cannot read are first of their demand: {ids}")
+        super().__init__(f"waiting jobs: no demand key, or not readable: {[r.id for r in heads]}")
         self.heads = heads
 
 
@@ -63,17 +62,17 @@ def is_waiting(job: type[Job] = Job) -> ColumnElement[bool]:
 
 
 def _waits(job: type[Job] = Job) -> ColumnElement[bool]:
-    # A literal, because SQLite uses a partial index only if the statement itself has its condition.
-    return col(job.status) == literal_column(f"'{JobStatus.WAITING_FOR_RESOURCES}'")
+    return col(job.status) == JobStatus.WAITING_FOR_RESOURCES
 
 
 def waiting_queue(session: Session, gpu_types: Iterable[str]) -> Queue:
     """The demands of all jobs that wait for resources.
 
     gpu_types: the GPU types of the platform's nodes.
-    Raises: UnreadableJobsError; call `set_apart` with its heads, and read again.
+    Raises: MissingKeysError; call `add_missing_keys` with its heads, and read again.
     """
-    rows = session.execute(_heads()).all()
+    found = session.execute(_heads()).all()
+    rows = [row for row in found if row.demand_key is not None]
     known = set(gpu_types)
     able = able_to_pay(session, {row.account_id for row in rows})
     queue = Queue(job_count=sum(row.job_count for row in rows))
@@ -92,8 +91,8 @@ def waiting_queue(session: Session, gpu_types: Iterable[str]) -> Queue:
             )
         elif not row.demand_key.startswith(_UNREADABLE):
             unreadable.append(row)
-    if unreadable:
-        raise UnreadableJobsError(unreadable)
+    if unreadable or len(rows) < len(found):
+        raise MissingKeysError(unreadable)
     return queue
 
 
@@ -106,7 +105,7 @@ def _heads() -> Any:
             col(Job.demand_key),
             func.count().label("job_count"),
         )
-        .where(is_waiting(), col(Job.demand_key).is_not(None))
+        .where(is_waiting())
         .group_by(col(Job.project_id), col(Job.priority), col(Job.demand_key))
         .subquery()
     )
@@ -138,8 +137,8 @@ def _heads() -> Any:
             Project.on_quota_exhausted,
         )
         .select_from(groups)
-        .join(Job, col(Job.id) == head_id)
-        .join(Project, col(Project.id) == groups.c.project_id)
+        .outerjoin(Job, col(Job.id) == head_id)  # No head: jobs without a key wait.
+        .outerjoin(Project, col(Project.id) == groups.c.project_id)
     )
 
 
@@ -213,33 +212,38 @@ def _demand_of(row: Any, known_gpu_types: set[str], *, has_credits: bool) -> Dem
     )
 
 
-def set_apart(heads: Iterable[Any]) -> None:
-    """Give each job that cannot be read a demand of its own, among the first of these demands."""
+def add_missing_keys(heads: Iterable[Any]) -> None:
+    """Compute the demand keys of waiting jobs that have none, as earlier releases write them.
+
+    heads: of jobs that cannot be read. Among the first jobs with their demands, each that cannot be
+    read gets a demand of its own.
+    """
     with database().write() as session:
         for head in heads:
             first = select(Job.id).where(_has_demand_of(head)).order_by(*_ORDER)
             of_demand = col(Job.id).in_(first.limit(_KEYS_AT_ONCE))
             session.execute(update(Job).where(of_demand).values(demand_key=None))
-    add_missing_keys()
+    while _add_some_keys():
+        pass
 
 
-def add_missing_keys() -> None:
-    """Compute the demand keys of waiting jobs that have none; an earlier release writes none."""
+def _add_some_keys() -> bool:
+    """Whether there were waiting jobs without a key."""
     lacks_key = (_waits(), col(Job.demand_key).is_(None))
     columns = (Job.id, Job.account_id, Job.spec, Job.attempt, Job.created_at, Job.updated_at)
-    while True:
-        with database().read() as session:
-            query = select(*columns).where(*lacks_key)  # type: ignore[call-overload]
-            rows = session.execute(query.order_by(col(Job.id)).limit(_KEYS_AT_ONCE)).all()
-        if not rows:
-            return
-        with database().write() as session:
-            for row in rows:
-                session.execute(
-                    update(Job)
-                    .where(col(Job.id) == row.id, *lacks_key)
-                    .values(demand_key=_key_of(row), waiting_since=_waiting_since(row))
-                )
+    with database().read() as session:
+        query = select(*columns).where(*lacks_key)  # type: ignore[call-overload]
+        rows = session.execute(query.order_by(col(Job.id)).limit(_KEYS_AT_ONCE)).all()
+    if not rows:
+        return False
+    with database().write() as session:
+        for row in rows:
+            session.execute(
+                update(Job)
+                .where(col(Job.id) == row.id, *lacks_key)
+                .values(demand_key=_key_of(row), waiting_since=_waiting_since(row))
+            )
+    return True
 
 
 def _key_of(row: Any) -> str:

@@ -2,6 +2,7 @@
 
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.orphaned_runs import bill_orphaned_runs
+from activities.housekeeping.retention import remove_expired
 from activities.jobs.run_specs import (
     discard_run_specs,
     discard_snapshots,
@@ -33,6 +34,7 @@ MAIN: tuple[Activity, ...] = (
     record,
     relay_outbox,
     restart_lost_workflows,
+    remove_expired,
     start_notifications,
     report_feed_status,
     check_provider,

@@ -8,6 +8,11 @@ def code_name(sha256: str) -> str:
     return f"code/{sha256}.tar.gz"
 
 
+def upload_lock(sha256: str) -> str:
+    """The name of the advisory lock that a new upload and the removal of an old one take."""
+    return f"upload/{sha256}"
+
+
 def run_spec_name(job_id: str, attempt: int, worker: int) -> str:
     """The name of the sealed run spec of one worker of one attempt."""
     return f"orders/{job_id}/{attempt}/{worker}"

@@ -18,7 +18,7 @@ Reader = Annotated[Caller, Depends(Needs("audit:read"))]
 
 @router.get("", operation_id="list_audit")
 def list_audit(caller: Reader, paging: Paging, resource_id: str | None = None) -> AuditPage:
-    """Every change that was made with a key of the account, newest first."""
+    """Every change that was made with a key of the account, newest first; kept for 400 days."""
     rows = select(tables.AuditRow).where(tables.AuditRow.account_id == caller.account_id)
     if resource_id is not None:
         rows = rows.where(tables.AuditRow.resource_id == resource_id)

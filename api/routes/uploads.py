@@ -57,11 +57,16 @@ async def create_upload(
         str | None, Header(alias="Idempotency-Key", max_length=255, min_length=1)
     ] = None,
 ) -> Upload:
-    """Upload a tar.gz. An archive that is broken, too large or leaves its folder is refused."""
+    """Upload a tar.gz. An archive that is broken, too large or leaves its folder is refused.
+
+    It is removed when no open job names it and no job was submitted with it for 30 days.
+    """
     await run_in_threadpool(uploads.keep, received)
     sent = (idempotency_key, received.sha256.encode())
     change = change_of(request, response, caller, sent)
-    return await change.apply(Upload, lambda context: uploads.add_upload(context, received))
+    added = await change.apply(Upload, lambda context: uploads.add_upload(context, received))
+    await run_in_threadpool(uploads.store, received)
+    return added
 
 
 @router.get("/{upload_id}", operation_id="get_upload")

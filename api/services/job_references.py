@@ -4,6 +4,7 @@ The document is checked as it was sent, so that the answer names a wrong id toge
 other mistakes.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from activities.db import tables
@@ -13,6 +14,9 @@ from api.schemas.base import FieldError
 from api.services.lifecycles import GONE
 from workflows.contracts.statuses import RegionStatus
 from workflows.rules.jobs.formats import project_of_secret
+
+NAMED_AGAIN = timedelta(days=1)
+"""Far below the retention of uploads."""
 
 
 def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
@@ -42,9 +46,27 @@ def _wrong_upload(
     if not isinstance(upload_id, str) or not upload_id.startswith("upl-"):
         return None
     row = context.session.get(tables.Upload, upload_id)
-    if row is not None and row.account_id == context.caller.account_id:
+    if row is not None and row.account_id == context.caller.account_id and _is_kept(context, row):
         return None
     return field_error(".".join(path), "is an upload of this account: not found", upload_id)
+
+
+def _is_kept(context: ChangeContext, upload: tables.Upload) -> bool:
+    """Whether the upload stays for the job; False: housekeeping is removing it.
+
+    Its row is locked and written only if no job has named it for a while, so that many jobs with
+    one upload do not wait for each other.
+    """
+    last_used_at = upload.named_at or upload.created_at
+    if upload.removed_at is None and context.now - last_used_at < NAMED_AGAIN:
+        return True
+    locked = context.session.get(
+        tables.Upload, upload.id, populate_existing=True, with_for_update=True
+    )
+    if locked is None or locked.removed_at is not None:
+        return False
+    locked.named_at = context.now
+    return True
 
 
 def _wrong_region(context: ChangeContext, document: Any) -> FieldError | None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from sqlmodel import col, select
 from starlette.concurrency import run_in_threadpool
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.db.session import advisory_lock
 from activities.settings import settings
 from activities.storage.blobs import blob_store
-from activities.storage.names import code_name
+from activities.storage.names import code_name, upload_lock
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas.jobs import Upload
@@ -70,12 +72,35 @@ def keep(received: Received) -> None:
         check_archive(received.path, settings().upload_max_unpacked_bytes)
     except ArchiveRefusedError as refused:
         raise invalid(field_error("body", str(refused))) from refused
+    store(received)
+
+
+def store(received: Received) -> None:
+    """Store the bytes unless they are stored already. Blocking."""
     blobs, name = blob_store(settings().storage), code_name(received.sha256)
     if not blobs.exists(name):
         blobs.put_file(name, received.path)
 
 
 def add_upload(context: ChangeContext, received: Received) -> Upload:
+    """Add the row of an upload; after the commit, call `store` again.
+
+    Between the first call and the commit, housekeeping may have removed equal bytes of an upload
+    that nothing used.
+
+
+    Raises: Problem `unavailable`, while older uploads of the same bytes are being removed.
+    """
+    advisory_lock(context.session, upload_lock(received.sha256))
+    removal = select(tables.Upload.id).where(
+        tables.Upload.sha256 == received.sha256, col(tables.Upload.removed_at).is_not(None)
+    )
+    if context.session.exec(removal).first() is not None:
+        raise Problem(
+            "unavailable",
+            f"the archive {received.sha256}: an older upload of it is being removed; try again in "
+            "some minutes",
+        )
     row = tables.Upload(
         id=new_id("upl"),
         account_id=context.caller.account_id,
@@ -88,7 +113,7 @@ def add_upload(context: ChangeContext, received: Received) -> Upload:
 
 
 def upload_response(row: tables.Upload) -> Upload:
-    return Upload(**row.model_dump())
+    return Upload(**row.model_dump(exclude={"named_at", "removed_at"}))
 
 
 def _too_large(limit: int) -> Problem:

@@ -12,7 +12,7 @@ from workflows.contracts.base import Done
 from workflows.contracts.leases import MachineLost, MachineReady
 from workflows.contracts.machines import MachineObservation, Shortage
 from workflows.contracts.statuses import MachineState
-from workflows.effects import leases, providers
+from workflows.effects import housekeeping, leases, providers
 from workflows.effects import machines as machine
 
 PRICE_MICROCREDITS = 1_000_000
@@ -45,6 +45,9 @@ class Cloud:
     untold_prices: set[str] = field(default_factory=set)
     """What the cloud charges otherwise than is known."""
     known_prices: set[str] = field(default_factory=set)
+    expired: set[str] = field(default_factory=set)
+    """Uploads whose retention has passed."""
+    removed: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     """Machines with a provider's mark that no lease names, by name."""
     followed: Counter[str] = field(default_factory=Counter)
@@ -75,6 +78,11 @@ class RentedMachines:
         self.cloud.known_prices |= self.cloud.untold_prices
         self.cloud.untold_prices = set()
         return providers.PricesRefreshed(kept=kept)
+
+    def remove_expired(self, _: housekeeping.RemoveExpired) -> housekeeping.ExpiredRemoved:
+        found, self.cloud.expired = self.cloud.expired, set()
+        self.cloud.removed |= found
+        return housekeeping.ExpiredRemoved(uploads=len(found))
 
     def create_machine(self, asked: machine.CreateMachine) -> MachineObservation:
         key = (asked.machine_name, asked.offer.zone)

@@ -4,6 +4,6 @@ from workflows.contracts.base import Contract
 
 
 class ReconciliationRequest(Contract):
-    """Input of the outbox relay, the reconciliations and the price refresh."""
+    """Input of the outbox relay, the reconciliations, the price refresh and housekeeping."""
 
     page_size: int = 200

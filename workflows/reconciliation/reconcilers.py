@@ -1,4 +1,4 @@
-"""The outbox relay and the lifecycle reconciliation, which repair what a crash has interrupted."""
+"""The outbox relay, the reconciliation of lifecycles, and housekeeping."""
 
 from datetime import timedelta
 
@@ -6,6 +6,7 @@ from temporalio import workflow
 
 from workflows.contracts.base import Done
 from workflows.contracts.schedules import ReconciliationRequest
+from workflows.effects.housekeeping import ExpiredRemoved, RemoveExpired, remove_expired
 from workflows.effects.reconciliation import (
     LostWorkflowsRestarted,
     RelayOutbox,
@@ -37,3 +38,12 @@ class LifecycleReconciliation:
     @workflow.run
     async def run(self, request: ReconciliationRequest) -> LostWorkflowsRestarted:
         return await restart_lost_workflows(RestartLostWorkflows(page_size=request.page_size))
+
+
+@workflow.defn(name="Housekeeping")
+class Housekeeping:
+    """The hourly removal of rows and uploads whose retention has passed."""
+
+    @workflow.run
+    async def run(self, _request: ReconciliationRequest) -> ExpiredRemoved:
+        return await remove_expired(RemoveExpired())

@@ -24,6 +24,10 @@ class Upload(SQLModel, table=True):
     sha256: str = Field(index=True)
     size_bytes: int = Field(sa_type=BigInteger)
     created_at: datetime = Field(sa_type=Instant)
+    named_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When a job was last submitted with it."""
+    removed_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the removal of the stored bytes began; the row goes after them."""
 
 
 class Job(LifecycleRow, table=True):
@@ -50,11 +54,10 @@ class Job(LifecycleRow, table=True):
     charged_microcredits: int = Field(default=0, sa_type=BigInteger)
     output_bytes: int | None = Field(default=None, sa_type=BigInteger)
     __table_args__ = (
-        Index("jobs_by_status", "status", "priority", "created_at"),
         Index("jobs_by_account", "account_id", "id"),
-        index_where(
-            "status = 'waiting_for_resources'",
-            "jobs_waiting",
+        Index(
+            "jobs_by_demand",
+            "status",
             "project_id",
             "priority",
             "demand_key",

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Index
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
@@ -34,6 +35,7 @@ class OutboxRow(SQLModel, table=True):
         index_where(
             "delivered_at IS NULL AND parked_at IS NULL", "outbox_undelivered", "next_attempt_at"
         ),
+        index_where("delivered_at IS NOT NULL", "outbox_delivered", "delivered_at"),
     )
 
 
@@ -47,3 +49,4 @@ class IdempotencyKey(SQLModel, table=True):
     status_code: int
     body: dict[str, Any] | None = json_column(nullable=True)
     created_at: datetime = Field(sa_type=Instant)
+    __table_args__ = (Index("idempotency_keys_by_age", "created_at"),)

@@ -12,6 +12,7 @@ from tests.failure.stories.job import (
 from tests.failure.stories.lease import MachineStory
 from tests.failure.stories.leased_node import LeasedNodeStory
 from tests.failure.stories.loops import (
+    HousekeepingStory,
     NewsStory,
     PlacementStory,
     PriceRefreshStory,
@@ -46,6 +47,7 @@ STORIES: tuple[type[Story], ...] = (
     SweepStory,
     MachineStory,
     PriceRefreshStory,
+    HousekeepingStory,
     NewsStory,
 )
 

@@ -15,6 +15,7 @@ from workflows.placement.loop import PlacementLoop
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.price_refresh import PriceRefresh
 from workflows.reconciliation.reconcilers import (
+    Housekeeping,
     LifecycleReconciliation,
     OutboxRelay,
 )
@@ -180,6 +181,19 @@ class NewsStory(LoopStory):
             self.expect(not told or not told[-1], f"at last it was told {told[-1:]}")
         self.world.said += self.world.cloud.news_states  # the provider shows them
         self.look_at_the_cause()
+
+
+class HousekeepingStory(LoopStory):
+    lifecycle = "Housekeeping"
+
+    async def start_it(self) -> None:
+        await self.start(Housekeeping, ReconciliationRequest(), self.workflow_id)
+
+    def add(self, job_id: str) -> None:
+        self.world.cloud.expired.add(job_id)
+
+    def is_served(self, job_id: str) -> bool:
+        return job_id in self.world.cloud.removed
 
 
 class PriceRefreshStory(LoopStory):

@@ -69,7 +69,7 @@ def demand_key(submission: JobSubmission, account_id: str) -> str:
     computes them anew.
     """
     asked = json.dumps(asdict(demand_of(submission, account_id)), sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()
+    return hashlib.sha256(asked.encode()).hexdigest()[:32]
 
 
 def spot_policy_of(submission: JobSubmission) -> SpotPolicy:

@@ -2,7 +2,8 @@
 
 Revision: 0011, after 0010
 
-The next planning round computes the demand keys of jobs that wait already.
+The next planning round computes the demand keys of jobs that wait already. The new index begins
+with the status, as the one that it replaces.
 """
 
 import sqlalchemy as sa
@@ -13,21 +14,14 @@ down_revision = "0010"
 branch_labels = None
 depends_on = None
 
-WAITING = "status = 'waiting_for_resources'"
-INDEXED = ("project_id", "priority", "demand_key", "waiting_since", "id", "attempt")
+INDEXED = ("status", "project_id", "priority", "demand_key", "waiting_since", "id", "attempt")
 
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("demand_key", sa.String(), nullable=True))
     op.add_column("jobs", sa.Column("waiting_since", sa.DateTime(timezone=True), nullable=True))
-    op.create_index(
-        "jobs_waiting",
-        "jobs",
-        list(INDEXED),
-        unique=False,
-        sqlite_where=sa.text(WAITING),
-        postgresql_where=sa.text(WAITING),
-    )
+    op.drop_index("jobs_by_status", table_name="jobs")
+    op.create_index("jobs_by_demand", "jobs", list(INDEXED), unique=False)
     op.create_table(
         "demand_refusals",
         sa.Column("project_id", sa.String(), nullable=False),
@@ -43,7 +37,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("demand_refusals")
-    op.drop_index("jobs_waiting", table_name="jobs")
+    op.drop_index("jobs_by_demand", table_name="jobs")
+    op.create_index("jobs_by_status", "jobs", ["status", "priority", "created_at"], unique=False)
     op.drop_column("jobs", "waiting_since")
     op.drop_column("jobs", "demand_key")
 

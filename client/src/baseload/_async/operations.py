@@ -582,7 +582,8 @@ class AsyncOperations:
     async def list_audit(
         self, *, resource_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.AuditPage:
-        """Every change that was made with a key of the account, newest first."""
+        """Every change that was made with a key of the account, newest first; kept for 400
+        days."""
         return await self._ask(
             models.AuditPage,
             Call(

@@ -1,0 +1,166 @@
+"""Housekeeping: removing rows and uploads whose retention has passed.
+
+Rows are found in a reading session and deleted by id, some hundred in a transaction, so that no
+other writer waits long.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import CursorResult, delete, func, or_, tuple_
+from sqlmodel import Session, col, select
+from temporalio import activity
+
+from activities.db.session import advisory_lock, database
+from activities.db.tables import AuditRow, IdempotencyKey, Job, OutboxRow, Upload
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.names import code_name, upload_lock
+from activities.temporal.heartbeats import beating_aside
+from workflows.contracts.statuses import JobStatus
+from workflows.effects.housekeeping import ExpiredRemoved, RemoveExpired
+
+DELIVERED_RETENTION = timedelta(days=7)
+IDEMPOTENCY_RETENTION = timedelta(hours=48)
+UPLOAD_RETENTION = timedelta(days=30)
+AUDIT_RETENTION = timedelta(days=400)
+"""Somewhat more than a year, so that a yearly review has the whole year."""
+ABANDONED_REMOVAL = timedelta(minutes=10)
+"""After this time nothing is left of an attempt that was to remove an upload's bytes."""
+BATCH = 500
+_OPEN = tuple(status.value for status in JobStatus if not status.is_final)
+
+
+@activity.defn
+def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
+    """Remove what has passed its retention; a second call goes on where the first one ended."""
+    now = datetime.now(UTC)
+    with beating_aside():
+        return ExpiredRemoved(
+            outbox_rows=sum(_batches(_delivered, now - DELIVERED_RETENTION)),
+            idempotency_keys=sum(_batches(_keys, now - IDEMPOTENCY_RETENTION)),
+            audit_entries=sum(_batches(_audit, now - AUDIT_RETENTION)),
+            uploads=_remove_uploads(now),
+        )
+
+
+Found = tuple[Any, list[Any]]
+"""The condition of rows to delete, and the keys for which it was made."""
+
+
+def _batches(find: Callable[[Session, datetime], Found], before: datetime) -> Iterator[int]:
+    """Delete batch after batch; yield the number of rows of each."""
+    while True:
+        with database().read() as session:
+            statement, keys = find(session, before)
+        if not keys:
+            return
+        with database().write() as session:
+            deleted = session.execute(statement)
+        yield deleted.rowcount if isinstance(deleted, CursorResult) else 0
+        if len(keys) < BATCH:
+            return
+
+
+def _delivered(session: Session, before: datetime) -> Found:
+    delivered_at = col(OutboxRow.delivered_at)
+    query = select(OutboxRow.id).where(delivered_at < before).order_by(delivered_at).limit(BATCH)
+    ids = list(session.exec(query))
+    return delete(OutboxRow).where(col(OutboxRow.id).in_(ids)), ids
+
+
+def _keys(session: Session, before: datetime) -> Found:
+    """The creation is compared again, in case that a key was used anew."""
+    created_at = col(IdempotencyKey.created_at)
+    key = tuple_(col(IdempotencyKey.account_id), col(IdempotencyKey.key))
+    query = select(IdempotencyKey.account_id, IdempotencyKey.key).where(created_at < before)
+    keys = [tuple(row) for row in session.execute(query.order_by(created_at).limit(BATCH))]
+    return delete(IdempotencyKey).where(key.in_(keys), created_at < before), keys
+
+
+def _audit(session: Session, before: datetime) -> Found:
+    """Ids follow the time, so the entries to remove are the first ones."""
+    first = select(AuditRow.id, AuditRow.at).order_by(col(AuditRow.id)).limit(BATCH)
+    ids = [row.id for row in session.execute(first) if row.at < before]
+    return delete(AuditRow).where(col(AuditRow.id).in_(ids)), ids
+
+
+def _remove_uploads(now: datetime) -> int:
+    """Remove uploads that no open job names and no job has named for their retention."""
+    with database().read() as session:
+        unused = _unused_uploads(session, now - UPLOAD_RETENTION)
+        abandoned = session.exec(
+            select(Upload.sha256).where(col(Upload.removed_at) < now - ABANDONED_REMOVAL).distinct()
+        ).all()
+    removed = sum(_finish_removal(sha256) for sha256 in abandoned)
+    for sha256, ids in unused.items():
+        with database().write() as session:
+            deleted, is_last = _begin_removal(session, sha256, ids, now)
+        removed += deleted + (_finish_removal(sha256) if is_last else 0)
+    return removed
+
+
+def _last_named() -> Any:
+    return func.coalesce(col(Upload.named_at), col(Upload.created_at))
+
+
+def _unused_uploads(session: Session, before: datetime) -> dict[str, list[str]]:
+    """SHA-256 to the ids of uploads to remove."""
+    query = select(Upload.id, Upload.sha256).where(
+        _last_named() < before, col(Upload.removed_at).is_(None)
+    )
+    old = {row.id: row.sha256 for row in session.execute(query)}
+    if not old:
+        return {}
+    spec = col(Job.spec)
+    code = spec["code"]["upload_id"].as_string()
+    data = spec["data"]["input"]["upload_id"].as_string()
+    names = select(code, data).where(
+        col(Job.status).in_(_OPEN), or_(code.is_not(None), data.is_not(None))
+    )
+    named = {upload_id for row in session.execute(names.distinct()) for upload_id in row}
+    unused: dict[str, list[str]] = {}
+    for upload_id, sha256 in old.items():
+        if upload_id not in named:
+            unused.setdefault(sha256, []).append(upload_id)
+    return unused
+
+
+def _begin_removal(
+    session: Session, sha256: str, ids: list[str], now: datetime
+) -> tuple[int, bool]:
+    """Delete these uploads of the same bytes, or mark them if no other upload has the bytes.
+
+    The lock excludes a new upload of the bytes. A job that names one of them meanwhile has locked
+    its row and written the time, so what was found before is compared again.
+
+    Returns how many are deleted, and whether they are marked, and so their bytes can be removed.
+    """
+    advisory_lock(session, upload_lock(sha256))
+    rows = session.exec(
+        select(Upload).where(Upload.sha256 == sha256).order_by(col(Upload.id)).with_for_update()
+    ).all()
+    unused = [
+        row
+        for row in rows
+        if row.id in ids
+        and row.removed_at is None
+        and (row.named_at or row.created_at) < now - UPLOAD_RETENTION
+    ]
+    kept = len(rows) - len(unused)
+    for row in unused:
+        if kept:
+            session.delete(row)
+        else:
+            row.removed_at = now
+    return (len(unused), False) if kept else (0, bool(unused))
+
+
+def _finish_removal(sha256: str) -> int:
+    """Remove the bytes of marked uploads, then their rows; return the number of these."""
+    blob_store(settings().storage).delete(code_name(sha256))
+    marked = (col(Upload.sha256) == sha256, col(Upload.removed_at).is_not(None))
+    with database().write() as session:
+        deleted = session.execute(delete(Upload).where(*marked))
+    return deleted.rowcount if isinstance(deleted, CursorResult) else 0

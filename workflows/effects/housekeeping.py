@@ -1,0 +1,27 @@
+"""The effect of housekeeping."""
+
+from workflows.contracts.base import Contract
+from workflows.effects.effect import Effect
+
+
+class RemoveExpired(Contract):
+    """Remove rows and uploads whose retention has passed."""
+
+
+class ExpiredRemoved(Contract):
+    """How many of each kind were removed."""
+
+    outbox_rows: int = 0
+    idempotency_keys: int = 0
+    audit_entries: int = 0
+    uploads: int = 0
+
+
+remove_expired = Effect(
+    "remove_expired",
+    RemoveExpired,
+    ExpiredRemoved,
+    start_to_close_s=900,
+    heartbeat_s=60,
+)
+"""Each batch is a commit of its own, so an attempt that is cut off has not worked in vain."""
