@@ -25,6 +25,8 @@ SEARCH_ATTRIBUTES = (
     "LeaseId",
     "ClusterId",
 )
+"""All ten keywords that a server allows. Nothing sets ClusterId until clusters exist; it is
+registered now so that its place is not taken."""
 RETRY_INTERVAL_S = 1.0
 
 log = structlog.get_logger("temporal")

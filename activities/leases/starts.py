@@ -28,7 +28,11 @@ def start_lease(session: Session, row: Lease) -> WorkflowStart[LeaseRequest]:
         uses_internal_addresses=region is not None and region.uses_internal_addresses,
         sequence=row.sequence,
     )
-    found_by = {"RegionId": row.region_id, "ProviderKind": row.provider_kind}
+    found_by = {
+        "LeaseId": row.id,
+        "RegionId": row.region_id,
+        "ProviderKind": row.provider_kind,
+    }
     return workflow_start(row, request, found_by)
 
 

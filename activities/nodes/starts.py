@@ -36,6 +36,8 @@ def start_node(session: Session, row: Node) -> WorkflowStart[NodeRequest]:
         sequence=row.sequence,
     )
     found_by = {"RegionId": row.region_id, "NodeId": row.id, "ProviderKind": region.provider_kind}
+    if row.machine is not None and (lease_id := _ready_lease(session, row)) is not None:
+        found_by["LeaseId"] = lease_id
     return workflow_start(row, request, found_by)
 
 

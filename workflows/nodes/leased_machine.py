@@ -21,7 +21,7 @@ from workflows.effects.leases import (
 from workflows.effects.placement import WithdrawAllocations, withdraw_allocations
 from workflows.nodes.location import NodeLocation, refusal
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.journal import EventWriter, Journal
+from workflows.primitives.journal import LEASE_ID, EventWriter, Journal
 from workflows.primitives.waiting import wait_until
 from workflows.rules.ids import timed_id
 from workflows.rules.nodes.onboarding import lacking_of
@@ -125,6 +125,7 @@ class LeasedMachine:
         self.lease_id = leased.lease_id
         if self._recorded_lease != self.lease_id:
             self._recorded_lease = self.lease_id
+            workflow.upsert_search_attributes([LEASE_ID.value_set(self.lease_id)])
             await self._record_event(
                 Event(type=NodeEvent.LEASED, message=f"{self.lease_id} leases its machine")
             )
@@ -215,6 +216,8 @@ class LeasedMachine:
                 await self._record_event(Event(type=NodeEvent.MACHINE_NOT_GONE, message=message))
             await workflow.sleep(pause, summary="the machine is terminated")
             pause = min(2 * pause, POLL_INTERVAL_MAX)
+        if self.lease_id:
+            workflow.upsert_search_attributes([LEASE_ID.value_unset()])
         self.lease_id, self._lost = "", None
 
     async def _released(self, reason: str) -> tuple[str, ...]:

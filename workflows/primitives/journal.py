@@ -11,6 +11,7 @@ from workflows.contracts.events import Event
 from workflows.contracts.lifecycles import Changes, Record, Recorded
 from workflows.effects.lifecycles import record
 
+LEASE_ID = SearchAttributeKey.for_keyword("LeaseId")
 NODE_ID = SearchAttributeKey.for_keyword("NodeId")
 REGION_ID = SearchAttributeKey.for_keyword("RegionId")
 RESOURCE_STATUS = SearchAttributeKey.for_keyword("ResourceStatus")

@@ -146,6 +146,8 @@ async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
         start = restart_of(session, row).start
         fresh = start_lease(session, row)
     assert (start.id, start.workflow) == (f"lease/{row.id}", "LeaseLifecycle")
+    found_by = {pair.key.name: pair.value for pair in start.search_attributes}
+    assert found_by["LeaseId"] == row.id
     assert isinstance(start.argument, LeaseRequest)
     assert isinstance(fresh.argument, LeaseRequest)
     resumed_from = start.argument.resumed_from

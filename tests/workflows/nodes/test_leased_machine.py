@@ -17,6 +17,7 @@ from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import Gpu, Hardware, NodeProgress
 from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind
 from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.primitives.journal import LEASE_ID
 
 WISH = MachineClaim(
     provider_id="prv-1",
@@ -75,11 +76,13 @@ async def test_a_leased_node_is_active_by_itself_and_its_removal_leaves_no_machi
     assert statuses(stage) == ["connecting", "inspecting", "preparing", "active"]
     assert stage.world.hosts["nod-1"] == "10.0.0.1"
     assert len(stage.world.cloud.machines) == 1
+    (lease_id,) = stage.world.leases
+    assert (await handle.describe()).typed_search_attributes.get(LEASE_ID) == lease_id
 
     await handle.signal(NodeLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
+    assert (await handle.describe()).typed_search_attributes.get(LEASE_ID) is None
     assert stage.world.cloud.machines == {}
-    (lease_id,) = stage.world.leases
     assert stage.world.rows[lease_id].status == "released"
 
 
