@@ -186,8 +186,8 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
     if not JobType(row.type).is_service:
         raise Problem("conflict", f"job {row.name}: is of type {row.type}; cancel it instead")
     _must_be_open(row, "stopped")
-    if row.status != JobStatus.STOPPED:
-        context.tell(row.id, "stop", _end(context))
+    # Also where it is stopped, because a request to start it again may be on its way.
+    context.tell(row.id, "stop", _end(context))
     return job_response(context.session, row)
 
 

@@ -124,6 +124,7 @@ async def test_what_costs_needs_a_positive_balance(site: Site, ada: Person) -> N
         ("notebook", "running", "stop", "stop"),
         ("notebook", "failed", "stop", None),
         ("notebook", "stopped", "start", "start_again"),
+        ("notebook", "stopped", "stop", "stop"),
         ("notebook", "running", "start", None),
         ("notebook", "stopped", "cancel", "cancel"),
     ],

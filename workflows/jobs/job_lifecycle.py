@@ -354,6 +354,8 @@ class JobLifecycle:
                 return
             if request.is_gone:
                 self._outages.abandon(request.node_id)
+        elif request.code == "requested":
+            self._start_again = False  # The last request of a person holds.
         if not self._concluded:
             self._termination.stop(request, is_service=self._request.type.is_service)
 

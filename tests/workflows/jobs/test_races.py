@@ -4,11 +4,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
-from tests.workflows.conftest import Stage
-from tests.workflows.fake_world import Machine, Run
+from tests.workflows.conftest import Stage, at_work
+from tests.workflows.fake_machines import Machine, Run
+from tests.workflows.fake_world import World
 from tests.workflows.jobs.test_job_lifecycle import (
     CANCEL,
     Handle,
@@ -310,6 +312,27 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
     handle = await resumed_from(stage, carry)
     await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.RUNNING)
+
+
+async def test_a_notebook_that_is_stopped_right_after_it_was_started_again_stays_stopped(
+    temporal_server: Client,
+) -> None:
+    progress = JobProgress(sequence=9, attempt=1, status=JobStatus.STOPPED)
+    request = JobRequest(
+        job_id="job-night", account_id="acc-1", project_id="prj-1", name="notes",
+        type=JobType.NOTEBOOK, resumed_from=progress,
+    )  # fmt: skip
+    handle = await temporal_server.start_workflow(
+        JobLifecycle.run, request, id="job/job-night", task_queue=queues.MAIN
+    )
+    await handle.signal(JobLifecycle.start_again)
+    await handle.signal(JobLifecycle.stop, STOP)
+    world = World(client=temporal_server)
+    async with at_work(temporal_server, world):  # Both are there when the job first looks.
+        assert (await handle.query(JobLifecycle.status)).status is JobStatus.STOPPED
+        await handle.signal(JobLifecycle.cancel, CANCEL)
+        assert (await handle.result()).status is JobStatus.CANCELED
+    assert world.statuses["job-night"] == [JobStatus.CANCELED]
 
 
 @pytest.mark.parametrize("is_notified", [True, False])
