@@ -15,7 +15,6 @@ import fcntl
 import json
 import os
 import re
-import tempfile
 from typing import Any
 
 from .errors import RefusedError
@@ -161,7 +160,9 @@ def write_json(path: str, document: dict[str, Any], durable: bool = True) -> Non
     Raises: OSError, when the disk is full or the folder is gone; the old document then stays.
     """
     folder = os.path.dirname(path)
-    descriptor, part = tempfile.mkstemp(prefix=".part-", dir=folder)
+    # Not by `tempfile`, whose import takes an eighth of a verb's time.
+    part = os.path.join(folder, ".part-" + os.urandom(8).hex())
+    descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(json.dumps(document).encode())

@@ -47,6 +47,12 @@ def agent(node_root: Path) -> Iterator[LocalAgent]:
 
 
 @pytest.fixture
+def staged_before(agent: LocalAgent) -> None:
+    """The agent has its interpreter and the environment of runs without packages."""
+    agent.has_staged_before()
+
+
+@pytest.fixture
 def sshd(tmp_path: Path) -> Iterator[Sshd]:
     if not Path(SSHD).exists():
         pytest.fail("no sshd: make setup-tests installs openssh-server")

@@ -1,6 +1,7 @@
 """A node behind a real sshd, and everything that a site's activities find in their process."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -119,6 +120,7 @@ async def site(
     monkeypatch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
     settings.cache_clear()
     found = sshd.endpoint(agent.root)
+    agent.has_staged_before(next(filter(None, map(shutil.which, found.pythons))))
     jobs = Jobs()
     monkeypatch.setattr(client, "_client", jobs)
     yield Site(

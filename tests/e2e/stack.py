@@ -9,14 +9,23 @@ import sys
 from pathlib import Path
 
 from tests.lab.waiting import wait_until
+from tests.temporal_server import FEW_POLLERS, FRUGAL
 from workers.runner.lifecycle import program_states
 from workers.runner.probes import free_port
 from workers.runner.process_records import orphaned_processes, read_record
 from workers.runner.programs import default_stack
 from workers.runner.settings import CHECKOUT, RunnerSettings
-from workers.runner.stack import Backoff, Stack, make_folders
+from workers.runner.stack import Backoff, Program, Stack, make_folders
 
-SSH_PROGRAM = "sshd"
+SSH_PROGRAM, TEMPORAL_PROGRAM = "sshd", "temporal"
+
+
+def frugal(temporal: Program) -> Program:
+    """The same server, as the tests' own ones are."""
+    settings = (word for one in FEW_POLLERS for word in ("--dynamic-config-value", one))
+    return temporal.model_copy(
+        update={"command": (*temporal.command, *settings), "environment": FRUGAL}
+    )
 
 
 class RunningStack:
@@ -45,10 +54,11 @@ class RunningStack:
         programs = [
             program.model_copy(update={"environment": {**program.environment, **environment}})
             for program in usual.programs
-            if program.name != SSH_PROGRAM
+            if program.name not in (SSH_PROGRAM, TEMPORAL_PROGRAM)
         ]
+        temporal = next(one for one in usual.programs if one.name == TEMPORAL_PROGRAM)
         return usual.model_copy(
-            update={"programs": tuple(programs), "backoff": Backoff(first_s=0.1)}
+            update={"programs": (frugal(temporal), *programs), "backoff": Backoff(first_s=0.1)}
         )
 
     def _start_runner(self) -> subprocess.Popen[bytes]:

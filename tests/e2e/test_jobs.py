@@ -1,47 +1,90 @@
-"""Jobs on machines: what runs, where, what comes back, what it costs, and how it ends."""
+"""Jobs on machines: what runs, where, what comes back, what it costs, and how it ends.
+
+All of it on three machines: a pair with two GPUs each, and one with eight, where jobs are canceled.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import CPU_CORE_HOUR_MICROCREDITS
 from tests.e2e.platform import Platform, Resource, Site
-from tests.lab.fixtures import BootMachine
 from tests.lab.hardware import put_gpus
 from tests.lab.machine import Machine
+from tests.lab.machines import Lab
 from tests.lab.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
 ONE_GPU: Resource = {"gpus": "A100:1", "cpu_count": 1, "memory_gib": 1}
+TWO_GPUS: Resource = {**ONE_GPU, "gpus": "A100:2"}
+ALL_GPUS: Resource = {**ONE_GPU, "gpus": "A100:8"}
 A100 = "NVIDIA A100-SXM4-80GB"
 
 
-def gpu_machine(boot_machine: BootMachine, site: Site, count: int) -> Machine:
-    """A node with so many A100."""
-    machine = boot_machine()
+@dataclass(frozen=True)
+class Pair:
+    """A region's two machines, each a node with two GPUs."""
+
+    machines: tuple[Machine, Machine]
+    region_id: str
+
+    def command_lines(self) -> list[str]:
+        return [line for machine in self.machines for line in machine.command_lines()]
+
+
+@dataclass(frozen=True)
+class Eight:
+    """A region's only machine, a node with eight GPUs."""
+
+    machine: Machine
+    region_id: str
+
+
+def gpu_machine(lab: Lab, name: str, count: int) -> Machine:
+    """A machine with so many A100."""
+    machine = lab.add(name)
     put_gpus(machine, A100, count)
-    site.join(machine)
     return machine
 
 
+@pytest.fixture(scope="module")
+def pair(lab: Lab, make_site: Callable[..., Site]) -> Iterator[Pair]:
+    site = make_site()
+    machines = gpu_machine(lab, "pair-0", 2), gpu_machine(lab, "pair-1", 2)
+    site.join(*machines)
+    yield Pair(machines, site.region_id)
+    for machine in machines:
+        lab.remove(machine.name)
+
+
+@pytest.fixture(scope="module")
+def eight(lab: Lab, make_site: Callable[..., Site]) -> Iterator[Eight]:
+    site = make_site()
+    machine = gpu_machine(lab, "eight", 8)
+    site.join(machine)
+    yield Eight(machine, site.region_id)
+    lab.remove(machine.name)
+
+
 def test_a_job_of_two_workers_runs_on_both_machines_and_brings_both_outputs(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, pair: Pair
 ) -> None:
-    machines = [gpu_machine(boot_machine, site, 1), gpu_machine(boot_machine, site, 1)]
     command = (
         'echo "worker $BASELOAD_WORKER of $BASELOAD_WORKERS on $(hostname)"; sleep 2; '
         'hostname > "$BASELOAD_OUTPUT/host-$BASELOAD_WORKER"'
     )
-    job = platform.job([command, command], site.region_id, resources=ONE_GPU)
+    job = platform.job([command, command], pair.region_id, resources=TWO_GPUS)
     finished = platform.until_status(job, "finished", limit_s=150)
     assert [worker["exit_code"] for worker in finished["workers"]] == [0, 0]
     assert len({worker["node_id"] for worker in finished["workers"]}) == 2
-    hosts = {machine.name for machine in machines}
+    hosts = {machine.name for machine in pair.machines}
     output = platform.output(job)
     found = {Path(name).name: text.decode().strip() for name, text in output.items()}
     assert set(found) == {"host-0", "host-1"}
@@ -50,21 +93,17 @@ def test_a_job_of_two_workers_runs_on_both_machines_and_brings_both_outputs(
         assert f"worker {worker} of 2 on {found[f'host-{worker}']}" in platform.log(job, worker)
 
 
-def test_one_worker_that_fails_ends_the_other(
-    platform: Platform, site: Site, boot_machine: BootMachine
-) -> None:
-    machines = [gpu_machine(boot_machine, site, 1), gpu_machine(boot_machine, site, 1)]
-    job = platform.job(["sleep 2; exit 7", "sleep 5021"], site.region_id, resources=ONE_GPU)
+def test_one_worker_that_fails_ends_the_other(platform: Platform, pair: Pair) -> None:
+    job = platform.job(["sleep 2; exit 7", "sleep 5021"], pair.region_id, resources=TWO_GPUS)
     failed = platform.until_status(job, "failed", limit_s=150)
     assert "7" in failed["status_reason"]
-    assert not any("sleep 5021" in machine.command_lines() for machine in machines)
+    assert "sleep 5021" not in pair.command_lines()
 
 
 def test_a_job_is_billed_the_seconds_that_its_node_has_measured(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, pair: Pair
 ) -> None:
-    site.join(boot_machine())
-    job = platform.job("sleep 5", site.region_id)
+    job = platform.job("sleep 5", pair.region_id)
     finished = platform.until_status(job, "finished", limit_s=150)
     charges = platform.get(f"{job}/charges")["charges"]
     per_second = CPU_CORE_HOUR_MICROCREDITS // 3600
@@ -78,11 +117,13 @@ def test_a_job_is_billed_the_seconds_that_its_node_has_measured(
     "state", ["waiting_for_resources", "waiting_for_data", "running", "uploading"]
 )
 def test_a_job_is_cancelled_in_every_state_and_leaves_nothing(
-    platform: Platform, site: Site, boot_machine: BootMachine, state: str
+    platform: Platform, eight: Eight, state: str
 ) -> None:
-    machine = gpu_machine(boot_machine, site, 1)
+    machine = eight.machine
+    settings = machine.disk / "etc/pip.conf"
+    usual = settings.read_text()
     with socket.create_server((machine.address.rsplit(".", 1)[0] + ".1", 0)) as silence:
-        job = job_held_in(platform, site, machine, state, silence.getsockname()[1])
+        job = job_held_in(platform, eight, state, silence.getsockname()[1])
         platform.until_status(job, state)
         platform.post(f"{job}/cancel")
         canceled = platform.until_status(job, "canceled", limit_s=150)
@@ -90,16 +131,15 @@ def test_a_job_is_cancelled_in_every_state_and_leaves_nothing(
     assert not any("5031" in line for line in machine.command_lines())
     wait_until(lambda: not held_gpus(platform), "every GPU is free again")
     assert left_behind(machine, job) == []
+    settings.write_text(usual)
 
 
-def job_held_in(
-    platform: Platform, site: Site, machine: Machine, state: str, silent_port: int
-) -> str:
+def job_held_in(platform: Platform, eight: Eight, state: str, silent_port: int) -> str:
     """A job that stays in that state long enough; `silent_port` takes a call and says nothing."""
     if state == "waiting_for_resources":
-        first = platform.job("sleep 5030", site.region_id, resources=ONE_GPU)
+        first = platform.job("sleep 5030", eight.region_id, resources=ALL_GPUS)
         platform.until_status(first, "running")
-        waiting = platform.job("sleep 5031", site.region_id, resources=ONE_GPU)
+        waiting = platform.job("sleep 5031", eight.region_id, resources=ALL_GPUS)
         platform.until_status(waiting, "waiting_for_resources")
         platform.until(waiting, lambda job: job["placement_refusals"], "the reasons are given")
         platform.post(f"{first}/cancel")
@@ -107,12 +147,13 @@ def job_held_in(
     environment: Resource = {}
     command = "sleep 5031"
     if state == "waiting_for_data":
-        index = f"http://{machine.address.rsplit('.', 1)[0]}.1:{silent_port}/simple"
-        (machine.disk / "etc/pip.conf").write_text(f"[global]\nindex-url = {index}\nretries = 20\n")
+        index = f"http://{eight.machine.address.rsplit('.', 1)[0]}.1:{silent_port}/simple"
+        settings = eight.machine.disk / "etc/pip.conf"
+        settings.write_text(f"[global]\nindex-url = {index}\nretries = 20\n")
         environment = {"environment": {"python_packages": ["absent"]}}
     if state == "uploading":
         command = 'head -c 300000000 /dev/urandom > "$BASELOAD_OUTPUT/big"'
-    return platform.job(command, site.region_id, resources=ONE_GPU, **environment)
+    return platform.job(command, eight.region_id, resources=ALL_GPUS, **environment)
 
 
 def held_gpus(platform: Platform) -> list[Resource]:
@@ -129,13 +170,13 @@ def left_behind(machine: Machine, job: str) -> list[str]:
 
 
 def test_jobs_cancelled_at_any_moment_end_cancelled_and_leave_nothing(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, eight: Eight
 ) -> None:
     """One after the other is asked to end a bit later in its life: also between the states."""
-    machine = gpu_machine(boot_machine, site, 8)
+    machine = eight.machine
     jobs = []
     for step in range(8):
-        jobs.append(platform.job("sleep 5032", site.region_id, resources=ONE_GPU))
+        jobs.append(platform.job("sleep 5032", eight.region_id, resources=ONE_GPU))
         time.sleep(0.2 * step)  # the moment is the point, and every moment is right
         platform.post(f"{jobs[-1]}/cancel")
     for job in jobs:
@@ -145,16 +186,13 @@ def test_jobs_cancelled_at_any_moment_end_cancelled_and_leave_nothing(
     assert not held_gpus(platform)
 
 
-def test_two_jobs_never_hold_one_gpu(
-    platform: Platform, site: Site, boot_machine: BootMachine
-) -> None:
+def test_two_jobs_never_hold_one_gpu(platform: Platform, pair: Pair) -> None:
     """Each job makes a folder named after its GPU for as long as it runs; a second one cannot."""
-    machines = [gpu_machine(boot_machine, site, 2), gpu_machine(boot_machine, site, 2)]
-    for machine in machines:
+    for machine in pair.machines:
         machine.run("mkdir", "--mode=1777", "/srv/held")
     held = '"/srv/held/$CUDA_VISIBLE_DEVICES"'
     command = f"mkdir {held} || exit 9; ls /srv/held; sleep 1; rmdir {held}"
-    jobs = [platform.job(command, site.region_id, resources=ONE_GPU) for _ in range(8)]
+    jobs = [platform.job(command, pair.region_id, resources=ONE_GPU) for _ in range(8)]
     ended = [platform.until_status(job, "finished", limit_s=150) for job in jobs]
     used = {uuid for job in ended for worker in job["workers"] for uuid in worker["gpu_uuids"]}
     assert len(used) == 4
@@ -163,15 +201,13 @@ def test_two_jobs_never_hold_one_gpu(
 
 
 def test_a_notebook_runs_until_it_is_stopped_and_starts_again(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, pair: Pair
 ) -> None:
-    machine = boot_machine()
-    site.join(machine)
-    job = platform.job("echo begun; sleep 5041", site.region_id, type="notebook", port=8888)
+    job = platform.job("echo begun; sleep 5041", pair.region_id, type="notebook", port=8888)
     platform.until_status(job, "running")
     platform.post(f"{job}/stop")
     platform.until_status(job, "stopped")
-    assert "sleep 5041" not in machine.command_lines()
+    assert "sleep 5041" not in pair.command_lines()
     platform.post(f"{job}/start")
     platform.until(job, lambda found: found["status"] == "running", "it runs again")
     wait_until(lambda: platform.log(job).count("begun") == 2, "both logs are there")
@@ -180,9 +216,8 @@ def test_a_notebook_runs_until_it_is_stopped_and_starts_again(
 
 
 def test_code_and_packages_reach_the_job_and_its_output_comes_back(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, pair: Pair
 ) -> None:
-    site.join(boot_machine())
     program = (
         "import labgreet, os, pathlib\n"
         "pathlib.Path(os.environ['BASELOAD_OUTPUT'], 'said').write_text(labgreet.greeting())\n"
@@ -190,24 +225,20 @@ def test_code_and_packages_reach_the_job_and_its_output_comes_back(
     )
     code = {"code": {"upload_id": platform.upload({"main.py": program, "note": "kept"})}}
     environment = {"environment": {"python_packages": ["labgreet"]}}
-    first = platform.job("python main.py", site.region_id, **code, **environment)
+    first = platform.job("python main.py", pair.region_id, **code, **environment)
     platform.until_status(first, "finished", limit_s=150)
     assert platform.log(first) == "uid True kept\n"
     assert list(platform.output(first).values()) == [b"hello from a wheel"]
 
 
-def test_variables_reach_the_job_and_no_command_line(
-    platform: Platform, site: Site, boot_machine: BootMachine
-) -> None:
-    machine = boot_machine()
-    site.join(machine)
+def test_variables_reach_the_job_and_no_command_line(platform: Platform, pair: Pair) -> None:
     environment = {"variables": {"TOKEN": "sesame-5051"}}
     command = 'echo "${TOKEN%-5051} opens"; sleep 3'
-    job = platform.job(command, site.region_id, environment=environment)
+    job = platform.job(command, pair.region_id, environment=environment)
     platform.until_status(job, "running")
-    seen = set(machine.command_lines())
+    seen = set(pair.command_lines())
     while platform.get(job)["status"] == "running":
-        seen |= set(machine.command_lines())
+        seen |= set(pair.command_lines())
     platform.until_status(job, "finished")
     assert platform.log(job) == "sesame opens\n"
     assert not any("sesame-5051" in line for line in seen)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import httpx
 import pytest
 
@@ -9,6 +12,8 @@ from tests.e2e.conftest import CPU_CORE_HOUR_MICROCREDITS
 from tests.e2e.platform import Platform, Site
 from tests.e2e.stack import RunningStack
 from tests.lab.fixtures import BootMachine
+from tests.lab.machine import Machine
+from tests.lab.machines import Lab
 from tests.lab.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -22,24 +27,36 @@ COMMAND = (
 )
 
 
+@dataclass(frozen=True)
+class Node:
+    """The only node of its region."""
+
+    machine: Machine
+    region_id: str
+
+
+@pytest.fixture(scope="module")
+def node(lab: Lab, make_site: Callable[..., Site]) -> Iterator[Node]:
+    site, machine = make_site(), lab.add("survivor")
+    site.join(machine)
+    yield Node(machine, site.region_id)
+    lab.remove(machine.name)
+
+
 @pytest.mark.parametrize("victims", [("worker", "planning", "api"), ("temporal",)])
 def test_killed_processes_come_back_and_the_job_has_run_once(
-    stack: RunningStack,
-    platform: Platform,
-    site: Site,
-    boot_machine: BootMachine,
-    victims: tuple[str, ...],
+    stack: RunningStack, platform: Platform, node: Node, victims: tuple[str, ...]
 ) -> None:
-    machine = boot_machine()
+    machine, region_id = node.machine, node.region_id
+    machine.run("rm", "-rf", SHARED)
     machine.run("mkdir", "--mode=1777", SHARED)
-    site.join(machine)
-    job = platform.job(COMMAND, site.region_id)
+    job = platform.job(COMMAND, region_id)
     platform.until_status(job, "running")
-    short = [platform.job(f"echo run >> {SHARED}/runs-{n}", site.region_id) for n in range(4)]
+    short = [platform.job(f"echo run >> {SHARED}/runs-{n}", region_id) for n in range(4)]
     platform.until_status(short[1], "waiting_for_data", "running", "uploading", "finished")
     stack.kill(*victims)
     wait_until(lambda: answers(platform), "the API answers", 150)
-    other = platform.job("true", site.region_id)
+    other = platform.job("true", region_id)
     finished = platform.until_status(job, "finished", limit_s=150)
     assert finished["workers"][0]["exit_code"] == 0
     for each in short:

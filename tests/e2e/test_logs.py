@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
 
 from tests.e2e.platform import Platform, SentEvent, Site
-from tests.lab.fixtures import BootMachine
+from tests.lab.machines import Lab
 
 pytestmark = pytest.mark.timeout(600)
 
 COUNTING = "for n in $(seq 12); do echo line $n; sleep 0.4; done"
 COUNTED = "".join(f"line {n}\n" for n in range(1, 13))
+
+
+@pytest.fixture(scope="module")
+def region_id(lab: Lab, make_site: Callable[..., Site]) -> Iterator[str]:
+    """A region with one node."""
+    site = make_site()
+    site.join(lab.add("writer"))
+    yield site.region_id
+    lab.remove("writer")
 
 
 def pieces(events: Iterator[SentEvent]) -> Iterator[tuple[str, str | None]]:
@@ -44,10 +53,9 @@ def follow_twice(platform: Platform, job: str) -> str:
 
 
 def test_two_readers_get_the_whole_log_once_though_one_is_cut_off(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, region_id: str
 ) -> None:
-    site.join(boot_machine())
-    job = platform.job(COUNTING, site.region_id)
+    job = platform.job(COUNTING, region_id)
     platform.until_status(job, "running")
     with ThreadPoolExecutor() as readers:
         stays = readers.submit(follow, platform, job)
@@ -58,11 +66,10 @@ def test_two_readers_get_the_whole_log_once_though_one_is_cut_off(
 
 
 def test_a_line_is_readable_within_a_second_of_being_printed(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, region_id: str
 ) -> None:
     """Machine and reader share this host's clock."""
-    site.join(boot_machine())
-    job = platform.job("for n in 1 2 3 4 5 6; do date +%s.%N; sleep 0.7; done", site.region_id)
+    job = platform.job("for n in 1 2 3 4 5 6; do date +%s.%N; sleep 0.7; done", region_id)
     platform.until_status(job, "running")
     delays = []
     with platform.stream(f"{job}/logs") as events:
@@ -73,10 +80,9 @@ def test_a_line_is_readable_within_a_second_of_being_printed(
 
 
 def test_the_events_of_a_job_are_followed_from_where_a_reader_left(
-    platform: Platform, site: Site, boot_machine: BootMachine
+    platform: Platform, region_id: str
 ) -> None:
-    site.join(boot_machine())
-    job = platform.job("sleep 1", site.region_id)
+    job = platform.job("sleep 1", region_id)
     with platform.stream(f"{job}/events") as events:
         first = next(events)
     platform.until_status(job, "finished")

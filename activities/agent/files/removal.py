@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 
@@ -34,7 +33,9 @@ def remove(run: Run) -> bool:
     prefix = REMOVED + run.run_id + "."
     if os.path.lexists(run.path):
         with contextlib.suppress(FileNotFoundError):
-            os.rename(run.path, os.path.join(tempfile.mkdtemp("", prefix, folders.runs), "run"))
+            aside = os.path.join(folders.runs, prefix + os.urandom(8).hex())
+            os.mkdir(aside, 0o700)
+            os.rename(run.path, os.path.join(aside, "run"))
     _remove_all(folders.runs, prefix)
     left = [name for name in names_in(folders.runs) if name.startswith(prefix)]
     return not left and not os.path.lexists(run.path)

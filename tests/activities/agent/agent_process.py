@@ -43,6 +43,17 @@ def compiled_agent() -> Path:
     return folder
 
 
+@cache
+def empty_environment(python: str) -> Path:
+    """The `packages` of an agent that has staged a run without packages: a note, an environment."""
+    root = Path(tempfile.mkdtemp(prefix="baseload-packages-", dir="/var/tmp"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    first = LocalAgent(root)
+    first.python = python
+    first.stage("job-first-0-1", "true")
+    return root / "packages"
+
+
 class LocalAgent:
     """One agent root of its own, with the agent and what is compiled of it."""
 
@@ -58,6 +69,10 @@ class LocalAgent:
             f"{self.archive.name}.{sys.implementation.cache_tag}"
         )
         self.compiled.symlink_to(compiled_agent())
+
+    def has_staged_before(self, python: str = sys.executable) -> None:
+        """Make what the first run of this interpreter finds missing, and every other one there."""
+        shutil.copytree(empty_environment(python), self.root / "packages", symlinks=True)
 
     def become_ordinary(self) -> None:
         """From now on the agent is no longer root, if it was."""

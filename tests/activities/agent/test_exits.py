@@ -6,6 +6,8 @@ import pytest
 
 from tests.activities.agent.agent_process import LocalAgent
 
+pytestmark = pytest.mark.usefixtures("staged_before")
+
 RUN = "job-why-0-1"
 SECRET = "open-sesame-" + "7" * 200
 

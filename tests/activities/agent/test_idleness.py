@@ -8,10 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from activities.agent.runs.idleness import UNOBSERVED_S
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.agent.test_inspection import put_smi
 from tests.activities.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("staged_before")
 
 Idle = Callable[[], dict[str, float]]
 QUIET = "sleep 100"

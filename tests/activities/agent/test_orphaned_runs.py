@@ -14,6 +14,8 @@ from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("staged_before")
+
 RUN = "job-gone-0-1"
 
 

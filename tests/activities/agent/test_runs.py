@@ -15,6 +15,8 @@ from tests.activities.agent.agent_process import LocalAgent, Refused, processes_
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("staged_before")
+
 RUN = "job-r-0-1"
 # Children that were told to stay, to leave the session, to daemonise and to ignore being asked.
 FAMILY = """

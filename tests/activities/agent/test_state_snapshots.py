@@ -12,6 +12,8 @@ from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("staged_before")
+
 RUN, NEXT = "job-st-0-1", "job-st-0-2"
 
 
