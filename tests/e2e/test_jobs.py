@@ -191,7 +191,7 @@ def test_two_jobs_never_hold_one_gpu(platform: Platform, pair: Pair) -> None:
     for machine in pair.machines:
         machine.run("mkdir", "--mode=1777", "/srv/held")
     held = '"/srv/held/$CUDA_VISIBLE_DEVICES"'
-    command = f"mkdir {held} || exit 9; ls /srv/held; sleep 1; rmdir {held}"
+    command = f"mkdir {held} || exit 9; ls /srv/held; sleep 3; rmdir {held}"
     jobs = [platform.job(command, pair.region_id, resources=ONE_GPU) for _ in range(8)]
     ended = [platform.until_status(job, "finished", limit_s=150) for job in jobs]
     used = {uuid for job in ended for worker in job["workers"] for uuid in worker["gpu_uuids"]}
