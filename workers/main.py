@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from temporalio.client import Client
+from temporalio.runtime import Runtime
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.providers.calls import CALLS_AT_ONCE
@@ -13,6 +14,7 @@ from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
 from activities.settings import settings
 from activities.site.node_client import close_connections
+from workers.backlogs import show_backlogs
 from workers.client import ensure_search_attributes, measured
 from workers.process import GRACE_S
 from workers.registry import WORKFLOWS, workflow_runner
@@ -32,11 +34,12 @@ STICKY_FOR = timedelta(seconds=3)
 
 async def serve_main(stop: asyncio.Event) -> int:
     """Serve the main queue and the sites until stopped, and return the exit status."""
-    client = await start_worker_process(stop, measured(settings()))
+    runtime = measured(settings())
+    client = await start_worker_process(stop, runtime)
     if client is None:
         return 0
     with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
-        await run_worker(stop, main_worker(client, rows), _beside(client, stop))
+        await run_worker(stop, main_worker(client, rows), _beside(client, runtime, stop))
     await close_connections()
     return 0
 
@@ -89,10 +92,14 @@ def cloud_workers(client: Client) -> list[Worker]:
     ]
 
 
-async def _beside(client: Client, stop: asyncio.Event) -> None:
+async def _beside(client: Client, runtime: Runtime | None, stop: asyncio.Event) -> None:
     """Serve notifications, clouds and sites beside the main queue, until the process is stopped."""
     await ensure_search_attributes(client)
     await start_singletons(client)
     sites = [site_worker(client, queue) for queue in site_queues(settings().sites)]
-    async with serving(notifications_worker(client), *cloud_workers(client), *sites):
+    others = (notifications_worker(client), *cloud_workers(client), *sites)
+    async with serving(*others):
+        if runtime is not None:
+            served = (queues.MAIN, queues.PLANNING, *(worker.task_queue for worker in others))
+            await show_backlogs(client, runtime, served, stop)
         await stop.wait()

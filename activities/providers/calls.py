@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts.errors import NO_SLOT
@@ -64,6 +64,7 @@ class CallSlots:
                 f"{provider_id}: {held} calls to it are running, as many as slots are free on "
                 f"{self._queue}",
                 type=NO_SLOT,
+                category=ApplicationErrorCategory.BENIGN,
                 next_retry_delay=timedelta(
                     seconds=random.uniform(*HANDED_BACK_S)  # noqa: S311 - it spreads load
                 ),

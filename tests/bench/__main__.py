@@ -25,6 +25,8 @@ STEPS = {
     "rules": "the pure rules of placement, beside bare loops",
     "state": "writing steps and reservations, beside bare inserts",
     "leases": "the sweep over 5,000 machines, beside one bare question",
+    "clouds": "find_placement while one of five clouds hangs, beside none that does",
+    "regions": "1,000 regions served by one process: memory and long polls",
     "burst": "20 jobs until each has a machine in a cloud, and the calls that it takes",
     "engine": "starts and signals, beside the shortest calls to Temporal",
 }

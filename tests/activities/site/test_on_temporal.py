@@ -15,6 +15,7 @@ from tests.activities.site.test_watch import JOB, RUN, stored, watchers
 from tests.activities.sites import Site
 from tests.activities.waiting import wait_until
 from tests.activities.watch_workflow import AskSite, AwaitExit, Holding, HoldWatch
+from workers.backlogs import backlog_of
 from workers.registry import workflow_runner
 from workers.sites import site_worker
 from workflows.contracts import queues
@@ -99,5 +100,7 @@ async def test_one_worker_serves_every_shared_region_and_none_with_a_worker_of_i
         shared = [await ask(f"reg-{number}", own_worker=False) for number in range(30)]
         await asyncio.wait_for(asyncio.gather(*(each.result() for each in shared)), 30)
         assert (await own.describe()).status is WorkflowExecutionStatus.RUNNING
+        assert await backlog_of(temporal_server, queues.own_site("reg-own")) == 1
+        assert await backlog_of(temporal_server, queues.SITE) == 0
         async with site_worker(temporal_server, queues.own_site("reg-own")):
             await asyncio.wait_for(own.result(), 30)
