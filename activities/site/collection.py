@@ -46,6 +46,10 @@ async def bring_log(node: NodeAddress, run_id: str) -> int:
             f"{node.node_id}: log of {run_id}: {wanted} bytes on the node, {stored} stored",
             type=errors.OUTCOME_UNKNOWN,
         )
+    try:
+        await asyncio.to_thread(logs.fold, run_id)
+    except OSError as error:  # It is stored, in more objects than are needed.
+        activity.logger.warning("log of %s is not folded: %s", run_id, error)
     return stored
 
 
@@ -70,7 +74,7 @@ async def _append(logs: LogStore, run_id: str, offset: int, waiting: bytearray) 
     content = bytes(waiting)
     waiting.clear()
     try:
-        await asyncio.to_thread(logs.append, run_id, offset, content)
+        await asyncio.to_thread(logs.append, run_id, offset, content, offset)
     except LogGapError as gap:
         raise ApplicationError(str(gap), type=errors.OUTCOME_UNKNOWN) from gap
     return offset + len(content)

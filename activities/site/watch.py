@@ -101,6 +101,8 @@ class Watch:
         self._taken = asyncio.Event()
         self._rewound: dict[str, int] = {}
         """The runs whose log was requested again, with the earlier byte from which."""
+        self._tails: dict[str, int] = {}
+        """The stored length of each log."""
 
     async def serve(self) -> None:
         """Watch until this worker process stops.
@@ -131,7 +133,8 @@ class Watch:
             )
         runs = [run_id for run_id in answer["runs"] if is_ours(run_id)]
         lengths = await asyncio.to_thread(lambda: [self._logs.length(run_id) for run_id in runs])
-        return dict(zip(runs, lengths, strict=True))
+        self._tails = dict(zip(runs, lengths, strict=True))
+        return dict(self._tails)
 
     async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
         async for frame in self._within_limit(frames(stream)):
@@ -200,11 +203,15 @@ class Watch:
             if piece.run_id in behind:
                 continue
             try:
-                self._logs.append(piece.run_id, piece.offset, piece.content)
+                tail = self._tails.get(piece.run_id)
+                self._tails[piece.run_id] = self._logs.append(
+                    piece.run_id, piece.offset, piece.content, tail
+                )
             except LogGapError as gap:
-                behind[piece.run_id] = gap.length
+                behind[piece.run_id] = self._tails[piece.run_id] = gap.length
             except OSError as error:
                 behind[piece.run_id] = piece.offset
+                self._tails.pop(piece.run_id, None)  # It may have been stored all the same.
                 activity.logger.warning("log of %s cannot be stored: %s", piece.run_id, error)
         return behind
 

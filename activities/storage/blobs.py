@@ -8,7 +8,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
@@ -68,6 +68,28 @@ class BlobStore:
         with self.open(name) as file:
             return file.read()
 
+    def get_range(self, name: str, start: int, end: int) -> bytes:
+        """The bytes of an object from `start` up to `end`, or up to its own end.
+
+        Raises: BlobMissingError, when there is no object of this name.
+        """
+        try:
+            found: bytes = self._files.cat_file(self._path(name), start=start, end=end)
+        except FileNotFoundError as error:
+            raise BlobMissingError(f"object {name}: not in the store at {self.url}") from error
+        return found
+
+    def get_all(self, names: Iterable[str]) -> list[bytes]:
+        """The contents of objects, at once where the store can.
+
+        Raises: BlobMissingError, when there is no object of one of these names.
+        """
+        paths = [self._path(name) for name in names]
+        try:
+            return list(self._files.cat_ranges(paths, 0, None, on_error="raise"))
+        except FileNotFoundError as error:
+            raise BlobMissingError(f"one of {paths}: not in the store at {self.url}") from error
+
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """An object as a file to read.
@@ -110,6 +132,15 @@ class BlobStore:
         """Remove one object; silent when there is none."""
         with contextlib.suppress(FileNotFoundError):
             self._files.rm_file(self._path(name))
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Remove objects, at once where the store can; silent about those that are not there.
+
+        Some may be left when others are gone already.
+        """
+        if paths := [self._path(name) for name in names]:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm(paths)
 
     def delete_folder(self, folder: str) -> None:
         """Remove all objects below a folder; silent when there are none."""

@@ -381,9 +381,9 @@ async def test_a_log_whose_collection_was_cut_is_completed_by_the_next_try(
     await exited(site)
     append = type(site.logs).append
 
-    def cut(logs: Any, run: str, offset: int, content: bytes) -> int:
+    def cut(logs: Any, run: str, offset: int, content: bytes, tail: int) -> int:
         site.sshd.cut()
-        return append(logs, run, offset, content)
+        return append(logs, run, offset, content, tail)
 
     monkeypatch.setattr(type(site.logs), "append", cut)
     with pytest.raises(ApplicationError) as caught:

@@ -291,10 +291,12 @@ async def test_a_job_that_floods_fills_no_memory_while_the_store_is_slow(
     sizes: list[int] = []
     append = LogStore.append
 
-    def slowly(logs: LogStore, run_id: str, offset: int, content: bytes) -> int:
+    def slowly(
+        logs: LogStore, run_id: str, offset: int, content: bytes, tail: int | None = None
+    ) -> int:
         sizes.append(len(content))
         time.sleep(0.05)
-        return append(logs, run_id, offset, content)
+        return append(logs, run_id, offset, content, tail)
 
     monkeypatch.setattr(LogStore, "append", slowly)
     site.agent.run(RUN, "head -c 60000000 /dev/zero")
