@@ -41,6 +41,10 @@ class Settings(BaseSettings):
     temporal_tls_cert: Path | None = None
     temporal_tls_key: Path | None = None
 
+    payload_codec: Literal["off", "decode", "aes-gcm"] = "off"
+    """Whether the payloads in Temporal are encrypted (`aes-gcm`). `decode` reads encrypted payloads
+    and writes plain ones: the step between, when it is switched on or off while jobs run."""
+
     sites: str = "*"
     """Sites that this worker process serves, separated by commas: `*` for all shared regions, and
     the ids of regions that a worker process in their own network serves."""

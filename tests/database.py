@@ -62,6 +62,9 @@ def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
     yield request.getfixturevalue("emptied_postgresql").emptied()
 
 
+_OF_THE_SCHEMA = ("alembic_version", "schema_compatibility")
+
+
 class EmptiedPostgresql:
     """One database on PostgreSQL, emptied for each test: that takes a tenth of a new one."""
 
@@ -79,7 +82,7 @@ class EmptiedPostgresql:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             ),
-            *(f'DELETE FROM "{name}"' for (name,) in tables if name != "alembic_version"),
+            *(f'DELETE FROM "{name}"' for (name,) in tables if name not in _OF_THE_SCHEMA),
             *(f'ALTER SEQUENCE "{name}" RESTART' for (name,) in sequences),
         ]
 

@@ -7,11 +7,11 @@ import structlog
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from activities.settings import Settings
+from activities.temporal.payload_codec import data_converter
 
 SEARCH_ATTRIBUTES = (
     "AccountId",
@@ -95,7 +95,7 @@ async def _connect(settings: Settings, *, lazy: bool, runtime: Runtime | None = 
     return await Client.connect(
         settings.temporal_address,
         namespace=settings.temporal_namespace,
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter(settings),
         api_key=settings.temporal_api_key,
         tls=_tls(settings),
         lazy=lazy,

@@ -85,6 +85,18 @@ def site_key(region_id: str) -> bytes:
     return _derived(master_key(), f"site/{region_id}")
 
 
+def payload_key() -> bytes:
+    """The key of what goes through Temporal: derived, or from `home/keys/temporal.key`.
+
+    A worker process in a customer's network has this file and no master key.
+    Raises: MasterKeyError, when there is no usable key.
+    """
+    given = settings().home / "keys" / "temporal.key"
+    if given.exists():
+        return _parse(given.read_text(), str(given))
+    return _derived(master_key(), "temporal")
+
+
 def master_key() -> bytes:
     """The master key, from the environment or its file.
 

@@ -8,6 +8,7 @@ from sqlmodel.sql.sqltypes import AutoString
 
 import activities.db.tables  # noqa: F401 - what the metadata is of
 from activities.db.instants import Instant
+from activities.db.migrate import declare_compatibility
 
 
 def render(kind: str, found: Any, autogenerate_context: Any) -> Any:
@@ -29,3 +30,4 @@ context.configure(
     render_item=render,
 )
 context.run_migrations()
+declare_compatibility(connection, context.script)

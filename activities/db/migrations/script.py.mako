@@ -10,6 +10,8 @@ revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = None
 depends_on = None
+oldest_code_revision = ${repr(up_revision)}
+"""The oldest code that runs beside this schema: ${repr(down_revision)} if this only expands."""
 
 
 def upgrade() -> None:

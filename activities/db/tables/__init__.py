@@ -13,7 +13,7 @@ from activities.db.tables.accounts import (
 )
 from activities.db.tables.columns import LifecycleRow
 from activities.db.tables.events import AuditRow, EventRow
-from activities.db.tables.installation import KeyFingerprint
+from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
 from activities.db.tables.leases import Lease
 from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
@@ -45,6 +45,7 @@ __all__ = [
     "ProjectMember",
     "Provider",
     "Region",
+    "SchemaCompatibility",
     "ShortageRow",
     "StoredSecret",
     "Upload",

@@ -17,3 +17,15 @@ class KeyFingerprint(SQLModel, table=True):
     name: str = Field(primary_key=True)
     fingerprint: str
     created_at: datetime = Field(sa_type=Instant)
+
+
+class SchemaCompatibility(SQLModel, table=True):
+    """The one row that says which code runs beside the schema; migrating writes it.
+
+    revision: of the schema; oldest_code_revision: the newest revision that the code must know at
+    least.
+    """
+
+    __tablename__ = "schema_compatibility"
+    revision: str = Field(primary_key=True)
+    oldest_code_revision: str
