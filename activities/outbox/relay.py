@@ -249,7 +249,8 @@ def _note(outcome: Outcome) -> None:
     if not outcome.delivered and not outcome.failed:
         return
     now = datetime.now(UTC)
-    with database().write() as session:
+    # Relays that put off the rows of one resource would otherwise lock them in different orders.
+    with database().write("outbox/failed" if outcome.failed else None) as session:
         delivered = update(OutboxRow).where(col(OutboxRow.id).in_(outcome.delivered))
         session.execute(delivered.values(delivered_at=now))
         failed = select(OutboxRow).where(col(OutboxRow.id).in_(outcome.failed), is_waiting())
