@@ -7,6 +7,7 @@ is parked; while Temporal does not answer at all, nothing is.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ import structlog
 from sqlalchemy import update
 from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, func, select
+from sqlmodel.sql.expression import SelectOfScalar
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -117,26 +119,32 @@ async def _relay(client: Client, resource_ids: Sequence[str]) -> int:
 
 
 def _prepare(resource_ids: Sequence[str]) -> list[list[Delivery | str]]:
-    """The deliveries of each resource in order; the id alone of a row that cannot be read."""
-    with database().read() as session:
-        return [_of_resource(session, resource_id) for resource_id in resource_ids]
-
-
-def _of_resource(session: Session, resource_id: str) -> list[Delivery | str]:
-    """The next deliveries of a resource: its oldest rows in order, and a wake that is due."""
-    waiting = (
-        select(OutboxRow)
-        .where(col(OutboxRow.resource_id) == resource_id, is_waiting())
-        .order_by(col(OutboxRow.created_at), col(OutboxRow.id))
-        .limit(ROWS_AT_ONCE)
-    )
+    """The next deliveries of each resource, in order; the id alone of a row that cannot be read."""
     now = datetime.now(UTC)
-    rows = [
-        row
-        for row in session.exec(waiting).all()
-        if row.verb != WAKE or row.next_attempt_at is None or row.next_attempt_at <= now
-    ]
-    return [_delivery_of(session, row) or row.id for row in rows]
+    in_order: dict[str, list[Delivery | str]] = defaultdict(list)
+    with database().read() as session:
+        for row in session.exec(_oldest_of(resource_ids)):
+            is_due = row.next_attempt_at is None or row.next_attempt_at <= now
+            if is_due or row.verb != WAKE:
+                in_order[row.resource_id].append(_delivery_of(session, row) or row.id)
+    return list(in_order.values())
+
+
+def _oldest_of(resource_ids: Sequence[str]) -> SelectOfScalar[OutboxRow]:
+    """The query for the oldest waiting rows of each resource, `ROWS_AT_ONCE` at most."""
+    age = (col(OutboxRow.created_at), col(OutboxRow.id))
+    number = func.row_number().over(partition_by=col(OutboxRow.resource_id), order_by=age)
+    waiting = (
+        select(OutboxRow.id, number.label("number"))
+        .where(col(OutboxRow.resource_id).in_(resource_ids), is_waiting())
+        .subquery()
+    )
+    return (
+        select(OutboxRow)
+        .join(waiting, waiting.c.id == OutboxRow.id)
+        .where(waiting.c.number <= ROWS_AT_ONCE)
+        .order_by(*age)
+    )
 
 
 def _delivery_of(session: Session, request: OutboxRow) -> Delivery | None:
@@ -249,7 +257,8 @@ def _note(outcome: Outcome) -> None:
     if not outcome.delivered and not outcome.failed:
         return
     now = datetime.now(UTC)
-    with database().write() as session:
+    # Relays that put off the rows of one resource would otherwise lock them in different orders.
+    with database().write("outbox/failed" if outcome.failed else None) as session:
         delivered = update(OutboxRow).where(col(OutboxRow.id).in_(outcome.delivered))
         session.execute(delivered.values(delivered_at=now))
         failed = select(OutboxRow).where(col(OutboxRow.id).in_(outcome.failed), is_waiting())
@@ -302,7 +311,7 @@ def _record_parked(session: Session, request: OutboxRow, now: datetime) -> None:
             sequence=row.sequence,
             index=0 if index is None else index + 1,
             type=f"{kind.noun.name}.request-parked",
-            message=f"{message}{request.created_at:%Y-%m-%d %H:%M} UTC; it is not tried again",
+            message=f"{message}{request.created_at:%Y-%m-%d %H:%M} UTC; request it again",
             details={"request_id": request.id, "verb": request.verb},
             at=now,
         )

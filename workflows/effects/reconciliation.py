@@ -9,7 +9,7 @@ from workflows.effects.effect import HEARTBEAT_S, CloudCommand, Effect
 
 
 class RelayOutbox(Contract):
-    """Relay at most `limit` outbox rows that are older than `older_than_s`."""
+    """Relay the due outbox rows of at most `limit` resources that are older than `older_than_s`."""
 
     older_than_s: float = 5
     limit: int = 500

@@ -158,6 +158,21 @@ def test_allocations_that_are_there_get_the_state_that_they_have(tmp_path: Path)
     assert all(expected == state for expected, state in found)
 
 
+def test_a_switch_that_waited_in_the_outbox_is_what_is_wanted_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "baseload.db"
+    migrate(f"sqlite:///{path}", "0011")
+    with sqlite3.connect(path) as connection:
+        _insert(connection, "nodes", id="nod-1", minion_id="SHA256:one")
+        _insert(connection, "outbox", id="req-1", resource_id="nod-1", verb="activate")
+        _insert(connection, "outbox", id="req-2", resource_id="nod-1", verb="announced")
+    migrate(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        wanted = "SELECT wanted_status, wanted_revision, seen_revision FROM nodes"
+        assert connection.execute(wanted).fetchall() == [("active", 1, 0)]
+        waiting = "SELECT id, verb FROM outbox WHERE delivered_at IS NULL"
+        assert connection.execute(waiting).fetchall() == [("req-1", "wake")]
+
+
 def _insert(connection: sqlite3.Connection, table: str, **given: Any) -> None:
     """A row with these values, and with something in every other column that needs a value."""
     values: dict[str, Any] = {

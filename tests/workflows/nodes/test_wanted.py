@@ -54,6 +54,22 @@ async def test_a_flood_of_announcements_does_not_keep_an_offline_node_from_comin
     assert stage.world.events["nod-1"].count("node.move-refused") <= 1
 
 
+async def test_a_flood_of_wakes_does_not_keep_a_node_from_continuing_as_new(
+    stage: Stage,
+) -> None:
+    handle = await onboarded(stage)
+    current = stage.client.get_workflow_handle(handle.id)
+    first = (await current.describe()).run_id
+
+    async def has_continued() -> bool:
+        await asyncio.gather(*(current.signal("wake") for _ in range(50)))
+        return (await current.describe()).run_id != first
+
+    await eventually(has_continued, "the node continues as new")
+    await stage.want(current, "maintenance")
+    await reaches(stage, "maintenance")
+
+
 async def test_of_two_wishes_the_last_one_holds_however_late_the_first_arrives(
     stage: Stage,
 ) -> None:
