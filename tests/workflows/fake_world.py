@@ -25,12 +25,27 @@ from workflows import effects
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
-from workflows.contracts.jobs import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
+from workflows.contracts.jobs import (
+    Exit,
+    Placement,
+    RunReport,
+    WorkerAssignment,
+    parse_run_id,
+    run_id,
+)
 from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
-from workflows.contracts.nodes import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
+from workflows.contracts.nodes import (
+    Announcement,
+    Hardware,
+    LeavingRun,
+    NodeAddress,
+    Preparation,
+    RunSeen,
+    WatchEnded,
+)
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
-from workflows.contracts.statuses import JobStatus, RunState
+from workflows.contracts.statuses import JobStatus, NodeStatus, RunState
 from workflows.effects import billing, lifecycles, placement, providers, reconciliation, regions
 from workflows.effects import jobs as job
 from workflows.effects import nodes as node
@@ -53,6 +68,8 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
     """What the rows of nodes say that they are."""
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     held: dict[str, Placement] = field(default_factory=dict)
+    leaving: dict[str, str] = field(default_factory=dict)
+    """Runs with a leaving allocation, each with its node."""
     placements: int = 0
     """How many were ever made."""
     orders: set[tuple[str, int]] = field(default_factory=set)
@@ -164,7 +181,15 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
         if isinstance(step.changes, NodeChanges) and step.changes.seen_revision is not None:
             self.seen_revisions[step.resource_id] = step.changes.seen_revision
         if isinstance(step.changes, JobChanges) and step.changes.release:
-            self.held.pop(step.resource_id, None)
+            held = self.held.pop(step.resource_id, None)
+            for one in held.assignments if held else ():
+                if one.allocation_id in step.changes.leaving:
+                    left = run_id(step.resource_id, one.worker, held.attempt if held else 0)
+                    self.leaving[left] = one.node.node_id
+        if step.status == NodeStatus.ARCHIVED:
+            self.leaving = {
+                run: node for run, node in self.leaving.items() if node != step.resource_id
+            }
         return Recorded(applied=True)
 
     def _is_confirmed(self, step: Record) -> bool:
@@ -206,10 +231,21 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
             if a.node.node_id == asked.node_id
         ]
         return node.NodeRunsFound(
-            run_ids=tuple(run for _, run in held), job_ids=tuple({j: None for j, _ in held})
+            run_ids=tuple(run for _, run in held),
+            job_ids=tuple({j: None for j, _ in held}),
+            leaving=tuple(
+                LeavingRun(run_id=run, gpu_indices=(0,))
+                for run, node_id in self.leaving.items()
+                if node_id == asked.node_id
+            ),
         )
 
-    def bill_orphaned_runs(self, _: node.BillOrphanedRuns) -> Done:
+    def bill_orphaned_runs(self, asked: node.BillOrphanedRuns) -> Done:
+        for run in asked.runs:
+            key = (run.job_id, run.worker, run.attempt)
+            self.posted_s[key] = max(self.posted_s.get(key, 0), int(run.elapsed_s))
+            if not run.alive:
+                self.leaving.pop(run.run_id, None)
         return Done()
 
     async def notify_jobs(self, asked: node.NotifyJobs) -> node.JobsNotified:
@@ -275,11 +311,12 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
 
     def end_orphaned_runs(self, asked: node.EndOrphanedRuns) -> node.OrphanedRunsEnded:
         machine = self.machine(asked.node)
-        for run_id, run in machine.runs.items():
-            stray = run_id in asked.among and run_id not in asked.live
-            if stray and run.state is RunState.RUNNING:
-                run.state = RunState.EXITED
-        return node.OrphanedRunsEnded()
+        here = [name for name in asked.among if name in machine.runs and name not in asked.live]
+        seen = [self._end_orphan(machine, name) for name in dict.fromkeys((*here, *asked.leaving))]
+        return node.OrphanedRunsEnded(runs=tuple(run for run in seen if run is not None))
+
+    def _end_orphan(self, machine: Machine, name: str) -> RunSeen | None:
+        return machine.end_orphan(name, is_left=name in self.leaving)
 
     async def watch_node(self, asked: node.WatchNode) -> WatchEnded:
         machine = self.machine(asked.node)
@@ -348,6 +385,10 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
 
     def end_worker(self, asked: job.EndWorker) -> RunReport:
         run = self.machine(asked.node).runs.setdefault(asked.run_id, Run())
+        if run.is_stuck:
+            raise ApplicationError(  # As after the last of its tries.
+                f"{asked.run_id}: still alive", type=errors.OUTCOME_UNKNOWN, non_retryable=True
+            )
         if run.exit is None:
             run.exit = Exit(reason="ended", elapsed_s=run.elapsed_s)
         run.state = RunState.EXITED
