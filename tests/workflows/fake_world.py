@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import pkgutil
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,6 +17,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from tests.workflows.cloud_projects import CloudProjects
+from tests.workflows.fake_allocations import Allocations
 from tests.workflows.fake_cloud import Cloud
 from tests.workflows.fake_leases import LeasedNodes
 from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
@@ -27,17 +28,13 @@ from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
 from workflows.contracts.jobs import (
     Exit,
-    Placement,
     RunReport,
-    WorkerAssignment,
     parse_run_id,
-    run_id,
 )
 from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
 from workflows.contracts.nodes import (
     Announcement,
     Hardware,
-    LeavingRun,
     NodeAddress,
     Preparation,
     RunSeen,
@@ -45,7 +42,7 @@ from workflows.contracts.nodes import (
 )
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
-from workflows.contracts.statuses import JobStatus, NodeStatus, RunState
+from workflows.contracts.statuses import JobStatus, RunState
 from workflows.effects import billing, lifecycles, placement, providers, reconciliation, regions
 from workflows.effects import jobs as job
 from workflows.effects import nodes as node
@@ -55,7 +52,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 
 @dataclass
-class World(WantedStatuses, LeasedNodes, CloudProjects):
+class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
@@ -67,11 +64,6 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
     hardware: dict[str, Hardware] = field(default_factory=dict)
     """What the rows of nodes say that they are."""
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    held: dict[str, Placement] = field(default_factory=dict)
-    leaving: dict[str, str] = field(default_factory=dict)
-    """Runs with a leaving allocation, each with its node."""
-    placements: int = 0
-    """How many were ever made."""
     orders: set[tuple[str, int]] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
@@ -108,34 +100,6 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
             )
         return machine
 
-    def place(
-        self,
-        job_id: str,
-        attempt: int = 1,
-        nodes: Sequence[str] = ("nod-1",),
-        leased: Sequence[str] = (),
-    ) -> Placement:
-        """Reserve, as the planner does, with ids of their own for each time.
-
-        leased: those of the nodes whose machines can be lost.
-        """
-        self.placements += 1
-        placed = Placement(
-            job_id=job_id,
-            attempt=attempt,
-            assignments=tuple(
-                WorkerAssignment(
-                    worker=index,
-                    allocation_id=f"alc-{self.placements}-{index}",
-                    node=node_address(name),
-                    lease_id=f"lea-{name}" if name in leased else None,
-                )
-                for index, name in enumerate(nodes)
-            ),
-        )
-        self.held[job_id] = placed
-        return placed
-
     def live_runs(self) -> list[str]:
         """Commands that run anywhere."""
         return [
@@ -162,7 +126,7 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
     # ── lifecycles ──────────────────────────────────────────────────────────────────────────
 
     def record(self, step: Record) -> Recorded:
-        if not self._is_confirmed(step):
+        if not self.is_confirmed(step):
             return Recorded(applied=False, confirmed=False)
         before = self.rows.get(step.resource_id)
         if before is not None and before.sequence >= step.sequence:
@@ -180,23 +144,8 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
             self.hosts[step.resource_id] = step.changes.host
         if isinstance(step.changes, NodeChanges) and step.changes.seen_revision is not None:
             self.seen_revisions[step.resource_id] = step.changes.seen_revision
-        if isinstance(step.changes, JobChanges) and step.changes.release:
-            held = self.held.pop(step.resource_id, None)
-            for one in held.assignments if held else ():
-                if one.allocation_id in step.changes.leaving:
-                    left = run_id(step.resource_id, one.worker, held.attempt if held else 0)
-                    self.leaving[left] = one.node.node_id
-        if step.status == NodeStatus.ARCHIVED:
-            self.leaving = {
-                run: node for run, node in self.leaving.items() if node != step.resource_id
-            }
+        self.release(step)
         return Recorded(applied=True)
-
-    def _is_confirmed(self, step: Record) -> bool:
-        """Whether what the step confirms is still held, if it confirms anything."""
-        asked = step.changes.confirms if isinstance(step.changes, JobChanges) else ()
-        held = self.held.get(step.resource_id)
-        return not asked or (held is not None and held.allocation_ids == asked)
 
     def relay_outbox(self, _: reconciliation.RelayOutbox) -> reconciliation.OutboxRelayed:
         return reconciliation.OutboxRelayed(delivered=0)
@@ -222,23 +171,6 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
 
     def find_peers(self, _: node.FindPeers) -> node.PeersFound:
         return node.PeersFound()
-
-    def find_node_runs(self, asked: node.FindNodeRuns) -> node.NodeRunsFound:
-        held = [
-            (placed.job_id, f"{placed.job_id}-{a.worker}-{placed.attempt}")
-            for placed in self.held.values()
-            for a in placed.assignments
-            if a.node.node_id == asked.node_id
-        ]
-        return node.NodeRunsFound(
-            run_ids=tuple(run for _, run in held),
-            job_ids=tuple({j: None for j, _ in held}),
-            leaving=tuple(
-                LeavingRun(run_id=run, gpu_indices=(0,))
-                for run, node_id in self.leaving.items()
-                if node_id == asked.node_id
-            ),
-        )
 
     def bill_orphaned_runs(self, asked: node.BillOrphanedRuns) -> Done:
         for run in asked.runs:
@@ -330,9 +262,6 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
                 continue
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
-
-    def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
-        return job.PlacementFound(placement=self.held.get(asked.job_id))
 
     def seal_run_specs(self, asked: job.SealRunSpecs) -> job.RunSpecsSealed:
         self.orders.add((asked.job_id, asked.attempt))

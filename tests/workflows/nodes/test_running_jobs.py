@@ -37,7 +37,7 @@ async def test_a_run_that_cannot_be_killed_holds_its_gpus_until_it_has_ended(
     assert run_id in str((await handle.query(NodeLifecycle.status)).status_reason)
     assert world.leaving == {run_id: "nod-1"}
 
-    await handle.signal(NodeLifecycle.activate)  # A person has other GPUs there.
+    await stage.want(handle, "active")  # A person has other GPUs there.
     await reaches(stage, "active")
     run.elapsed_s, run.is_stuck = 77, False
     await eventually(lambda: world.leaving == {}, "its GPUs are free")
@@ -81,18 +81,3 @@ async def test_a_node_that_holds_a_run_is_removed_by_force_only_which_frees_it(
     assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
     assert stage.world.leaving == {}
     assert "job-gone-0-1" in stage.world.told["nod-1"]["node.runs-left"]
-
-
-async def test_messages_do_not_put_the_look_for_orphaned_runs_off(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=1))
-    handle = await onboarded(stage)
-    run = Run(RunState.RUNNING)
-    stage.world.machines["nod-1"].runs["job-x-0-1"] = run
-
-    async def is_ended() -> bool:
-        await handle.signal(NodeLifecycle.activate)  # It is active already.
-        return run.state is RunState.EXITED
-
-    await eventually(is_ended, "it is ended")
