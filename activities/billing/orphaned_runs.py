@@ -1,5 +1,8 @@
 """Billing of orphaned runs, which ended while no job's workflow watched them."""
 
+from datetime import UTC, datetime
+
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -7,6 +10,9 @@ from temporalio.exceptions import ApplicationError
 from activities.billing.usage import post_worker_usage
 from activities.db.session import database
 from activities.db.tables import Allocation
+from activities.placement.allocation_states import is_leaving
+from activities.placement.allocations import free_allocations, lock_allocations, lock_jobs
+from activities.placement.wake import wake_placement
 from workflows.contracts.base import Done
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.nodes import RunSeen
@@ -17,31 +23,50 @@ from workflows.effects.nodes import BillOrphanedRuns
 def bill_orphaned_runs(command: BillOrphanedRuns) -> Done:
     """Post the measured usage of orphaned runs; skip runs of jobs that have no allocation.
 
+    A run that is still alive is billed as far as it has run. The end of a run frees its leaving
+    allocation on the node, in the transaction that posts the last of its usage.
+
     Raises: ApplicationError, the first refusal, after all runs were tried.
     """
     refused: ApplicationError | None = None
+    freed = False
     for run in command.runs:
         try:
             with database().write() as session:
+                lock_jobs(session, [run.job_id])
                 usage = _usage_of(session, run)
                 if usage is not None:
                     post_worker_usage(session, usage)
+                freed = _free(session, command.node_id, run) or freed
         except ApplicationError as refusal:
             refused = refused or refusal
+    if freed:
+        wake_placement()
     if refused is not None:
         raise refused
     return Done()
 
 
+def _free(session: Session, node_id: str, run: RunSeen) -> bool:
+    """Free what the node holds for a run that has ended, and return whether that was anything."""
+    if run.alive:
+        return False
+    left = lock_allocations(session, *_is_of(run), col(Allocation.node_id) == node_id, is_leaving())
+    free_allocations(session, left, datetime.now(UTC))
+    return bool(left)
+
+
+def _is_of(run: RunSeen) -> tuple[ColumnElement[bool], ...]:
+    return (
+        col(Allocation.job_id) == run.job_id,
+        col(Allocation.worker) == run.worker,
+        col(Allocation.attempt) == run.attempt,
+    )
+
+
 def _usage_of(session: Session, run: RunSeen) -> WorkerUsage | None:
     """The usage of a run; None when the run never had an allocation or measured less than 1 s."""
-    placed_at = session.exec(
-        select(Allocation.created_at).where(
-            col(Allocation.job_id) == run.job_id,
-            col(Allocation.worker) == run.worker,
-            col(Allocation.attempt) == run.attempt,
-        )
-    ).first()
+    placed_at = session.exec(select(Allocation.created_at).where(*_is_of(run))).first()
     if placed_at is None or run.elapsed_s < 1:
         return None
     return WorkerUsage(

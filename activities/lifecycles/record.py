@@ -9,11 +9,14 @@ from temporalio.exceptions import ApplicationError
 
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
-from activities.db.tables import EventRow, LifecycleRow
+from activities.db.tables import Allocation, EventRow, LifecycleRow
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.outbox.dispatcher import relay_soon
+from activities.placement.allocation_states import is_live
 from activities.placement.allocations import (
     confirm_allocations,
+    free_allocations,
+    lock_allocations,
     lock_jobs,
     release_allocations,
 )
@@ -27,7 +30,7 @@ from workflows.contracts.lifecycles import (
     Recorded,
 )
 from workflows.contracts.nodes import Hardware
-from workflows.contracts.statuses import JobStatus, NodeStatus
+from workflows.contracts.statuses import AllocationState, JobStatus, NodeStatus
 from workflows.rules.catalogue.gpu_names import gpu_type_of_driver_name
 
 
@@ -58,6 +61,7 @@ def _is_confirmed(session: Session, step: Record) -> bool:
 def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
     """Write the step; return whether it was new, and the outbox rows to relay after the commit."""
     table = KIND_BY_NOUN[step.changes.noun].table
+    left = _left_on(session, step)
     values = {
         "status": step.status,
         "status_reason": step.status_reason,
@@ -82,8 +86,22 @@ def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
             leaving=step.changes.leaving,
             staying_nodes=step.changes.staying_nodes,
         )
+    free_allocations(session, left, step.at)
     _append_events(session, step)
     return True, request_ids
+
+
+def _left_on(session: Session, step: Record) -> list[Allocation]:
+    """The leaving allocations of a node that is archived with this step, which frees them.
+
+    All allocations on the node are locked, so that a job that leaves one now sees the node archived
+    afterwards; and before the node's row, as everywhere.
+    """
+    if not isinstance(step.changes, NodeChanges) or step.status != NodeStatus.ARCHIVED:
+        return []
+    on_node = col(Allocation.node_id) == step.resource_id
+    held = lock_allocations(session, on_node, is_live())
+    return [each for each in held if each.state == AllocationState.LEAVING]
 
 
 def _values(step: Record) -> dict[str, Any]:

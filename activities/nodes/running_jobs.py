@@ -1,7 +1,9 @@
 """The jobs that hold allocations on a node, and notifying them of changes of the node."""
 
 import asyncio
+from collections.abc import Sequence
 
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, select
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -10,11 +12,12 @@ from temporalio.service import RPCError
 from activities.db.session import database
 from activities.db.tables import Allocation, Node, Region
 from activities.nodes.addresses import address_of
+from activities.placement.allocation_states import is_leaving, is_of_job
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest, MachineGone, NodeReachable, NodeUnreachable, run_id
 from workflows.contracts.lifecycles import workflow_id_of
-from workflows.contracts.nodes import NodeAddress, NodeNotice
+from workflows.contracts.nodes import LeavingRun, NodeAddress, NodeNotice
 from workflows.effects.nodes import (
     FindNodeRuns,
     JobsNotified,
@@ -27,12 +30,17 @@ _SIGNALS_AT_ONCE = 32
 
 @activity.defn
 def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
-    """The runs of live allocations on the node, and their jobs."""
+    """The runs of live jobs on the node, their jobs, and the leaving runs."""
     with database().read() as session:
-        live = _live(session, command.node_id)
+        held = _allocations(session, command.node_id, is_of_job())
+        leaving = _allocations(session, command.node_id, is_leaving())
     return NodeRunsFound(
-        run_ids=tuple(run_id(held.job_id, held.worker, held.attempt) for held in live),
-        job_ids=tuple(dict.fromkeys(held.job_id for held in live)),
+        run_ids=tuple(_run_id(each) for each in held),
+        job_ids=tuple(dict.fromkeys(each.job_id for each in held)),
+        leaving=tuple(
+            LeavingRun(run_id=_run_id(each), gpu_indices=tuple(each.gpu_indices))
+            for each in leaving
+        ),
     )
 
 
@@ -93,10 +101,13 @@ def _address(node_id: str) -> NodeAddress | None:
         return address_of(node, session.get_one(Region, node.region_id))
 
 
-def _live(session: Session, node_id: str) -> list[Allocation]:
-    query = (
-        select(Allocation)
-        .where(col(Allocation.node_id) == node_id, col(Allocation.released_at).is_(None))
-        .order_by(col(Allocation.job_id), col(Allocation.worker))
-    )
-    return list(session.exec(query).all())
+def _allocations(
+    session: Session, node_id: str, which: ColumnElement[bool]
+) -> Sequence[Allocation]:
+    on_node = select(Allocation).where(col(Allocation.node_id) == node_id, which)
+    by_job = (col(Allocation.job_id), col(Allocation.attempt), col(Allocation.worker))
+    return session.exec(on_node.order_by(*by_job)).all()
+
+
+def _run_id(held: Allocation) -> str:
+    return run_id(held.job_id, held.worker, held.attempt)

@@ -133,7 +133,7 @@ async def list_runs(command: ListRuns) -> RunsListed:
 
 @activity.defn
 async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
-    """End the orphaned runs, those of `among` that are not in `live`, and store their logs.
+    """End the orphaned runs, and store the logs of those that have ended.
 
     A run's folder is removed only in a later answer, at least an hour after the first one that
     reported the run: an answer may be lost, and the retry must still find what is to be billed.
@@ -144,14 +144,14 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
         request = {
             "live": list(command.live),
             "among": list(command.among),
+            "leaving": list(command.leaving),
             "grace_s": ORPHAN_GRACE_S,
             "owner": platform_key_fingerprint(),
         }
         answer = await NodeClient(command.node).call("orphans", request, limit_s=90)
         ended: dict[str, dict[str, Any]] = answer["ended"]
         await _prune(command.node)
-        found = [_run(run_id, state) for run_id, state in ended.items()]
-        runs = tuple(run for run in found if run is not None)
+        runs = _runs(ended)
         for run in runs:
             # A run has ended even if its log cannot be stored in time.
             with contextlib.suppress(ApplicationError, TimeoutError, OSError):
@@ -162,7 +162,7 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
             # The next call reports again the folders that stay; this call's runs must be billed.
             with contextlib.suppress(ApplicationError):
                 await NodeClient(command.node).call("clean", {"run_ids": old}, limit_s=60)
-    return OrphanedRunsEnded(runs=runs)
+    return OrphanedRunsEnded(runs=(*runs, *_runs(answer["alive"])))
 
 
 async def _prune(node: NodeAddress) -> None:
@@ -174,6 +174,11 @@ async def _prune(node: NodeAddress) -> None:
 
 def _is_old(state: dict[str, Any]) -> bool:
     return float(state["told_before_s"]) >= ORPHAN_KEPT.total_seconds()
+
+
+def _runs(states: dict[str, dict[str, Any]]) -> tuple[RunSeen, ...]:
+    found = (_run(run_id, state) for run_id, state in states.items())
+    return tuple(run for run in found if run is not None)
 
 
 def _run(run_id: str, state: dict[str, Any]) -> RunSeen | None:
@@ -189,6 +194,7 @@ def _run(run_id: str, state: dict[str, Any]) -> RunSeen | None:
         attempt=attempt,
         elapsed_s=state["elapsed_s"],
         started_at=state["started_at"],
+        alive=state.get("why", ""),
     )
 
 

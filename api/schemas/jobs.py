@@ -113,6 +113,8 @@ class JobAssignment(ResponseBody):
     gpu_indices: list[int]
     cpu_count: int
     memory_bytes: int
+    state: str
+    """`held`, `notified`, `running`; `leaving` while nobody has seen the run end; `gone`."""
     reserved_at: datetime
     released_at: datetime | None
 

@@ -134,7 +134,23 @@ class NodeGpu(ResponseBody):
     pcie_lanes: int | None
     driver_version: str | None
     job_id: str | None
-    """The job that holds the GPU now."""
+    """The job that holds the GPU now, or has left it to the node (`leaving_allocations`)."""
+
+
+class LeavingAllocation(ResponseBody):
+    """What a run still holds whose job has ended, because nobody has seen the run end.
+
+    The node ends the run, and frees the allocation when it has. A reboot ends every run.
+    """
+
+    id: str
+    job_id: str
+    worker: int
+    attempt: int
+    gpu_indices: list[int]
+    cpu_count: int
+    memory_bytes: int
+    reserved_at: datetime
 
 
 class NodePreparation(ResponseBody):
@@ -169,6 +185,7 @@ class Node(Lifecycle):
     gpus: list[NodeGpu]
     job_ids: list[str]
     """The jobs that hold an allocation on the node now."""
+    leaving_allocations: list[LeavingAllocation]
 
 
 class NodePage(Page[Node]):

@@ -266,6 +266,7 @@ def placement_response(session: Session, row: tables.Job) -> schemas.JobPlacemen
                 gpu_indices=allocation.gpu_indices,
                 cpu_count=allocation.cpu_count,
                 memory_bytes=allocation.memory_bytes,
+                state=allocation.state,
                 reserved_at=allocation.created_at,
                 released_at=allocation.released_at,
             )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import attrgetter
 
 from sqlmodel import Session, col, select
 
@@ -10,6 +11,7 @@ from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.nodes.creation import add_leased_node
 from activities.nodes.wanted import want
+from activities.placement.allocation_states import is_live
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import nodes as schemas
@@ -17,24 +19,26 @@ from api.services.announcements import node_of
 from api.services.cloud_machines import leased_node, must_be_own
 from api.services.lifecycles import GONE, must_be_free, remove, wrong_state
 from api.services.ownership import lifecycle, own_locked
+from workflows.contracts.jobs import run_id
 from workflows.contracts.nodes import Hardware, NodeAction, Preparation, Requirement
 from workflows.contracts.regions import Replacement
-from workflows.contracts.statuses import NodeStatus, RegionStatus
+from workflows.contracts.statuses import AllocationState, NodeStatus, RegionStatus
 from workflows.rules.catalogue.providers import traits_of
 
 _SAME = (
     "region_id", "minion_id", "type", "services", "upnp", "mining", "port", "user", "gpu_type",
     "gpu_count", "cpu_count", "memory_bytes", "reserved_cpu_count", "reserved_memory_bytes",
 )  # fmt: skip
+_SHOWN = ("id", "job_id", "worker", "attempt", "gpu_indices", "cpu_count", "memory_bytes")
 _IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
 
 
 def node_responses(session: Session, rows: Sequence[tables.Node]) -> list[schemas.Node]:
-    """The nodes, each with the jobs that hold its GPUs."""
+    """The nodes, each with the jobs that hold its GPUs, and its leaving allocations."""
     live = session.exec(
         select(tables.Allocation).where(
             col(tables.Allocation.node_id).in_([row.id for row in rows]),
-            col(tables.Allocation.released_at).is_(None),
+            is_live(),
         )
     )
     held: dict[str, list[tables.Allocation]] = defaultdict(list)
@@ -48,6 +52,7 @@ def node_response(session: Session, row: tables.Node) -> schemas.Node:
 
 
 def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
+    leaving = [each for each in held if each.state == AllocationState.LEAVING]
     job_of = {index: each.job_id for each in held for index in each.gpu_indices}
     hardware = Hardware.model_validate(row.hardware).model_dump() if row.hardware else None
     preparation = Preparation.model_validate(row.preparation) if row.preparation else None
@@ -64,7 +69,13 @@ def _shown(row: tables.Node, held: Sequence[tables.Allocation]) -> schemas.Node:
             schemas.NodeGpu(**gpu, job_id=job_of.get(gpu["index"]))
             for gpu in (hardware or {}).get("gpus", ())
         ],
-        job_ids=sorted({each.job_id for each in held}),
+        job_ids=sorted({each.job_id for each in held if each not in leaving}),
+        leaving_allocations=[
+            schemas.LeavingAllocation(
+                **{name: getattr(each, name) for name in _SHOWN}, reserved_at=each.created_at
+            )
+            for each in sorted(leaving, key=attrgetter("id"))
+        ],
     )
 
 
@@ -189,13 +200,17 @@ def replace_node(context: ChangeContext, node_id: str) -> schemas.Node:
 def remove_node(context: ChangeContext, node_id: str, *, force: bool) -> schemas.Node:
     """Remove a node; a node with jobs needs `force`.
 
+    So does one with leaving allocations, unless its machine is leased and ends with it.
     Raises: Problem `conflict`, when the node is the storage node of a cloud region, or has jobs
-    and is not forced.
+    or leaving allocations and is not forced.
     """
     row = own_locked(context.session, tables.Node, node_id, context.caller)
     shown = node_response(context.session, row)
     if row.machine is not None and "storage" in row.services and row.status not in GONE:
         detail = f"node {row.name}: is its region's storage: replace it, or remove the region"
         raise Problem("conflict", detail)
-    remove(context, row, force=force, holds=("jobs", shown.job_ids))
+    left = [] if row.machine is not None else shown.leaving_allocations
+    runs = [run_id(each.job_id, each.worker, each.attempt) for each in left]
+    kind = "runs that could not be ended:" if runs and not shown.job_ids else "jobs"
+    remove(context, row, force=force, holds=(kind, shown.job_ids or runs))
     return shown

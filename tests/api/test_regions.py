@@ -194,6 +194,24 @@ async def test_a_node_shows_its_hardware_and_which_job_holds_which_gpu(
     assert node["requirements"][0]["found"] == "none"
 
 
+async def test_a_node_shows_what_a_run_that_nobody_has_seen_end_still_holds(
+    site: Site, ada: Person
+) -> None:
+    gpus = [{"index": 0, "name": "NVIDIA A100-SXM4-80GB", "uuid": "GPU-0"}]
+    hardware = {"cpu_count": 8, "memory_bytes": 2**34, "gpus": gpus}
+    node_id, job_id = await ada.node(await ada.region(), hardware=hardware), await ada.job()
+    _hold(site, node_id, job_id, gpu_indices=[0], state="leaving")
+    node = (await ada.get(f"/v1/nodes/{node_id}")).json()
+    (left,) = node["leaving_allocations"]
+    assert (left["job_id"], left["attempt"], left["gpu_indices"]) == (job_id, 1, [0])
+    assert (node["job_ids"], node["gpus"][0]["job_id"]) == ([], job_id)
+    assert (await ada.post(f"/v1/nodes/{node_id}/reboot")).status_code == 202
+    refused = await ada.call("DELETE", f"/v1/nodes/{node_id}")
+    assert refused.status_code == 409
+    assert f"{job_id}-0-1" in refused.json()["detail"]
+    assert (await ada.call("DELETE", f"/v1/nodes/{node_id}?force=true")).status_code == 202
+
+
 async def test_what_a_person_wants_of_a_node_is_in_its_row_and_its_lifecycle_is_woken(
     site: Site, ada: Person
 ) -> None:
@@ -364,7 +382,9 @@ async def test_archived_resources_are_listed_only_when_asked_for(site: Site, ada
     assert (await ada.get(f"/v1/providers/{provider_id}")).status_code == 200
 
 
-def _hold(site: Site, node_id: str, job_id: str, gpu_indices: list[int]) -> None:
+def _hold(
+    site: Site, node_id: str, job_id: str, gpu_indices: list[int], state: str = "running"
+) -> None:
     (job,) = site.rows(tables.Job, id=job_id)
     site.write(
         tables.Allocation(
@@ -376,6 +396,7 @@ def _hold(site: Site, node_id: str, job_id: str, gpu_indices: list[int]) -> None
             cpu_count=1,
             memory_bytes=0,
             gpu_indices=gpu_indices,
+            state=state,
             created_at=job.created_at,
         )
     )

@@ -15,7 +15,7 @@ from tests.failure.fault import Fault
 from tests.failure.leases import NodeLeases
 from tests.failure.pairs import Pair, stubs
 from tests.failure.worker_channel import Call, Waiting
-from tests.workflows.fake_world import REGION, Run, World
+from tests.workflows.fake_world import REGION, Machine, Run, World, node_address
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract, Done
@@ -39,6 +39,8 @@ class FaultedWorld(NodeLeases, World):
     fault: Fault = field(default_factory=Fault)
     ever: dict[str, Run] = field(default_factory=dict)
     """Every run that a node has ever been told of, cleaned or not."""
+    freed_alive: list[str] = field(default_factory=list)
+    """Runs whose GPUs were freed while they ran."""
     job_news: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """What was said to jobs that have no workflow in this world."""
     announced: dict[str, Placement] = field(default_factory=dict)
@@ -83,7 +85,19 @@ class FaultedWorld(NodeLeases, World):
         recorded = super().record(step)
         if recorded.applied:
             self.said += [step.status_reason or "", *(event.message for event in step.events)]
+            self._look_at_what_is_freed(step)
         return recorded
+
+    def _look_at_what_is_freed(self, step: Record) -> None:
+        """A job that ends frees nothing that its commands use."""
+        if isinstance(step.changes, JobChanges) and step.changes.release:
+            self.freed_alive += [
+                name
+                for name, run in self.ever.items()
+                if parse_run_id(name)[0] == step.resource_id
+                and run.state is RunState.RUNNING
+                and name not in self.leaving
+            ]
 
     def status_of(self, resource_id: str) -> str:
         """As its row says; empty before there is one."""
@@ -118,11 +132,9 @@ class FaultedWorld(NodeLeases, World):
             machine.hardware = machine.hardware.model_copy(update={"reboot_required": False})
         return Done()
 
-    def end_orphaned_runs(self, asked: nodes.EndOrphanedRuns) -> nodes.OrphanedRunsEnded:
-        machine = self.machine(asked.node)
-        super().end_orphaned_runs(asked)
-        strays = [run_id for run_id in machine.runs if run_id not in asked.live]
-        return nodes.OrphanedRunsEnded(runs=tuple(self._seen(run_id) for run_id in sorted(strays)))
+    def _end_orphan(self, machine: Machine, name: str) -> RunSeen | None:
+        """What has ended is told each time, as an answer may be lost."""
+        return super()._end_orphan(machine, name) or self._seen(name)
 
     def _seen(self, run_id: str) -> RunSeen:
         job_id, worker, attempt = parse_run_id(run_id)
@@ -130,12 +142,6 @@ class FaultedWorld(NodeLeases, World):
         return RunSeen(
             run_id=run_id, job_id=job_id, worker=worker, attempt=attempt, elapsed_s=elapsed_s
         )
-
-    def bill_orphaned_runs(self, asked: nodes.BillOrphanedRuns) -> Done:
-        for run in asked.runs:
-            key = (run.job_id, run.worker, run.attempt)
-            self.posted_s[key] = max(self.posted_s.get(key, 0), int(run.elapsed_s))
-        return Done()
 
     async def notify_jobs(self, asked: nodes.NotifyJobs) -> nodes.JobsNotified:
         """Jobs of a node's story have no workflow; told to end, they have ended."""
@@ -156,12 +162,18 @@ class FaultedWorld(NodeLeases, World):
 
     def sweep_node(self) -> None:
         """What its lifecycle does each time that it sees a node again."""
-        live = self.find_node_runs(nodes.FindNodeRuns(node_id="nod-1")).run_ids
-        for run_id, run in list(self.machines["nod-1"].runs.items()):
-            if run_id not in live:
-                run.state = RunState.EXITED
-                self.bill_orphaned_runs(nodes.BillOrphanedRuns(runs=(self._seen(run_id),)))
-                del self.machines["nod-1"].runs[run_id]
+        held = self.find_node_runs(nodes.FindNodeRuns(node_id="nod-1"))
+        runs = self.machines["nod-1"].runs
+        asked = nodes.EndOrphanedRuns(
+            node=node_address(),
+            among=tuple(runs),
+            live=held.run_ids,
+            leaving=tuple(run.run_id for run in held.leaving),
+        )
+        seen = self.end_orphaned_runs(asked).runs
+        self.bill_orphaned_runs(nodes.BillOrphanedRuns(node_id="nod-1", runs=seen))
+        for run in seen:
+            runs.pop(run.run_id, None)
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
 

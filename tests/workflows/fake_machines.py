@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from workflows.contracts.jobs import Exit, RunReport
-from workflows.contracts.nodes import Hardware, NodeAddress
+from workflows.contracts.jobs import Exit, RunReport, parse_run_id
+from workflows.contracts.nodes import Hardware, NodeAddress, RunSeen
 from workflows.contracts.statuses import RunState
 
 REGION = "reg-1"
@@ -28,6 +28,8 @@ class Run:
     kept: int = 0
     """How far its command has come, as it says in its state folder."""
     idle_s: float = 0.0
+    is_stuck: bool = False
+    """It hears no signal: its processes are in uninterruptible sleep."""
 
     def report(self, run_id: str) -> RunReport:
         return RunReport(
@@ -61,3 +63,17 @@ class Machine:
         default_factory=lambda: Hardware(cpu_count=4, memory_bytes=8 * 2**30, is_root=True)
     )
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end_orphan(self, name: str, *, is_left: bool) -> RunSeen | None:
+        """What is told of a run; nothing of one that had ended before and was left nowhere."""
+        job_id, worker, attempt = parse_run_id(name)
+        run = self.runs.get(name, Run(RunState.EXITED))
+        told = run.state is RunState.RUNNING or is_left
+        if run.state is RunState.RUNNING and not run.is_stuck:
+            run.state = RunState.EXITED
+        alive = "still alive: [7]" if run.state is RunState.RUNNING else ""
+        seen = RunSeen(
+            run_id=name, job_id=job_id, worker=worker, attempt=attempt,
+            elapsed_s=run.elapsed_s, alive=alive,
+        )  # fmt: skip
+        return seen if told else None

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import pkgutil
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,6 +17,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from tests.workflows.cloud_projects import CloudProjects
+from tests.workflows.fake_allocations import Allocations
 from tests.workflows.fake_cloud import Cloud
 from tests.workflows.fake_leases import LeasedNodes
 from tests.workflows.fake_machines import REGION, Machine, Run, StateSnapshot, node_address
@@ -25,9 +26,20 @@ from workflows import effects
 from workflows.contracts import errors
 from workflows.contracts.base import Contract, Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
-from workflows.contracts.jobs import Exit, Placement, RunReport, WorkerAssignment, parse_run_id
+from workflows.contracts.jobs import (
+    Exit,
+    RunReport,
+    parse_run_id,
+)
 from workflows.contracts.lifecycles import JobChanges, NodeChanges, Record, Recorded
-from workflows.contracts.nodes import Announcement, Hardware, NodeAddress, Preparation, WatchEnded
+from workflows.contracts.nodes import (
+    Announcement,
+    Hardware,
+    NodeAddress,
+    Preparation,
+    RunSeen,
+    WatchEnded,
+)
 from workflows.contracts.placement import PlanningRound
 from workflows.contracts.providers import Check
 from workflows.contracts.statuses import JobStatus, RunState
@@ -40,7 +52,7 @@ Fault = Callable[[Contract], Awaitable[None]]
 
 
 @dataclass
-class World(WantedStatuses, LeasedNodes, CloudProjects):
+class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
     """Everything outside of the workflows. Methods named like effects implement them."""
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"nod-1": Machine()})
@@ -52,9 +64,6 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
     hardware: dict[str, Hardware] = field(default_factory=dict)
     """What the rows of nodes say that they are."""
     statuses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    held: dict[str, Placement] = field(default_factory=dict)
-    placements: int = 0
-    """How many were ever made."""
     orders: set[tuple[str, int]] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
@@ -91,34 +100,6 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
             )
         return machine
 
-    def place(
-        self,
-        job_id: str,
-        attempt: int = 1,
-        nodes: Sequence[str] = ("nod-1",),
-        leased: Sequence[str] = (),
-    ) -> Placement:
-        """Reserve, as the planner does, with ids of their own for each time.
-
-        leased: those of the nodes whose machines can be lost.
-        """
-        self.placements += 1
-        placed = Placement(
-            job_id=job_id,
-            attempt=attempt,
-            assignments=tuple(
-                WorkerAssignment(
-                    worker=index,
-                    allocation_id=f"alc-{self.placements}-{index}",
-                    node=node_address(name),
-                    lease_id=f"lea-{name}" if name in leased else None,
-                )
-                for index, name in enumerate(nodes)
-            ),
-        )
-        self.held[job_id] = placed
-        return placed
-
     def live_runs(self) -> list[str]:
         """Commands that run anywhere."""
         return [
@@ -145,7 +126,7 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
     # ── lifecycles ──────────────────────────────────────────────────────────────────────────
 
     def record(self, step: Record) -> Recorded:
-        if not self._is_confirmed(step):
+        if not self.is_confirmed(step):
             return Recorded(applied=False, confirmed=False)
         before = self.rows.get(step.resource_id)
         if before is not None and before.sequence >= step.sequence:
@@ -163,15 +144,8 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
             self.hosts[step.resource_id] = step.changes.host
         if isinstance(step.changes, NodeChanges) and step.changes.seen_revision is not None:
             self.seen_revisions[step.resource_id] = step.changes.seen_revision
-        if isinstance(step.changes, JobChanges) and step.changes.release:
-            self.held.pop(step.resource_id, None)
+        self.release(step)
         return Recorded(applied=True)
-
-    def _is_confirmed(self, step: Record) -> bool:
-        """Whether what the step confirms is still held, if it confirms anything."""
-        asked = step.changes.confirms if isinstance(step.changes, JobChanges) else ()
-        held = self.held.get(step.resource_id)
-        return not asked or (held is not None and held.allocation_ids == asked)
 
     def relay_outbox(self, _: reconciliation.RelayOutbox) -> reconciliation.OutboxRelayed:
         return reconciliation.OutboxRelayed(delivered=0)
@@ -198,18 +172,12 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
     def find_peers(self, _: node.FindPeers) -> node.PeersFound:
         return node.PeersFound()
 
-    def find_node_runs(self, asked: node.FindNodeRuns) -> node.NodeRunsFound:
-        held = [
-            (placed.job_id, f"{placed.job_id}-{a.worker}-{placed.attempt}")
-            for placed in self.held.values()
-            for a in placed.assignments
-            if a.node.node_id == asked.node_id
-        ]
-        return node.NodeRunsFound(
-            run_ids=tuple(run for _, run in held), job_ids=tuple({j: None for j, _ in held})
-        )
-
-    def bill_orphaned_runs(self, _: node.BillOrphanedRuns) -> Done:
+    def bill_orphaned_runs(self, asked: node.BillOrphanedRuns) -> Done:
+        for run in asked.runs:
+            key = (run.job_id, run.worker, run.attempt)
+            self.posted_s[key] = max(self.posted_s.get(key, 0), int(run.elapsed_s))
+            if not run.alive:
+                self.leaving.pop(run.run_id, None)
         return Done()
 
     async def notify_jobs(self, asked: node.NotifyJobs) -> node.JobsNotified:
@@ -275,11 +243,12 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
 
     def end_orphaned_runs(self, asked: node.EndOrphanedRuns) -> node.OrphanedRunsEnded:
         machine = self.machine(asked.node)
-        for run_id, run in machine.runs.items():
-            stray = run_id in asked.among and run_id not in asked.live
-            if stray and run.state is RunState.RUNNING:
-                run.state = RunState.EXITED
-        return node.OrphanedRunsEnded()
+        here = [name for name in asked.among if name in machine.runs and name not in asked.live]
+        seen = [self._end_orphan(machine, name) for name in dict.fromkeys((*here, *asked.leaving))]
+        return node.OrphanedRunsEnded(runs=tuple(run for run in seen if run is not None))
+
+    def _end_orphan(self, machine: Machine, name: str) -> RunSeen | None:
+        return machine.end_orphan(name, is_left=name in self.leaving)
 
     async def watch_node(self, asked: node.WatchNode) -> WatchEnded:
         machine = self.machine(asked.node)
@@ -293,9 +262,6 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
                 continue
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
-
-    def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
-        return job.PlacementFound(placement=self.held.get(asked.job_id))
 
     def seal_run_specs(self, asked: job.SealRunSpecs) -> job.RunSpecsSealed:
         self.orders.add((asked.job_id, asked.attempt))
@@ -348,6 +314,10 @@ class World(WantedStatuses, LeasedNodes, CloudProjects):
 
     def end_worker(self, asked: job.EndWorker) -> RunReport:
         run = self.machine(asked.node).runs.setdefault(asked.run_id, Run())
+        if run.is_stuck:
+            raise ApplicationError(  # As after the last of its tries.
+                f"{asked.run_id}: still alive", type=errors.OUTCOME_UNKNOWN, non_retryable=True
+            )
         if run.exit is None:
             run.exit = Exit(reason="ended", elapsed_s=run.elapsed_s)
         run.state = RunState.EXITED

@@ -63,6 +63,7 @@ class NodeEvent(StrEnum):
     CONNECTING = "node.connecting"
     FAILED = "node.failed"
     FOUND = "node.found"
+    GPU_HELD = "node.gpu-held"
     HOST_KEY_REFUSED = "node.host-key-refused"
     INCOMPLETE = "node.incomplete"
     INSPECTED = "node.inspected"

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from pydantic import Field
+
 from workflows.contracts.base import Contract
 from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import NodeStatus, NodeType
@@ -139,6 +141,8 @@ class NodeProgress(Contract):
     sequence: int
     status: NodeStatus
     resume_status: NodeStatus
+    end_tries: dict[str, int] = Field(default_factory=dict)
+    """The orphaned runs that could not be ended yet, each with the number of tries."""
     host: str
     port: int
     user: str
@@ -252,6 +256,15 @@ class RunSeen(Contract):
     attempt: int
     elapsed_s: float
     started_at: datetime | None = None
+    alive: str = ""
+    """What of the run could not be ended; empty: the run has ended."""
+
+
+class LeavingRun(Contract):
+    """A run with a leaving allocation: its job has ended, and nobody has seen the run end."""
+
+    run_id: str
+    gpu_indices: tuple[int, ...] = ()
 
 
 class WatchEnded(Contract):

@@ -7,6 +7,7 @@ from workflows.contracts.errors import HOST_KEY_MISMATCH, LOGIN_REFUSED, LOSSES,
 from workflows.contracts.nodes import (
     Announcement,
     Hardware,
+    LeavingRun,
     NodeAddress,
     NodeNotice,
     Preparation,
@@ -88,10 +89,11 @@ class FindNodeRuns(Contract):
 
 
 class NodeRunsFound(Contract):
-    """The runs that live jobs have on the node."""
+    """The runs that live jobs have on the node, and those that have been left to the node."""
 
     run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
+    leaving: tuple[LeavingRun, ...] = ()
 
 
 class ListRuns(SiteCommand):
@@ -111,15 +113,24 @@ class EndOrphanedRuns(SiteCommand):
 
     among: tuple[str, ...]
     live: tuple[str, ...]
+    leaving: tuple[str, ...] = ()
+    """Runs with a leaving allocation; one that is not on the node any more has ended."""
 
 
 class OrphanedRunsEnded(Contract):
+    """The orphaned runs: those that have ended, and those that are still alive."""
+
     runs: tuple[RunSeen, ...] = ()
 
 
 class BillOrphanedRuns(Contract):
-    """Post the usage of orphaned runs, as far as their jobs are known."""
+    """Post the usage of orphaned runs, as far as their jobs are known.
 
+    The leaving allocation of a run that has ended is freed in the same transaction.
+    """
+
+    node_id: str = ""
+    """The node that has reported them; it frees its own allocations alone."""
     runs: tuple[RunSeen, ...]
 
 

@@ -38,7 +38,7 @@ from workflows.effects.jobs import (
 )
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
-from workflows.jobs.teardown import Teardown, retained_nodes, retention_events
+from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
 from workflows.jobs.worker import Worker, failures_of, progress_of
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
@@ -542,6 +542,7 @@ class JobLifecycle:
             output_bytes=self._teardown.output_bytes,
             confirms=confirms,
             release=release,
+            leaving=leaving_of(self._workers, self._outages) if release else (),
             staying_nodes=retained_nodes(self._request, ending, self._workers) if release else (),
         )
         shown = reason or (ending.reason if self._status is ending.outcome else None)

@@ -50,6 +50,15 @@ def retention_events(nodes: Sequence[str]) -> tuple[Event, ...]:
     return (Event(type=JobEvent.MACHINE_STAYS, message=message, details={"nodes": list(nodes)}),)
 
 
+def leaving_of(workers: Sequence[Worker], outages: NodeOutages) -> tuple[str, ...]:
+    """The allocations that go over to their nodes, because nobody has seen their runs end.
+
+    On a node that does not return nothing can run on.
+    """
+    left = (one for one in workers if one.may_run_on and not outages.gone(one))
+    return tuple(one.assigned.allocation_id for one in left if one.assigned.allocation_id)
+
+
 class Teardown:
     """The teardown of one job: ends runs, settles usage, stores logs and output, cleans nodes.
 

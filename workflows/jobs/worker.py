@@ -60,6 +60,7 @@ class Worker:
         """How long the command has been idle, by the last poll."""
         self.started_at = progress.started_at
         self.finished_at = progress.finished_at
+        self._seen_to_end = progress.status is WorkerStatus.EXITED
         self.staged = WorkerStaged()
 
     @classmethod
@@ -107,6 +108,7 @@ class Worker:
         """End the run's whole process tree; the node confirms the end."""
         command = EndWorker(node=self.node, run_id=self.run, grace_s=grace_s)
         self.take_report(await end_worker(command, summary=f"end worker {self.index}"))
+        self._seen_to_end = True  # Also where the node knows nothing of the run any more.
 
     async def store(self, *, with_output: bool) -> int:
         """Store the whole log and, on request, the output; return the bytes of the output."""
@@ -169,6 +171,11 @@ class Worker:
         return self.status in (WorkerStatus.EXITED, WorkerStatus.LOST)
 
     @property
+    def may_run_on(self) -> bool:
+        """Whether processes of the run may be left: nobody has seen the run end."""
+        return self.may_be_there and not self._seen_to_end
+
+    @property
     def has_run(self) -> bool:
         return self.started_at is not None
 
@@ -188,7 +195,7 @@ class Worker:
     def take_exit(self, ended: Exit) -> None:
         if self.status is WorkerStatus.EXITED:
             return
-        self.status = WorkerStatus.EXITED
+        self.status, self._seen_to_end = WorkerStatus.EXITED, True
         self.exit = ended
         self.elapsed_s = max(self.elapsed_s, ended.elapsed_s)
         self.finished_at = workflow.now()
@@ -254,7 +261,7 @@ class Worker:
 
     def abandoned_event(self, reason: str, *, for_good: bool) -> Event:
         """The event of an abandoned worker; for_good: the worker's node does not return."""
-        later = "" if for_good else "; its node ends the command when it can be reached again"
+        later = "" if for_good else "; its node ends the command, and holds its GPUs until then"
         message = f"worker {self.index}: the end could not be confirmed: {reason}{later}"
         return Event(type=JobEvent.WORKER_ABANDONED, message=message)
 

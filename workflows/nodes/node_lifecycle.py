@@ -13,7 +13,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import MachineLost, MachineReady
-from workflows.contracts.lifecycles import NodeChanges, Removal, Wake
+from workflows.contracts.lifecycles import NodeChanges, Refresh, Removal, Wake
 from workflows.contracts.nodes import (
     Announcement,
     NodeNotice,
@@ -175,7 +175,9 @@ class NodeLifecycle:
         watch = self._watch
         self.wake()  # What is wanted may have changed while nobody looked.
         while self._removal is None and not watch.done():
-            tidy_at = self._tidy_at = self._tidy_at or workflow.now() + TIDY_INTERVAL
+            tidy_at = self._tidy_at = self._tidy_at or workflow.now() + (
+                self._running_jobs.end_interval or TIDY_INTERVAL
+            )
             left = max(timedelta(0), tidy_at - workflow.now())
             await wait_until(lambda: len(self._inbox) > 0 or watch.done(), left, "messages")
             if workflow.now() >= tidy_at:
@@ -239,7 +241,7 @@ class NodeLifecycle:
     async def _online(self) -> bool:
         """End orphaned runs, then resume the status. False: offline, or interrupted."""
         try:
-            if not await self._unless_urgent(self._running_jobs.end_orphans()):
+            if not await self._unless_urgent(self._end_orphans()):
                 return False
         except EFFECT_FAILED as failure:
             left = cause_of(failure)[1]
@@ -300,6 +302,11 @@ class NodeLifecycle:
         if not self._inbox.holds(Wake):
             self._inbox.put(Wake())
 
+    @workflow.signal(description="Look for orphaned runs now.")
+    def refresh(self, refresh: Refresh) -> None:
+        if not self._inbox.holds(Refresh):
+            self._inbox.put(refresh)
+
     @workflow.signal(description="Restart the machine; with jobs on it only when forced.")
     def reboot(self, asked: Reboot | None = None) -> None:
         waiting = self._inbox.pick(Reboot)  # Two requests restart the machine once.
@@ -324,6 +331,8 @@ class NodeLifecycle:
     async def _handle(self, message: Contract) -> None:
         if isinstance(message, Wake):
             await self._follow_wanted_status()
+        elif isinstance(message, Refresh):
+            await self._tidy()
         elif isinstance(message, Reboot):
             await self._reboot(message)
         elif isinstance(message, Removal):
@@ -378,11 +387,11 @@ class NodeLifecycle:
         The API checks that as well, but a job may have come since.
         """
         before = self._status
-        jobs = (await self._running_jobs.held()).job_ids
+        jobs = await self._running_jobs.users()
         if before is NodeStatus.ACTIVE and not jobs and not removal.force:
             await self._close()
             # A job may have come before the node was closed.
-            jobs = (await self._running_jobs.held()).job_ids
+            jobs = await self._running_jobs.users()
         if jobs and not removal.force:
             self._status = before
             message = f"asked to be removed, runs {', '.join(jobs)}: not removed (force ends them)"
@@ -461,6 +470,12 @@ class NodeLifecycle:
         news = partial(self._inbox.holds, *URGENT, Wake)
         await wait_until(news, REFUSED_KEY_INTERVAL, "before the next try")
 
+    async def _end_orphans(self) -> None:
+        """End orphaned runs; after some tries to end one of them, the node takes no more jobs."""
+        self._tidy_at = None  # From here the interval to the next look begins anew.
+        if (given_up := await self._running_jobs.end_orphans()) is not None:
+            await self._withhold(given_up)
+
     async def _tidy(self) -> None:
         """End orphaned runs beside the watch, and inspect the node again if no job runs there.
 
@@ -468,11 +483,16 @@ class NodeLifecycle:
         """
         self.wake()
         try:
-            await self._unless_urgent(self._running_jobs.end_orphans())
+            await self._unless_urgent(self._end_orphans())
+        except EFFECT_FAILED as failure:
+            left = Event(type=NodeEvent.ORPHANED_RUNS_LEFT, message=cause_of(failure)[1])
+            await self._record_event(left)
+            return
+        try:
             if not (await self._running_jobs.held()).run_ids:
                 await self._unless_urgent(self._inspect_again())
         except EFFECT_FAILED as failure:
-            workflow.logger.warning("orphaned runs are ended later: %s", failure)
+            workflow.logger.warning("the node is inspected later: %s", failure)
 
     async def _inspect_again(self) -> None:
         if missed := await self._inspection.again():
@@ -568,9 +588,12 @@ class NodeLifecycle:
         progress = self._location.progress(
             self._journal.sequence, self._status, self._resume_status
         )
-        progress = progress.model_copy(
-            update={"lease_id": self._machine.lease_id, "tidy_at": self._tidy_at}
-        )
+        update = {
+            "lease_id": self._machine.lease_id,
+            "tidy_at": self._tidy_at,
+            "end_tries": self._running_jobs.end_tries,
+        }
+        progress = progress.model_copy(update=update)
         workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
 
     async def _write(

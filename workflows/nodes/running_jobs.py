@@ -1,12 +1,12 @@
 """The running jobs of a node: list them, notify them, drain them, and end orphaned runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 
 from workflows.contracts.events import Event, NodeEvent
-from workflows.contracts.nodes import NodeNotice, NodeRequest
+from workflows.contracts.nodes import LeavingRun, NodeNotice, NodeRequest
 from workflows.effects.nodes import (
     BillOrphanedRuns,
     EndOrphanedRuns,
@@ -27,6 +27,10 @@ from workflows.primitives.journal import EventWriter
 DRAIN_INTERVAL = timedelta(seconds=5)
 DRAIN_LIMIT = timedelta(minutes=30)
 NOTIFY_AGAIN_INTERVAL = timedelta(minutes=1)
+END_INTERVAL = timedelta(minutes=5)
+END_TRIES = 3
+"""How often the node tries to end a run in this interval before it takes no more jobs; after that,
+it tries whenever it looks for orphaned runs."""
 
 
 class RunningJobs:
@@ -44,10 +48,21 @@ class RunningJobs:
         self._request = request
         self._location = location
         self._record_event = record_event
+        self.end_tries = dict(request.resumed_from.end_tries) if request.resumed_from else {}
+        """The orphaned runs that could not be ended, each with the number of tries."""
 
     async def held(self) -> NodeRunsFound:
-        """The runs and ids of the live jobs on the node."""
+        """The runs and ids of the live jobs on the node, and the leaving runs."""
         return await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
+
+    async def users(self) -> tuple[str, ...]:
+        """What keeps the node from being removed without force: its live jobs, and leaving runs.
+
+        The removal of a leased node ends its machine, and with it every run.
+        """
+        held = await self.held()
+        leaving = held.leaving if self._request.machine is None else ()
+        return (*held.job_ids, *(run.run_id for run in leaving))
 
     async def notify(
         self, notice: NodeNotice, reason: str = "", *, ended_at: datetime | None = None
@@ -62,19 +77,50 @@ class RunningJobs:
                 Event(type=NodeEvent.JOBS_NOT_NOTIFIED, message=cause_of(failure)[1])
             )
 
-    async def end_orphans(self) -> None:
-        """End and bill the orphaned runs on the node."""
+    async def end_orphans(self) -> str | None:
+        """End and bill the orphaned runs on the node; the end of a run frees what it holds.
+
+        Returns why the node should take no more jobs, once a run could not be ended so many times.
+        """
         there = (await list_runs(ListRuns(node=self._location.address()))).run_ids
-        live = (await self.held()).run_ids
-        ended = await end_orphaned_runs(
-            EndOrphanedRuns(node=self._location.address(), among=there, live=live)
+        held = await self.held()
+        command = EndOrphanedRuns(
+            node=self._location.address(),
+            among=there,
+            live=held.run_ids,
+            leaving=tuple(run.run_id for run in held.leaving),
         )
-        if ended.runs:
-            await bill_orphaned_runs(BillOrphanedRuns(runs=ended.runs))
-            names = ", ".join(run.run_id for run in ended.runs)
+        seen = (await end_orphaned_runs(command)).runs
+        if seen:
+            billed = BillOrphanedRuns(node_id=self._request.node_id, runs=seen)
+            await bill_orphaned_runs(billed)
+        if ended := [run.run_id for run in seen if not run.alive]:
+            message = f"no live job claimed {', '.join(ended)}"
+            await self._record_event(Event(type=NodeEvent.ORPHANED_RUNS_ENDED, message=message))
+        alive = {run.run_id: run.alive for run in seen if run.alive}
+        self.end_tries = {run_id: self.end_tries.get(run_id, 0) + 1 for run_id in alive}
+        await self._show_held(alive, held.leaving)
+        given_up = [run_id for run_id, tries in self.end_tries.items() if tries == END_TRIES]
+        return f"{', '.join(given_up)} cannot be ended: reboot it" if given_up else None
+
+    async def _show_held(self, alive: Mapping[str, str], leaving: Sequence[LeavingRun]) -> None:
+        """Record once of each run that it could not be ended, and what it holds."""
+        gpus = {run.run_id: list(run.gpu_indices) for run in leaving}
+        for run_id in [run_id for run_id in alive if self.end_tries[run_id] == 1]:
+            held = gpus.get(run_id, [])
+            what = f"GPUs {', '.join(map(str, held))}" if held else "CPUs and memory"
+            why = f"{run_id} could not be ended ({alive[run_id]})"
+            message = f"{why}: {what} stay allocated until it has ended"
+            details = {"run_id": run_id, "gpu_indices": held}
             await self._record_event(
-                Event(type=NodeEvent.ORPHANED_RUNS_ENDED, message=f"no live job claimed {names}")
+                Event(type=NodeEvent.GPU_HELD, message=message, details=details)
             )
+
+    @property
+    def end_interval(self) -> timedelta | None:
+        """How long until the next try to end a run that is still alive; None: no hurry."""
+        hurries = any(tries < END_TRIES for tries in self.end_tries.values())
+        return END_INTERVAL if hurries else None
 
     async def drain(self, is_gone: Callable[[], bool]) -> None:
         """Wait until all jobs have ended on the node, up to the limit.
@@ -90,7 +136,8 @@ class RunningJobs:
             notice = NodeNotice.REMOVED_UNREACHABLE if gone else NodeNotice.REMOVED
             await self.notify(notice, reason)
             await self.wait_for_end()
-        if unconfirmed := held.run_ids if is_gone() else left.run_ids:
+        unconfirmed = held.run_ids if is_gone() else left.run_ids
+        if unconfirmed := (*unconfirmed, *(run.run_id for run in left.leaving)):
             message = (
                 f"the end of {', '.join(unconfirmed)} could not be confirmed; they may still run"
             )

@@ -56,11 +56,7 @@ async def gather_or_cancel(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*tasks)
-<<<<<<< HEAD
-    except (Exception, asyncio.CancelledError):  # No task may go on alone.
-=======
     except (Exception, asyncio.CancelledError):  # No task may go on alone; not at GeneratorExit.
->>>>>>> planes
         await cancel_and_wait(tasks)
         raise
 
@@ -91,11 +87,7 @@ async def while_handling(
             await workflow.wait_condition(lambda: task.done() or has_messages())
             if has_messages():
                 await handle()
-<<<<<<< HEAD
-    except (Exception, asyncio.CancelledError):  # No task may go on alone.
-=======
     except (Exception, asyncio.CancelledError):  # No task may go on alone; not at GeneratorExit.
->>>>>>> planes
         await cancel_and_wait([task])
         raise
     return task.result()

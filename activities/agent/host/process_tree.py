@@ -10,6 +10,8 @@ from typing import Any
 from . import processes
 
 POLL_S = 0.02
+KILL_S = 10.0
+"""How long to wait for the end of killed processes."""
 
 
 def send(targets: list[processes.Process], number: int) -> None:
@@ -73,7 +75,7 @@ def end_orphaned_runs(run_id: str, known: dict[str, Any], grace_s: float) -> boo
     found = orphans(run_id, known)
     send(found, signal.SIGTERM)
     kill_at = time.monotonic() + grace_s
-    give_up_at = kill_at + 10
+    give_up_at = kill_at + KILL_S
     while found and time.monotonic() < give_up_at:
         if time.monotonic() >= kill_at:
             send(found, signal.SIGKILL)

@@ -46,35 +46,36 @@ def orphans(request: dict[str, Any]) -> dict[str, Any]:
     among: the runs that were here before `live` was read; a newer run may be missing in `live`. A
     run that is staged, in part or whole, and has not started is ended as well, so that it never
     starts.
+    leaving: runs that are ended as well, and that have ended if they are not here.
     owner: the control plane that owns the runs; runs of other control planes are not touched.
 
     An ended run is reported again until it is cleaned, so that a lost answer loses no seconds;
-    `told_before_s` is how long ago the run was first reported, 0 for the first time.
-    Raises: RefusedError, after trying all, when a process of a run is still alive.
+    `told_before_s` is how long ago the run was first reported, 0 for the first time. A run with a
+    process that is still alive, such as one in uninterruptible sleep, is in `alive` instead, with
+    the seconds that it has run so far and, as `why`, what is left of it.
     """
     folders = Folders(request.get("root", ""))
     live = set(request["live"])
-    among = set(request["among"])
+    leaving = set(request.get("leaving", ()))
+    among = set(request["among"]) | leaving
     owner = request.get("owner")
     ended = {}
-    left = None
-    for run_id in folders.run_ids():
+    alive = {}
+    for run_id in sorted({*folders.run_ids(), *leaving}):
         run = folders.run(run_id)
         state = status.state_of(run)["state"]
         theirs = (run.owner() or owner) != owner
         if theirs or run_id in live or run_id not in among:
             continue
-        if state == "unknown" and run.owner() is None:
+        if state == "unknown" and run.owner() is None and run_id not in leaving:
             continue
         try:
             end.end_run(run, float(request.get("grace_s") or 0))
         except RefusedError as refused:
-            left = refused
+            alive[run_id] = dict(status.state_of(run), why=str(refused))
             continue
         ended[run_id] = dict(status.state_of(run), told_before_s=_reported_before_s(run))
-    if left is not None:
-        raise left
-    return {"ended": ended}
+    return {"ended": ended, "alive": alive}
 
 
 def _reported_before_s(run: Run) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -124,12 +125,27 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
         gone = containers.remove(run.run_id) and gone
     if not gone:
         left = [one.pid for one in process_tree.orphans(run.run_id, process)]
+        _measure(run, process)
         raise RefusedError("tree-alive", "run %s: still alive: %s" % (run.run_id, left))
     job_accounts.forget_ipc(spec.get("user"))
     document = exits.not_run(
         "ended-after-supervisor-loss", "its supervisor was lost; its processes were ended"
     )
     _write(run, document, status.last_beat_s(run), process["started_at"])
+
+
+def _measure(run: Run, process: dict[str, Any]) -> None:
+    """Write the beat of a run that outlives its supervisor: the seconds since its first process.
+
+    The start is the kernel's, on the clock that the supervisor measured with.
+    """
+    ticks = process.get("start_ticks")
+    if not ticks:
+        return
+    elapsed_s = processes.monotonic_s() - ticks / os.sysconf("SC_CLK_TCK")
+    with contextlib.suppress(OSError):  # A full disk: the last beat stays.
+        latest_s = max(elapsed_s, status.last_beat_s(run))
+        run.write("beat.json", {"elapsed_s": latest_s}, durable=False)
 
 
 def _write(run: Run, document: dict[str, Any], elapsed_s: float, started_at: str | None) -> None:

@@ -187,6 +187,7 @@ class JobAssignment(BaseModel):
     gpu_indices: Annotated[list[int], Field(title="Gpu Indices")]
     cpu_count: Annotated[int, Field(title="Cpu Count")]
     memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    state: Annotated[str, Field(title="State")]
     reserved_at: Annotated[AwareDatetime, Field(title="Reserved At")]
     released_at: Annotated[AwareDatetime | None, Field(title="Released At")]
 
@@ -246,6 +247,26 @@ class LeasedOffer(BaseModel):
     gpu_type: Annotated[str | None, Field(title="Gpu Type")]
     gpu_count: Annotated[int, Field(title="Gpu Count")]
     spot: Annotated[bool, Field(title="Spot")]
+
+
+class LeavingAllocation(BaseModel):
+    """
+    What a run still holds whose job has ended, because nobody has seen the run end.
+
+    The node ends the run, and frees the allocation when it has. A reboot ends every run.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    job_id: Annotated[str, Field(title="Job Id")]
+    worker: Annotated[int, Field(title="Worker")]
+    attempt: Annotated[int, Field(title="Attempt")]
+    gpu_indices: Annotated[list[int], Field(title="Gpu Indices")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    reserved_at: Annotated[AwareDatetime, Field(title="Reserved At")]
 
 
 class MachineEnding(BaseModel):
@@ -1132,6 +1153,7 @@ class Node(BaseModel):
     preparation: NodePreparation | None
     gpus: Annotated[list[NodeGpu], Field(title="Gpus")]
     job_ids: Annotated[list[str], Field(title="Job Ids")]
+    leaving_allocations: Annotated[list[LeavingAllocation], Field(title="Leaving Allocations")]
 
 
 class NodePage(BaseModel):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from activities.agent import folders
 from activities.agent.errors import RefusedError
+from activities.agent.host import process_tree, processes
 from activities.agent.runs import clean, end, stage
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import file, packed
@@ -79,23 +81,47 @@ def test_a_run_that_was_staged_in_part_is_ended_and_can_be_removed(agent: LocalA
     assert not agent.path("job-half-0-1").exists()
 
 
-def test_a_stray_that_cannot_be_ended_does_not_save_the_others(
+def test_a_run_that_cannot_be_killed_is_measured_until_it_has_ended_and_saves_no_other(
     agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent.run("job-b-0-1", "sleep 600")
-    agent.run("job-a-0-1", "sleep 600")
-    end_run = end.end_run
+    stuck, other = "job-a-0-1", "job-b-0-1"
+    agent.run(stuck, "exec sleep 600")
+    agent.run(other, "sleep 600")
+    wait_for(lambda: agent.document(stuck, "process.json")["pid"], "its first process")
+    process = agent.document(stuck, "process.json")
+    os.kill(process["supervisor_pid"], signal.SIGKILL)
+    wait_for(lambda: agent.look(stuck)["state"] == "lost", "the loss to show")
+    send = process_tree.send
 
-    def refuse_first(run: folders.Run, grace_s: float) -> None:
-        if run.run_id == "job-a-0-1":
-            raise RefusedError("tree-alive", "still alive: [7]")
-        end_run(run, grace_s)
+    def spare(targets: list[processes.Process], number: int) -> None:
+        """A process in uninterruptible sleep hears no signal."""
+        send([one for one in targets if one.pid != process["pid"]], number)
 
-    monkeypatch.setattr(end, "end_run", refuse_first)
-    both = ["job-a-0-1", "job-b-0-1"]
-    with pytest.raises(RefusedError, match="still alive"):
-        clean.orphans({"root": str(agent.root), "live": [], "among": both})
-    assert agent.look("job-b-0-1")["state"] == "exited"
+    request = {"root": str(agent.root), "live": [], "among": [stuck, other]}
+    with monkeypatch.context() as asleep:
+        asleep.setattr(process_tree, "KILL_S", 0.1)
+        asleep.setattr(process_tree, "send", spare)
+        first = clean.orphans(request)
+        second = clean.orphans({**request, "among": [], "leaving": [stuck]})
+    assert list(first["ended"]) == [other]
+    (before,), (later,) = first["alive"].values(), second["alive"].values()
+    assert before["state"] == later["state"] == "lost"
+    assert str(process["pid"]) in later["why"]
+    assert 0 < before["elapsed_s"] < later["elapsed_s"]
+    ended = clean.orphans({**request, "leaving": [stuck]})
+    assert ended["alive"] == {}
+    assert ended["ended"][stuck]["elapsed_s"] >= later["elapsed_s"]
+
+
+def test_a_leaving_run_that_is_not_here_has_ended_and_can_never_start(agent: LocalAgent) -> None:
+    agent.call("clean", run_ids=["job-tidied-0-1"])
+    leaving = ["job-tidied-0-1", "job-unheard-0-1"]
+    ended = agent.call("orphans", live=[], among=[], leaving=leaving)["ended"]
+    assert {run_id: state["elapsed_s"] for run_id, state in ended.items()} == dict.fromkeys(
+        leaving, 0
+    )
+    agent.stage("job-unheard-0-1", "sleep 600")
+    assert agent.call("start", run_id="job-unheard-0-1")["state"] == "exited"
 
 
 def test_cleaning_removes_ended_runs_and_keeps_living_ones(agent: LocalAgent) -> None:

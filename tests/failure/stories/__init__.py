@@ -19,7 +19,7 @@ from tests.failure.stories.loops import (
     StartsStory,
     SweepStory,
 )
-from tests.failure.stories.node import LossStory, NodeStory
+from tests.failure.stories.node import LossStory, NodeStory, StuckRunStory
 from tests.failure.stories.regions import (
     CloudProviderStory,
     ProviderStory,
@@ -36,6 +36,7 @@ STORIES: tuple[type[Story], ...] = (
     BillStory,
     NodeStory,
     LossStory,
+    StuckRunStory,
     LeasedNodeStory,
     ProviderStory,
     CloudProviderStory,

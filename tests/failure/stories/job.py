@@ -167,6 +167,8 @@ class JobStory(Story):
         self.expect(world.live_runs() == [], f"still run: {world.live_runs()}")
         self.expect(not world.machines["nod-1"].runs, "its folder is left on the node")
         self.expect(not world.held, f"still held: {sorted(world.held)}")
+        self.expect(not world.leaving, f"left to the node for ever: {sorted(world.leaving)}")
+        self.expect(not world.freed_alive, f"freed while they ran: {world.freed_alive}")
         self.expect(not world.orders, f"sealed orders are left: {sorted(world.orders)}")
         self.expect(not world.logs and not world.outputs, "its log or output is left")
         self._look_at_the_ledger()

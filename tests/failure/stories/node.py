@@ -6,13 +6,14 @@ from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_world import REGION, Run
 from workflows.contracts.jobs import run_id
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.lifecycles import Refresh, Removal
 from workflows.contracts.nodes import Announcement, Hardware, NodeProgress, NodeRequest
 from workflows.contracts.statuses import NodeStatus, RunState
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
 HERE = Announcement(minion_id="SHA256:key", host="10.0.0.1", port=22)
 STRAY, STRAY_S = "job-gone-0-1", 5
+STUCK, STUCK_S = "job-stuck-0-1", 9
 GUEST = "job-here"
 IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
 
@@ -157,16 +158,56 @@ class NodeStory(Story):
         self.look_at_the_cause()
 
 
+class StuckRunStory(NodeStory):
+    """A run that was left to it hears no signal: it is withheld, freed by the end, and removed."""
+
+    only = frozenset({"end_orphaned_runs", "bill_orphaned_runs"})
+    restarts = False
+
+    async def begin(self) -> None:
+        self.world.put_run(STUCK, Run(RunState.RUNNING, 1, 3, is_stuck=True))
+        self.world.leaving[STUCK] = "nod-1"
+        await super().begin()
+
+    async def step(self) -> bool:
+        row = self.world.rows.get("nod-1")
+        run = self.world.ever[STUCK]
+        if row is not None and row.status == NodeStatus.MAINTENANCE and not self.has_ended():
+            if run.is_stuck and STUCK in str(row.status_reason):
+                self.expect(STUCK in self.world.leaving, "its GPUs were freed while it ran")
+                run.is_stuck, run.elapsed_s = False, STUCK_S
+                await self.signal(self.workflow_id, "refresh", Refresh())
+            if not run.is_stuck:
+                await self._after_its_end()
+                return False
+        return await super().step()
+
+    async def _after_its_end(self) -> None:
+        if STUCK not in self.world.leaving and not self.asked:
+            self.asked = True
+            await self.cancel()
+
+    async def _while_active(self) -> None:
+        """Its end is tried again and again."""
+        if not self.world.ever[STUCK].is_stuck:
+            await self._after_its_end()
+
+    def look(self) -> None:
+        super().look()
+        world = self.world
+        self.expect(not world.leaving, f"still held: {sorted(world.leaving)}")
+        if self.mode in HARMLESS:
+            self.expect("node.gpu-held" in world.events["nod-1"], "nobody is told what it holds")
+            posted = world.posted_s.get(("job-stuck", 0, 1))
+            self.expect(posted == STUCK_S, f"it has run {STUCK_S} s, posted {posted}")
+
+
 class LossStory(NodeStory):
     """Added, lost with a job on it, back, removed: its job hears of each."""
 
     only = frozenset(
         {"find_node_again", "probe_node", "notify_jobs", "watch_node"}
-        | {
-            "list_runs",
-            "end_orphaned_runs",
-            "bill_orphaned_runs",
-        }  # what is left is ended when it is back
+        | {"list_runs"}  # what is left is ended when it is back
     )
     restarts = False
     is_to_be_lost = True

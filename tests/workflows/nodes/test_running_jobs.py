@@ -1,0 +1,83 @@
+"""What jobs leave on a node, and how long it holds their GPUs."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tests.waiting import eventually
+from tests.workflows.conftest import Stage
+from tests.workflows.fake_machines import Run
+from tests.workflows.jobs.test_job_lifecycle import CANCEL, job_id_of
+from tests.workflows.nodes.test_node_lifecycle import last, onboarded, reaches
+from tests.workflows.nodes.test_races import busy, loses
+from workflows.contracts.lifecycles import Refresh, Removal
+from workflows.contracts.statuses import JobStatus, RunState
+from workflows.jobs.job_lifecycle import JobLifecycle
+from workflows.nodes.node_lifecycle import NodeLifecycle
+
+
+async def test_a_run_that_cannot_be_killed_holds_its_gpus_until_it_has_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.nodes.running_jobs.END_INTERVAL", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.nodes.node_lifecycle.TIDY_INTERVAL", timedelta(seconds=2))
+    handle, job = await busy(stage)
+    world, run_id = stage.world, f"{job_id_of(job)}-0-1"
+    run = world.machines["nod-1"].runs[run_id]
+    run.is_stuck, run.elapsed_s = True, 5
+
+    await job.signal(JobLifecycle.cancel, CANCEL)
+    assert (await job.result()).status is JobStatus.CANCELED
+    assert world.leaving == {run_id: "nod-1"}
+    await handle.signal(NodeLifecycle.refresh, Refresh())
+    await reaches(stage, "maintenance")
+    assert world.events["nod-1"].count("node.gpu-held") == 1
+    assert "GPUs 0 stay allocated" in world.told["nod-1"]["node.gpu-held"]
+    assert run_id in str((await handle.query(NodeLifecycle.status)).status_reason)
+    assert world.leaving == {run_id: "nod-1"}
+
+    await stage.want(handle, "active")  # A person has other GPUs there.
+    await reaches(stage, "active")
+    run.elapsed_s, run.is_stuck = 77, False
+    await eventually(lambda: world.leaving == {}, "its GPUs are free")
+    assert world.live_runs() == []
+    assert world.posted_s[job_id_of(job), 0, 1] == 77
+    assert last(stage) == "active"
+
+
+async def test_what_ran_on_a_node_that_was_away_holds_its_gpus_until_the_node_is_back(
+    stage: Stage,
+) -> None:
+    await onboarded(stage)
+    job = await stage.job(unreachable_limit_s=1)
+    await eventually(
+        lambda: "waiting_for_resources" in stage.world.statuses[job_id_of(job)], "it waits"
+    )
+    await job.signal(JobLifecycle.placed, stage.world.place(job_id_of(job)))
+    await eventually(lambda: len(stage.world.live_runs()) == 1, "the job runs")
+    await loses(stage)
+    assert (await asyncio.wait_for(job.result(), 60)).status is JobStatus.FAILED
+    run_id = f"{job_id_of(job)}-0-1"
+    assert stage.world.leaving == {run_id: "nod-1"}
+    assert stage.world.live_runs() == [run_id]
+
+    stage.world.machines["nod-1"].reachable = True
+    await reaches(stage, "active")
+    assert stage.world.leaving == {}
+    assert stage.world.live_runs() == []
+
+
+async def test_a_node_that_holds_a_run_is_removed_by_force_only_which_frees_it(
+    stage: Stage,
+) -> None:
+    handle = await onboarded(stage)
+    stage.world.machines["nod-1"].runs["job-gone-0-1"] = Run(RunState.RUNNING, is_stuck=True)
+    stage.world.leaving["job-gone-0-1"] = "nod-1"
+    await handle.signal(NodeLifecycle.remove, Removal())
+    await eventually(lambda: "node.removal-refused" in stage.world.events["nod-1"], "it is refused")
+    assert "job-gone-0-1" in stage.world.told["nod-1"]["node.removal-refused"]
+    await handle.signal(NodeLifecycle.remove, Removal(force=True))
+    assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
+    assert stage.world.leaving == {}
+    assert "job-gone-0-1" in stage.world.told["nod-1"]["node.runs-left"]
