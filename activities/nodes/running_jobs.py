@@ -12,7 +12,14 @@ from activities.db.tables import Allocation, Node, Region
 from activities.nodes.addresses import address_of
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import EndRequest, MachineGone, NodeReachable, NodeUnreachable, run_id
+from workflows.contracts.jobs import (
+    EndRequest,
+    MachineGone,
+    NodeEnding,
+    NodeReachable,
+    NodeUnreachable,
+    run_id,
+)
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.nodes import NodeAddress, NodeNotice
 from workflows.effects.nodes import (
@@ -66,6 +73,8 @@ def _message(command: NotifyJobs) -> tuple[str, Contract]:
     if command.notice is NodeNotice.UNREACHABLE:
         outage = NodeUnreachable(node_id=command.node_id, reason=command.reason)
         return "node_unreachable", outage
+    if command.notice is NodeNotice.ENDING:
+        return "node_ending", NodeEnding(node_id=command.node_id, reason=command.reason)
     if command.notice is NodeNotice.MACHINE_GONE:
         gone = MachineGone(
             node_id=command.node_id, reason=command.reason, ended_at=command.ended_at

@@ -36,6 +36,7 @@ def install() -> None:
         (node_lifecycle, "REFUSED_KEY_INTERVAL", 0.3),
         (connection, "REBOOT_INTERVAL", 0.2),
         (running_jobs, "DRAIN_INTERVAL", 0.2),
+        (running_jobs, "NOTIFY_AGAIN_INTERVAL", 2),
         (leased_machine, "POLL_INTERVAL_MIN", 2),
         (leased_machine, "RELEASE_POLL_MIN", 0.2),
         (leased_machine, "RETRY_INTERVAL_MIN", 0.1),

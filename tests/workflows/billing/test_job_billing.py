@@ -135,9 +135,9 @@ async def test_nodes_are_metered_together(clock: WorkflowEnvironment) -> None:
     async with billing(clock) as (environment, world, request):
         world.faults["get_run_status"] += [meet, meet]
         second = request.workers[0].model_copy(update={"worker": 1, "run_id": "job-a-1-1"})
-        request = request.model_copy(update={"workers": (*request.workers, second)})
+        of_both = request.model_copy(update={"workers": (*request.workers, second)})
         handle = await environment.client.start_workflow(
-            JobBilling.run, request, id="job/job-a/billing", task_queue=queues.MAIN
+            JobBilling.run, of_both, id="job/job-a/billing", task_queue=queues.MAIN
         )
         await environment.sleep(timedelta(hours=1, minutes=1))
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
