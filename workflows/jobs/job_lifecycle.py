@@ -17,6 +17,7 @@ from workflows.contracts.jobs import (
     JobReport,
     JobRequest,
     MachineGone,
+    NodeEnding,
     NodeReachable,
     NodeUnreachable,
     Placement,
@@ -46,6 +47,7 @@ from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import NODE_ID, REGION_ID, Journal
 from workflows.primitives.waiting import (
     Interrupted,
+    gather_bounded,
     gather_or_cancel,
     interruptible,
     shielded,
@@ -57,6 +59,8 @@ from workflows.rules.catalogue.providers import preemption_notices_s
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
+POLLS_AT_ONCE = 16
+"""Nodes of one job that are polled concurrently; all polls of one job share the site's workers."""
 PREEMPTION_LIMIT = timedelta(seconds=preemption_notices_s()[1] + 60)
 """A preempted machine ends after the notice; its notification gets 60 s more."""
 
@@ -94,8 +98,8 @@ class JobLifecycle:
         self._placement: Placement | None = None
         """The last placement that the job was notified of."""
         self._confirmed = False
-        restarts = progress.restarts if progress else 0
-        self._termination = Termination(request.ending, request.max_restarts, restarts)
+        restarts, reschedules = (progress.restarts, progress.reschedules) if progress else (0, 0)
+        self._termination = Termination(request.ending, request.max_restarts, restarts, reschedules)
         self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
@@ -239,9 +243,7 @@ class JobLifecycle:
             self._snapshots.start(self._workers)
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
-            if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
-                await self._await_preemption(self._workers)
-                raise ApplicationError(failures[0], type=JOB_ENDED)
+            await self._end_on_failure()
             arrival = wait_until(
                 lambda: len(self._inbox) > 0, self._outages.poll_interval(self._workers), "poll"
             )
@@ -276,12 +278,9 @@ class JobLifecycle:
             workflow.logger.warning("the run specs were not discarded: %s", failure)
         self._termination.reconsider()
         self._status = outcome = self._termination.outcome
-        kind = "restarting" if self._termination.will_restart else outcome
-        ended = Event(
-            type=JobEvent(f"job.{kind}"), message=self._termination.reason or f"{outcome}"
-        )
         retained = retained_nodes(self._request, self._termination, self._workers)
-        await self._write(ended, *retention_events(retained), release=True)
+        events = (self._termination.event(), *retention_events(retained))
+        await self._write(*events, release=True)
         if outcome.is_final:  # Last, so that no machine costs money while the store is unavailable.
             await self._snapshots.discard()
 
@@ -330,6 +329,11 @@ class JobLifecycle:
     def node_unreachable(self, outage: NodeUnreachable) -> None:
         self._inbox.put(outage)
 
+    @workflow.signal(description="A node ends as planned: leave it, and begin again elsewhere.")
+    def node_ending(self, ending: NodeEnding) -> None:
+        if ending.node_id in self._node_ids() and not self._concluded:
+            self._termination.reschedule(f"node {ending.node_id}: {ending.reason}")
+
     @workflow.signal(description="The machine of a node has ended and does not return.")
     def machine_gone(self, gone: MachineGone) -> None:
         if gone.node_id in self._node_ids():
@@ -375,6 +379,12 @@ class JobLifecycle:
 
     # ── observations of workers ─────────────────────────────────────────────────────────────
 
+    async def _end_on_failure(self) -> None:
+        """Raises: ApplicationError, when a worker has failed and its failure ends the others."""
+        if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
+            await self._await_preemption(self._workers)
+            raise ApplicationError(failures[0], type=JOB_ENDED)
+
     async def _await_preemption(self, workers: list[Worker]) -> None:
         """Wait for a preemption, because a killed command may be its first sign."""
         if taken := [worker for worker in workers if worker.may_be_preempted]:
@@ -384,17 +394,28 @@ class JobLifecycle:
             )
 
     async def _poll(self) -> None:
-        """Poll the runs on all nodes: at an interval, and after an outage or a lost signal."""
-        for worker in [w for w in self._workers if not w.has_ended]:
-            await self._poll_worker(worker)
+        """Poll the runs on all nodes: at an interval, and after an outage or a lost signal.
+
+        Exits are handled meanwhile, because a node that does not answer takes half a minute.
+        """
+        running = [worker for worker in self._workers if not worker.has_ended]
+        polls = gather_bounded(self._poll_worker, running, POLLS_AT_ONCE)
+        await while_handling(polls, partial(self._inbox.holds, WorkerExit), self._handle_exits)
+
+    async def _handle_exits(self) -> None:
+        while (message := self._inbox.pick(WorkerExit)) is not None:
+            await self._record_exit(message)
+        await self._end_on_failure()
 
     def _end_when_idle(self) -> None:
         if request := end_of_idle(self._workers, self._request.idle_timeout_s):
             self._termination.stop(request, is_service=False)
 
     async def _poll_worker(self, worker: Worker) -> None:
+        if worker.has_ended:
+            return
         try:
-            await worker.poll()
+            is_end = await worker.poll()
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
@@ -402,7 +423,7 @@ class JobLifecycle:
             await self._record_outage(worker.node.node_id, cause_of(failure)[1])
             return
         await self._record_reachable(worker.node.node_id)
-        if worker.has_ended:
+        if is_end:
             await self._write(worker.exit_event())
 
     async def _record_exit(self, message: WorkerExit) -> None:
@@ -524,6 +545,7 @@ class JobLifecycle:
             workers=progress_of(self._workers),
             lost=self._outages.progress(),
             restarts=self._termination.restarts,
+            reschedules=self._termination.reschedules,
             has_copies=self._snapshots.has_copies,
         )
         workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))

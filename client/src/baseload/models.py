@@ -253,7 +253,7 @@ class LeavingAllocation(BaseModel):
     """
     What a run still holds whose job has ended, because nobody has seen the run end.
 
-    The node ends the run, and frees the allocation when it has. A reboot ends every run.
+    The node ends the run, and frees the allocation when it has. No run outlives a restart of its machine.
     """
 
     model_config = ConfigDict(
