@@ -253,7 +253,8 @@ class LeavingAllocation(BaseModel):
     """
     What a run still holds whose job has ended, because nobody has seen the run end.
 
-    The node ends the run, and frees the allocation when it has. No run outlives a restart of its machine.
+    The node ends the run, and frees the allocation when it has. No run outlives a restart of its
+    machine.
     """
 
     model_config = ConfigDict(
