@@ -22,6 +22,7 @@ from workflows.contracts.statuses import JobStatus
 from workflows.rules.jobs.resources import demand_key, demand_of
 
 PAGE = 100
+_FIRST_PAGE = 8
 _KEYS_AT_ONCE = 1000
 _UNREADABLE = "unreadable/"
 _ORDER = (col(Job.waiting_since), col(Job.id))
@@ -153,7 +154,8 @@ def _jobs(session: Session, queue: Queue, head: Any, demand: Demand) -> Iterator
         if number > 0:
             following = next(page, None)
             if following is None:
-                page = iter(_page_after(session, row, head))
+                # Few of most demands fit, so the pages grow with what has been asked for.
+                page = iter(_page_after(session, row, head, min(PAGE, max(_FIRST_PAGE, number))))
                 following = next(page)
             row = following
         job = PendingJob(
@@ -168,7 +170,7 @@ def _jobs(session: Session, queue: Queue, head: Any, demand: Demand) -> Iterator
         yield job
 
 
-def _page_after(session: Session, last: Any, head: Any) -> list[Any]:
+def _page_after(session: Session, last: Any, head: Any, limit: int) -> list[Any]:
     since = col(Job.waiting_since)
     later = or_(
         since > last.waiting_since, and_(since == last.waiting_since, col(Job.id) > last.id)
@@ -182,7 +184,7 @@ def _page_after(session: Session, last: Any, head: Any) -> list[Any]:
             later,
         )
         .order_by(*_ORDER)
-        .limit(PAGE)
+        .limit(limit)
     )
     return list(session.execute(query).all())
 
