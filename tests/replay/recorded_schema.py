@@ -5,7 +5,9 @@
 """
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,35 +32,45 @@ _TYPES: dict[str, Any] = {
 
 
 def recorded(release: str) -> list[sa.Table]:
-    """The tables of a release."""
+    """The tables of a release; the `info` of a column has the values that the release may write."""
     schema = json.loads((SCHEMAS / f"{release}.json").read_text())
     metadata = sa.MetaData()
     return [
-        sa.Table(
-            name,
-            metadata,
-            *(
-                sa.Column(each["name"], _TYPES[each["type"]](), nullable=each["nullable"])
-                for each in columns
-            ),
-        )
+        sa.Table(name, metadata, *(_column(**each) for each in columns))
         for name, columns in schema.items()
     ]
+
+
+def _column(name: str, type: str, nullable: bool, values: Sequence[str] = ()) -> sa.Column[Any]:  # noqa: A002 - as recorded
+    return sa.Column(name, _TYPES[type](), nullable=nullable, info={"values": values})
 
 
 def record(release: str) -> Path:
     """Write the tables of this code; returns the file."""
     schema = {
-        table.name: [
-            {"name": column.name, "type": _type_of(column), "nullable": bool(column.nullable)}
-            for column in table.columns
-        ]
+        table.name: [_shown(table, column) for column in table.columns]
         for table in SQLModel.metadata.sorted_tables
     }
     SCHEMAS.mkdir(exist_ok=True)
     path = SCHEMAS / f"{release}.json"
     path.write_text(json.dumps(schema, indent=1) + "\n")
     return path
+
+
+def _shown(table: sa.Table, column: sa.Column[Any]) -> dict[str, Any]:
+    values = [
+        value
+        for constraint in table.constraints
+        if isinstance(constraint, sa.CheckConstraint)
+        and str(constraint.sqltext).startswith(f"{column.name} IN ")
+        for value in re.findall(r"'([^']*)'", str(constraint.sqltext))
+    ]
+    return {
+        "name": column.name,
+        "type": _type_of(column),
+        "nullable": bool(column.nullable),
+        **({"values": values} if values else {}),
+    }
 
 
 def _type_of(column: sa.Column[Any]) -> str:

@@ -132,8 +132,11 @@ def unchecked(url: str) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
-def some(kind: sa.types.TypeEngine[Any]) -> Any:
-    """Something for a column of this type."""
+def some(column: sa.Column[Any]) -> Any:
+    """Something that a release may write into this column."""
+    kind = column.type
+    if column.info["values"]:
+        return column.info["values"][0]
     if isinstance(kind, sa.Boolean):
         return False
     if isinstance(kind, sa.DateTime):
@@ -150,10 +153,15 @@ def works(connection: sa.Connection, table: sa.Table) -> None:
 
     Raises: DBAPIError, when the schema does not let the release do so.
     """
-    full = {column.name: some(column.type) for column in table.columns}
+    full = {column.name: some(column) for column in table.columns}
     least = {column.name: full[column.name] for column in table.columns if not column.nullable}
     empty = {column.name: None for column in table.columns if column.nullable}
-    for row in (full, least | empty):
+    others = [
+        {**full, column.name: value}
+        for column in table.columns
+        for value in column.info["values"][1:]
+    ]
+    for row in (full, least | empty, *others):
         with connection.begin_nested() as written:
             connection.execute(table.insert().values(**row))
             found = connection.execute(sa.select(table)).mappings().first()
