@@ -46,7 +46,9 @@ CHUNK = 64
 ROWS_AT_ONCE = 20
 """Rows of one resource that one relay delivers."""
 RETRY_INTERVAL_MIN = timedelta(seconds=5)
-RETRY_INTERVAL_MAX = timedelta(minutes=5)
+RETRY_INTERVAL_MAX = timedelta(minutes=2)
+NO_ANSWER_INTERVAL_MAX = timedelta(seconds=20)
+"""While Temporal does not answer, which says nothing of the row: all rows wait for its return."""
 PARK_AFTER = timedelta(days=1)
 REFUSALS = (
     RPCStatusCode.INVALID_ARGUMENT,
@@ -270,7 +272,8 @@ def _put_off(session: Session, row: OutboxRow, now: datetime, *, refused: bool) 
     """Try the row again after a pause; park it after a day of refusals, with an event."""
     row.attempts += 1
     pause = RETRY_INTERVAL_MIN * 2 ** min(row.attempts - 1, 10)
-    row.next_attempt_at = now + min(pause, RETRY_INTERVAL_MAX)
+    longest = RETRY_INTERVAL_MAX if refused else NO_ANSWER_INTERVAL_MAX
+    row.next_attempt_at = now + min(pause, longest)
     row.refused_since = (row.refused_since or now) if refused else None
     if row.refused_since is not None and row.refused_since <= now - PARK_AFTER:
         row.parked_at = now
