@@ -34,7 +34,7 @@ class GivesUp:
         if work == "news":
             await wait_until(lambda: self._has_news, LIMIT)
         elif work == "effect that nobody awaits":
-            effect = check_site.start(CheckSite(region_id=region_id))
+            effect = check_site.start(CheckSite(region_id=region_id, own_worker=True))
             await wait_until(lambda: self._has_news, LIMIT)
             effect.cancel()
             del effect
