@@ -16,6 +16,8 @@ from ..host import job_accounts
 from ..packages.packages import MARKER
 from . import end, status
 
+ENDED_AT_ONCE = 16
+
 
 def clean(request: dict[str, Any]) -> dict[str, Any]:
     """Remove the folders of runs, and the files that their accounts left elsewhere.
@@ -59,23 +61,45 @@ def orphans(request: dict[str, Any]) -> dict[str, Any]:
     leaving = set(request.get("leaving", ()))
     among = set(request["among"]) | leaving
     owner = request.get("owner")
+    chosen = [folders.run(run_id) for run_id in sorted({*folders.run_ids(), *leaving})]
+    chosen = [run for run in chosen if run.run_id in among and run.run_id not in live]
+    chosen = [run for run in chosen if _is_ours(run, owner, run.run_id in leaving)]
     ended = {}
     alive = {}
-    for run_id in sorted({*folders.run_ids(), *leaving}):
-        run = folders.run(run_id)
-        state = status.state_of(run)["state"]
-        theirs = (run.owner() or owner) != owner
-        if theirs or run_id in live or run_id not in among:
-            continue
-        if state == "unknown" and run.owner() is None and run_id not in leaving:
-            continue
-        try:
-            end.end_run(run, float(request.get("grace_s") or 0))
-        except RefusedError as refused:
-            alive[run_id] = dict(status.state_of(run), why=str(refused))
-            continue
-        ended[run_id] = dict(status.state_of(run), told_before_s=_reported_before_s(run))
+    for run, why in _end_all(chosen, float(request.get("grace_s") or 0)):
+        state = status.state_of(run)
+        if why:
+            alive[run.run_id] = dict(state, why=why)
+        else:
+            ended[run.run_id] = dict(state, told_before_s=_reported_before_s(run))
     return {"ended": ended, "alive": alive}
+
+
+def _is_ours(run: Run, owner: str | None, is_leaving: bool) -> bool:
+    """Whether this control plane may end the run; a folder that nobody owns may be anybody's."""
+    owned_by = run.owner()
+    if owned_by is None and not is_leaving and status.state_of(run)["state"] == "unknown":
+        return False
+    return (owned_by or owner) == owner
+
+
+def _end_all(runs: list[Run], grace_s: float) -> list[tuple[Run, str]]:
+    """End runs beside each other; return each with what of it is still alive, empty if nothing is.
+
+    One that cannot be killed takes half a minute, and there may be one for each GPU.
+    """
+    # The import is slow, and the other verbs of this file do not need it.
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    def end_one(run: Run) -> str:
+        try:
+            end.end_run(run, grace_s)
+        except RefusedError as refused:
+            return str(refused)
+        return ""
+
+    with ThreadPoolExecutor(ENDED_AT_ONCE) as pool:
+        return list(zip(runs, pool.map(end_one, runs)))
 
 
 def _reported_before_s(run: Run) -> float:
