@@ -89,7 +89,7 @@ async def gather_bounded(
     tasks = [asyncio.create_task(one(item)) for item in items]
     try:
         return list(await asyncio.gather(*tasks))
-    except BaseException:  # A cancellation as well: no task may go on alone.
+    except (Exception, asyncio.CancelledError):  # No task may go on alone.
         await cancel_and_wait(tasks)
         raise
 
