@@ -22,12 +22,14 @@ from workflows.effects.billing import (
 )
 from workflows.effects.jobs import GetRunStatus, get_run_status
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.waiting import wait_until
+from workflows.primitives.waiting import gather_bounded, wait_until
 from workflows.rules.billing.wakeups import next_wakeup_s
 
 SHORTEST_WAIT = timedelta(seconds=2)
 UNSURE_WAIT = timedelta(seconds=30)
 """The pause while the credits are used up by the estimate, and not by the postings of all jobs."""
+MEASURED_AT_ONCE = 16
+"""Workers of one job that are measured concurrently; all of them share the site's workers."""
 ENDING_WAIT = timedelta(minutes=5)
 """The pause after the job was asked to end, because its teardown may take hours."""
 
@@ -77,7 +79,7 @@ class JobBilling:
 
     async def _meter(self) -> BalanceForecast:
         """Post the usage that each reachable node has measured."""
-        measured = [await self._measured(worker) for worker in self._request.workers]
+        measured = await gather_bounded(self._measured, self._request.workers, MEASURED_AT_ONCE)
         usages = tuple(usage for usage in measured if usage is not None)
         posted = await post_usage.run_locally(PostUsage(usages=usages or self._nothing_yet()))
         self._posted_microcredits += posted.posted_microcredits

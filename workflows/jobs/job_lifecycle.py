@@ -46,6 +46,7 @@ from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import NODE_ID, REGION_ID, Journal
 from workflows.primitives.waiting import (
     Interrupted,
+    gather_bounded,
     gather_or_cancel,
     interruptible,
     shielded,
@@ -57,6 +58,8 @@ from workflows.rules.catalogue.providers import preemption_notices_s
 
 WAIT_INTERVAL = timedelta(minutes=10)
 REST_INTERVAL = timedelta(days=1)
+POLLS_AT_ONCE = 16
+"""Nodes of one job that are polled concurrently; all polls of one job share the site's workers."""
 PREEMPTION_LIMIT = timedelta(seconds=preemption_notices_s()[1] + 60)
 """A preempted machine ends after the notice; its notification gets 60 s more."""
 
@@ -239,9 +242,7 @@ class JobLifecycle:
             self._snapshots.start(self._workers)
             if workflow.info().is_continue_as_new_suggested():
                 await self._continue()
-            if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
-                await self._await_preemption(self._workers)
-                raise ApplicationError(failures[0], type=JOB_ENDED)
+            await self._end_on_failure()
             arrival = wait_until(
                 lambda: len(self._inbox) > 0, self._outages.poll_interval(self._workers), "poll"
             )
@@ -375,6 +376,12 @@ class JobLifecycle:
 
     # ── observations of workers ─────────────────────────────────────────────────────────────
 
+    async def _end_on_failure(self) -> None:
+        """Raises: ApplicationError, when a worker has failed and its failure ends the others."""
+        if self._request.end_all_on_failure and (failures := failures_of(self._workers)):
+            await self._await_preemption(self._workers)
+            raise ApplicationError(failures[0], type=JOB_ENDED)
+
     async def _await_preemption(self, workers: list[Worker]) -> None:
         """Wait for a preemption, because a killed command may be its first sign."""
         if taken := [worker for worker in workers if worker.may_be_preempted]:
@@ -384,17 +391,28 @@ class JobLifecycle:
             )
 
     async def _poll(self) -> None:
-        """Poll the runs on all nodes: at an interval, and after an outage or a lost signal."""
-        for worker in [w for w in self._workers if not w.has_ended]:
-            await self._poll_worker(worker)
+        """Poll the runs on all nodes: at an interval, and after an outage or a lost signal.
+
+        Exits are handled meanwhile, because a node that does not answer takes half a minute.
+        """
+        running = [worker for worker in self._workers if not worker.has_ended]
+        polls = gather_bounded(self._poll_worker, running, POLLS_AT_ONCE)
+        await while_handling(polls, partial(self._inbox.holds, WorkerExit), self._handle_exits)
+
+    async def _handle_exits(self) -> None:
+        while (message := self._inbox.pick(WorkerExit)) is not None:
+            await self._record_exit(message)
+        await self._end_on_failure()
 
     def _end_when_idle(self) -> None:
         if request := end_of_idle(self._workers, self._request.idle_timeout_s):
             self._termination.stop(request, is_service=False)
 
     async def _poll_worker(self, worker: Worker) -> None:
+        if worker.has_ended:
+            return
         try:
-            await worker.poll()
+            is_end = await worker.poll()
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
@@ -402,7 +420,7 @@ class JobLifecycle:
             await self._record_outage(worker.node.node_id, cause_of(failure)[1])
             return
         await self._record_reachable(worker.node.node_id)
-        if worker.has_ended:
+        if is_end:
             await self._write(worker.exit_event())
 
     async def _record_exit(self, message: WorkerExit) -> None:

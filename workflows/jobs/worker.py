@@ -99,10 +99,16 @@ class Worker:
         self.started_at = workflow.now()
         self.take_report(report)
 
-    async def poll(self) -> None:
-        """Ask the worker's node for the status of the run."""
+    async def poll(self) -> bool:
+        """Ask the worker's node for the status of the run; return whether the answer is its end.
+
+        The end is not news if the run's exit has arrived meanwhile.
+        """
         self.idle_s = 0.0
-        self.take_report(await get_run_status(GetRunStatus(node=self.node, run_id=self.run)))
+        report = await get_run_status(GetRunStatus(node=self.node, run_id=self.run))
+        had_ended = self.has_ended
+        self.take_report(report)
+        return self.has_ended and not had_ended
 
     async def end(self, grace_s: int) -> None:
         """End the run's whole process tree; the node confirms the end."""

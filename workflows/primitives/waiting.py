@@ -10,6 +10,7 @@ from temporalio import workflow
 from workflows.effects.cancellation import cancellable
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 
 class Interrupted(Exception):  # noqa: N818 - a condition, not an error
@@ -70,6 +71,27 @@ async def gather_all(works: Iterable[Coroutine[Any, Any, Any]]) -> None:
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(ended, BaseException):
             raise ended
+
+
+async def gather_bounded(
+    act: Callable[[Item], Coroutine[Any, Any, Answer]], items: Iterable[Item], at_once: int
+) -> list[Answer]:
+    """Await `act` for all items, for so many concurrently; the answers keep the items' order.
+
+    Raises: the first failure, after which the others are cancelled.
+    """
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(item: Item) -> Answer:
+        async with slots:
+            return await act(item)
+
+    tasks = [asyncio.create_task(one(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except (Exception, asyncio.CancelledError):  # No task may go on alone.
+        await cancel_and_wait(tasks)
+        raise
 
 
 async def while_handling(

@@ -1,5 +1,6 @@
 """The bill of a running job, over hours that are skipped."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -121,6 +122,27 @@ async def test_hours_in_which_the_node_was_lost_are_posted_when_it_is_back(
         assert world.posted_s["job-a", 0, 1] >= 5 * 3600
         await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
         await handle.result()
+
+
+async def test_nodes_are_metered_together(clock: WorkflowEnvironment) -> None:
+    both_are_asked, met = asyncio.Barrier(2), 0
+
+    async def meet(_: Contract) -> None:
+        nonlocal met
+        await asyncio.wait_for(both_are_asked.wait(), 10)
+        met += 1
+
+    async with billing(clock) as (environment, world, request):
+        world.faults["get_run_status"] += [meet, meet]
+        second = request.workers[0].model_copy(update={"worker": 1, "run_id": "job-a-1-1"})
+        of_both = request.model_copy(update={"workers": (*request.workers, second)})
+        handle = await environment.client.start_workflow(
+            JobBilling.run, of_both, id="job/job-a/billing", task_queue=queues.MAIN
+        )
+        await environment.sleep(timedelta(hours=1, minutes=1))
+        await handle.signal(JobBilling.settled, BillingDone(job_id="job-a", attempt=1))
+        await handle.result()
+    assert met == 2
 
 
 async def test_a_node_that_has_moved_is_metered_where_it_is(clock: WorkflowEnvironment) -> None:

@@ -1,5 +1,6 @@
 """A node that goes away while its job starts, ends, stores or is removed."""
 
+import asyncio
 import contextlib
 
 import pytest
@@ -21,7 +22,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
 from tests.workflows.jobs.test_races import LOST, Gate, latest, notebook
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import EndRequest, JobReport, NodeReachable
+from workflows.contracts.jobs import EndRequest, JobReport, NodeReachable, WorkerIdle
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.jobs.job_lifecycle import JobLifecycle
 
@@ -275,3 +276,38 @@ async def test_whatever_fails_for_good_at_its_end_a_job_gives_its_places_back(
 
     assert (await handle.result()).status is JobStatus.FINISHED
     assert job_id_of(handle) not in stage.world.held
+
+
+async def at_three_nodes(stage: Stage) -> tuple[Handle, list[Gate]]:
+    """A job on three nodes, none of which answers when it is asked for its run."""
+    nodes = ("nod-1", "nod-2", "nod-3")
+    stage.world.machines |= {node: Machine() for node in nodes}
+    handle = await stage.job(worker_count=3)
+    await placed(stage, handle, *nodes)
+    await reaches(stage, handle, JobStatus.RUNNING)
+    gates = [Gate(stage, "get_run_status") for _ in nodes]
+    idle = WorkerIdle(worker=0, attempt=1, idle_s=1.0)
+    await handle.signal(JobLifecycle.worker_idle, idle)
+    await gates[0].entered()
+    return handle, gates
+
+
+async def test_a_job_asks_all_its_nodes_at_once(stage: Stage) -> None:
+    _, gates = await at_three_nodes(stage)
+    for gate in gates[1:]:
+        await asyncio.wait_for(gate.entered(), 10)
+    for gate in gates:
+        gate.open()
+
+
+async def test_nodes_that_do_not_answer_hold_up_no_news_of_the_others(stage: Stage) -> None:
+    handle, gates = await at_three_nodes(stage)
+    await exits(stage, handle, 1, code=3, elapsed_s=1)
+    ending = stage.world.events[job_id_of(handle)]
+    await eventually(lambda: "job.ending" in ending, "its failure ends the others", limit_s=10)
+    for gate in gates:
+        gate.open()
+    report = await handle.result()
+    assert report.status is JobStatus.FAILED
+    assert ending.count("job.worker-exited") == 1
+    assert_nothing_left(stage, handle)
