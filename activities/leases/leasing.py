@@ -16,6 +16,7 @@ from activities.db.tables import (
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import create, enqueue, is_waiting
 from activities.temporal.client import id_of_this_activity, tell
+from workflows.contracts.base import Contract
 from workflows.contracts.errors import NOT_FOUND, REFUSED
 from workflows.contracts.leases import LeaseRelease, MachineReady
 from workflows.contracts.lifecycles import workflow_id_of
@@ -160,12 +161,19 @@ def _enqueue_release(lease_id: str, release: LeaseRelease, at: datetime) -> list
 
 @activity.defn
 async def notify_holder(command: NotifyHolder) -> HolderNotified:
-    """Signal the holder of a lease that its machine is ready or lost.
+    """Signal the holder of a lease that its machine is ready, ends as planned, or is lost.
 
     The holder receives the signal once, also when this activity is retried.
     """
     workflow_id = workflow_id_of(command.holder_id)
-    signal = "machine_lost" if command.ready is None else "machine_ready"
-    message = command.lost if command.ready is None else command.ready
+    signal, message = _message(command)
     is_there = await tell(workflow_id, signal, message, request_id=id_of_this_activity())
     return HolderNotified(is_there=is_there)
+
+
+def _message(command: NotifyHolder) -> tuple[str, Contract | None]:
+    if command.ready is not None:
+        return "machine_ready", command.ready
+    if command.ending is not None:
+        return "lease_ending", command.ending
+    return "machine_lost", command.lost

@@ -31,7 +31,7 @@ def find_dependents(command: FindDependents) -> DependentsFound:
 
 @activity.defn
 async def remove_dependents(command: RemoveDependents) -> Done:
-    """Send `remove` to all dependents that have not ended.
+    """Send `remove` to all dependents that have not ended; jobs of removed nodes are rescheduled.
 
     A dependent that cannot be signalled now is signalled at the caller's next try. Leases are
     signalled only when no other dependent is left, because a node releases its own lease once
@@ -40,10 +40,11 @@ async def remove_dependents(command: RemoveDependents) -> Done:
     found = await asyncio.to_thread(
         find_dependents, FindDependents(resource_id=command.resource_id)
     )
+    removal = command.removal.model_copy(update={"reschedules": True})
     users = [one for one in found.ids if noun_of(one) is not LEASE]
     for resource_id in users or found.ids:
         try:
-            await tell(workflow_id_of(resource_id), "remove", command.removal)
+            await tell(workflow_id_of(resource_id), "remove", removal)
         except (RPCError, ApplicationError) as cause:
             activity.logger.warning("%s could not be asked for its removal: %s", resource_id, cause)
     return Done()

@@ -58,6 +58,6 @@ def dismiss_ephemeral(session: Session, node_ids: Iterable[str], at: datetime) -
         )
         .order_by(col(Node.id))
     ).all()
-    removal = Removal(force=True, requested_by="the end of its job")
+    removal = Removal(force=True, requested_by="the end of its job", reschedules=True)
     leaving = [node_id for node_id, machine in unused if not stays(machine)]
     return [enqueue(session, node_id, "remove", removal, at) for node_id in leaving]

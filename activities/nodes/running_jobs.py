@@ -15,7 +15,14 @@ from activities.nodes.addresses import address_of
 from activities.placement.allocation_states import is_leaving, is_of_job
 from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import EndRequest, MachineGone, NodeReachable, NodeUnreachable, run_id
+from workflows.contracts.jobs import (
+    EndRequest,
+    MachineGone,
+    NodeEnding,
+    NodeReachable,
+    NodeUnreachable,
+    run_id,
+)
 from workflows.contracts.lifecycles import workflow_id_of
 from workflows.contracts.nodes import LeavingRun, NodeAddress, NodeNotice
 from workflows.effects.nodes import (
@@ -74,6 +81,8 @@ def _message(command: NotifyJobs) -> tuple[str, Contract]:
     if command.notice is NodeNotice.UNREACHABLE:
         outage = NodeUnreachable(node_id=command.node_id, reason=command.reason)
         return "node_unreachable", outage
+    if command.notice is NodeNotice.ENDING:
+        return "node_ending", NodeEnding(node_id=command.node_id, reason=command.reason)
     if command.notice is NodeNotice.MACHINE_GONE:
         gone = MachineGone(
             node_id=command.node_id, reason=command.reason, ended_at=command.ended_at

@@ -133,5 +133,5 @@ def _enqueue_removal(command: RequestNodeRemoval) -> list[str]:
         node = session.get(Node, command.node_id, with_for_update=True)
         if node is None or node.status in (NodeStatus.REMOVING, NodeStatus.ARCHIVED):
             return []
-        removal = Removal(force=True, requested_by=command.requested_by)
+        removal = Removal(force=True, requested_by=command.requested_by, reschedules=True)
         return [enqueue(session, node.id, "remove", removal, command.at)]

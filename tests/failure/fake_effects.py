@@ -148,15 +148,13 @@ class FaultedWorld(NodeLeases, World):
         jobs = self.find_node_runs(nodes.FindNodeRuns(node_id=asked.node_id)).job_ids
         for job_id in jobs:
             self.job_news[job_id].append(asked.notice)
-            if asked.notice is NodeNotice.REMOVED:
+            if asked.notice in (NodeNotice.ENDING, NodeNotice.REMOVED):
                 for run_id, run in self.ever.items():
                     if parse_run_id(run_id)[0] == job_id:
                         run.state = RunState.EXITED
                         self.machines["nod-1"].runs.pop(run_id, None)
-            if asked.notice in (
-                NodeNotice.REMOVED,
-                NodeNotice.REMOVED_UNREACHABLE,
-            ):  # where it cannot be ended it leaves
+            if asked.notice not in (NodeNotice.UNREACHABLE, NodeNotice.REACHABLE):
+                # where it cannot be ended it leaves
                 self.held.pop(job_id)
         return nodes.JobsNotified(job_ids=jobs)
 

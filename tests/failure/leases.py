@@ -1,12 +1,13 @@
 """Leases of nodes in a broken world: a machine is there, or it is not, and its node hears of it."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.contracts.base import Contract
-from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import Record
 from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.contracts.statuses import LeaseStatus, MachineState
@@ -65,6 +66,13 @@ class NodeLeases:
         self.machines_of[lease_id] = LeaseStatus.RELEASED
         for _ in range(2):
             await self._hear("machine_lost", MachineLost(lease_id=lease_id, reason=reason))
+
+    async def end_lease(self, reason: str) -> None:
+        """Its deadline comes near, and its lease tells its node, twice."""
+        (lease_id,) = self.machines_there
+        ending = LeaseEnding(lease_id=lease_id, reason=reason, ends_at=datetime.now(UTC))
+        for _ in range(2):
+            await self._hear("lease_ending", ending)
 
     async def _hear(self, signal: str, news: Contract) -> None:
         """Silent when it is gone."""

@@ -37,6 +37,7 @@ def install() -> None:
         (connection, "REBOOT_INTERVAL", 0.2),
         (running_jobs, "DRAIN_INTERVAL", 0.2),
         (running_jobs, "END_INTERVAL", 0.3),
+        (running_jobs, "NOTIFY_AGAIN_INTERVAL", 2),
         (leased_machine, "POLL_INTERVAL_MIN", 2),
         (leased_machine, "RELEASE_POLL_MIN", 0.2),
         (leased_machine, "RETRY_INTERVAL_MIN", 0.1),

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.machines import MachineObservation, Shortage
 from workflows.contracts.statuses import MachineState
 from workflows.effects import housekeeping, leases, providers
@@ -37,6 +37,7 @@ class Cloud:
     remembered: dict[str, str] = field(default_factory=dict)
     """Scope to reason, of what was not to be had."""
     ready: list[MachineReady] = field(default_factory=list)
+    ending: list[LeaseEnding] = field(default_factory=list)
     lost: list[MachineLost] = field(default_factory=list)
     holder_has_ended: bool = False
     stray: set[str] = field(default_factory=set)
@@ -165,6 +166,8 @@ class RentedMachines:
     def notify_holder(self, asked: leases.NotifyHolder) -> leases.HolderNotified:
         if asked.ready is not None:
             self.cloud.ready.append(asked.ready)
+        if asked.ending is not None:
+            self.cloud.ending.append(asked.ending)
         if asked.lost is not None:
             self.cloud.lost.append(asked.lost)
         return leases.HolderNotified(is_there=not self.cloud.holder_has_ended)

@@ -27,6 +27,8 @@ class LeasedNodes(RentedMachines):
     """Holder to the id of its workflow."""
     withdrawn: list[str] = field(default_factory=list)
     """Why places were taken back that no job had been told of."""
+    lease_s: float | None = None
+    """After which leases end, however long their machines may live; None: as long as these."""
     client: Client | None = None
     rows: dict[str, Record] = field(default_factory=dict)
 
@@ -65,7 +67,7 @@ class LeasedNodes(RentedMachines):
             holder_id=asked.node_id,
             offers=claim.offers,
             spec=claim.spec,
-            deadline=asked.at + timedelta(seconds=claim.spec.lifetime_s),
+            deadline=asked.at + timedelta(seconds=self.lease_s or claim.spec.lifetime_s),
         )
         if self.client is None:
             raise RuntimeError("no client")
@@ -92,10 +94,12 @@ class LeasedNodes(RentedMachines):
         workflow_id = self.holders.get(asked.holder_id)
         if workflow_id is None:
             return told
-        news = asked.lost if asked.ready is None else asked.ready
-        if news is not None:
-            signal = "machine_lost" if asked.ready is None else "machine_ready"
-            await self._signal(workflow_id, signal, news)
+        if asked.ready is not None:
+            await self._signal(workflow_id, "machine_ready", asked.ready)
+        if asked.ending is not None:
+            await self._signal(workflow_id, "lease_ending", asked.ending)
+        if asked.lost is not None:
+            await self._signal(workflow_id, "machine_lost", asked.lost)
         return told
 
     async def _signal(self, workflow_id: str, signal: str, argument: Contract) -> None:

@@ -181,7 +181,13 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         return Done()
 
     async def notify_jobs(self, asked: node.NotifyJobs) -> node.JobsNotified:
-        from workflows.contracts.jobs import EndRequest, MachineGone, NodeReachable, NodeUnreachable
+        from workflows.contracts.jobs import (
+            EndRequest,
+            MachineGone,
+            NodeEnding,
+            NodeReachable,
+            NodeUnreachable,
+        )
         from workflows.contracts.nodes import NodeNotice
 
         if self.client is None:
@@ -192,6 +198,9 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
             if asked.notice is NodeNotice.UNREACHABLE:
                 outage = NodeUnreachable(node_id=asked.node_id, reason="lost")
                 await handle.signal("node_unreachable", outage)
+            elif asked.notice is NodeNotice.ENDING:
+                leave = NodeEnding(node_id=asked.node_id, reason=asked.reason)
+                await handle.signal("node_ending", leave)
             elif asked.notice is NodeNotice.MACHINE_GONE:
                 gone = MachineGone(
                     node_id=asked.node_id, reason=asked.reason, ended_at=asked.ended_at

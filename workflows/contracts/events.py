@@ -70,6 +70,7 @@ class NodeEvent(StrEnum):
     JOBS_NOT_NOTIFIED = "node.jobs-not-notified"
     LEASED = "node.leased"
     LOGINS_CLOSED = "node.logins-closed"
+    MACHINE_ENDING = "node.machine-ending"
     MACHINE_LOST = "node.machine-lost"
     MACHINE_NOT_GONE = "node.machine-not-gone"
     MAINTENANCE = "node.maintenance"
@@ -98,6 +99,7 @@ class LeaseEvent(StrEnum):
 
     COST_UNKNOWN = "lease.cost-unknown"
     CREATING = "lease.creating"
+    ENDING = "lease.ending"
     HOLDER_NOT_NOTIFIED = "lease.holder-not-notified"
     NOT_RELEASED = "lease.not-released"
     NOT_SEEN = "lease.not-seen"
@@ -127,6 +129,7 @@ class JobEvent(StrEnum):
     REMOVING = "job.removing"
     REQUEST_PARKED = "job.request-parked"
     REQUESTED = "job.requested"
+    RESCHEDULED = "job.rescheduled"
     RESTARTING = "job.restarting"
     RUNNING = "job.running"
     STAGING = "job.staging"

@@ -105,6 +105,16 @@ class NodeUnreachable(Contract):
     reason: str
 
 
+class NodeEnding(Contract):
+    """Signal `node_ending`: the node ends as planned; the job leaves it and is rescheduled.
+
+    The node can still be reached, unless another signal says that it cannot.
+    """
+
+    node_id: str
+    reason: str
+
+
 class MachineGone(Contract):
     """Signal `machine_gone`: the node's machine has ended, and all its runs with it."""
 
@@ -128,7 +138,7 @@ class EndRequest(Contract):
     reason: str
     code: str = "requested"
     """`requested`, `insufficient-credits`, `node-removed`, `machine-lost`, `quota-exhausted`,
-    `idle`, `terminated`."""
+    `rescheduled`, `idle`, `terminated`."""
     node_id: str | None = None
     """The node that is being removed; a job without a worker on that node goes on."""
     is_gone: bool = False
@@ -196,6 +206,8 @@ class JobProgress(Contract):
     """Unreachable nodes, each with the instant at which its outage began."""
     restarts: int = 0
     """How often the job has restarted since a person started it."""
+    reschedules: int = 0
+    """How often the job was rescheduled since a person started it; these are no restarts."""
     has_copies: bool = False
     """Whether the object store may hold state snapshots of the job."""
 

@@ -44,8 +44,23 @@ class LeaseRelease(Contract):
     """Whether a person releases the lease, see `MachineLost.by_person`."""
 
 
+class LeaseEnding(Contract):
+    """Signal to the holder: the lease ends as planned, and until then its machine serves.
+
+    The holder leaves the machine and releases the lease. The signal is repeated until then.
+    """
+
+    lease_id: str
+    reason: str
+    ends_at: datetime
+    """When the lease terminates the machine, whatever still runs there."""
+
+
 class MachineLost(Contract):
-    """Signal to the holder: the lease has no machine, or has lost its machine."""
+    """Signal to the holder: the lease has got no machine, or its machine has ended.
+
+    An end is signalled only after the provider has shown it or has sent a notification of it.
+    """
 
     lease_id: str
     reason: str
@@ -66,6 +81,10 @@ class LeaseProgress(Contract):
     was_ready: bool = False
     released: LeaseRelease | None = None
     lost: MachineLost | None = None
+    is_lost_at_provider: bool = False
+    """Whether the provider has shown that the machine has ended."""
+    is_ending: bool = False
+    """Whether the event of the planned end is recorded."""
     earlier_microcredits: int = 0
 
 

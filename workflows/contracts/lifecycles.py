@@ -92,6 +92,9 @@ class Removal(Contract):
 
     force: bool = False
     requested_by: str = ""
+    reschedules: bool = False
+    """Whether jobs on a removed node begin again on other nodes, because nobody has asked for their
+    end; else they fail."""
 
 
 class ProviderChanges(Contract):

@@ -168,6 +168,8 @@ class NodeNotice(StrEnum):
     UNREACHABLE = "unreachable"
     """The node cannot be reached, and may be healthy."""
     REACHABLE = "reachable"
+    ENDING = "ending"
+    """The node ends as planned and can still be reached; its jobs leave it and are rescheduled."""
     MACHINE_GONE = "machine-gone"
     """The node's machine has ended with all its runs, and does not return."""
     REMOVED = "removed"

@@ -41,3 +41,6 @@ class Replacement(Contract):
     """Signal `replace`: add another storage node to the region, then remove the old ones."""
 
     requested_by: str = ""
+    node_id: str = ""
+    """The storage node whose lease ends; the signal is ignored when this node is being removed.
+    Empty: a person replaces whichever storage node there is."""

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract
-from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.machines import MachineClaim
 from workflows.contracts.statuses import LeaseStatus
 from workflows.effects.effect import Effect
@@ -56,10 +56,12 @@ release_lease = Effect("release_lease", ReleaseLease, LeaseReleased)
 
 
 class NotifyHolder(Contract):
-    """Signal the holder of a lease that its machine is ready or lost."""
+    """Signal the holder of a lease that its machine is ready, that its lease ends as planned, or
+    that its machine is lost; one of the three messages is set."""
 
     holder_id: str
     ready: MachineReady | None = None
+    ending: LeaseEnding | None = None
     lost: MachineLost | None = None
 
 

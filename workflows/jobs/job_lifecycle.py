@@ -17,6 +17,7 @@ from workflows.contracts.jobs import (
     JobReport,
     JobRequest,
     MachineGone,
+    NodeEnding,
     NodeReachable,
     NodeUnreachable,
     Placement,
@@ -97,8 +98,8 @@ class JobLifecycle:
         self._placement: Placement | None = None
         """The last placement that the job was notified of."""
         self._confirmed = False
-        restarts = progress.restarts if progress else 0
-        self._termination = Termination(request.ending, request.max_restarts, restarts)
+        restarts, reschedules = (progress.restarts, progress.reschedules) if progress else (0, 0)
+        self._termination = Termination(request.ending, request.max_restarts, restarts, reschedules)
         self._concluded = self._status is JobStatus.STOPPED
         self._start_again = False
         self._remove_asked = False
@@ -277,12 +278,9 @@ class JobLifecycle:
             workflow.logger.warning("the run specs were not discarded: %s", failure)
         self._termination.reconsider()
         self._status = outcome = self._termination.outcome
-        kind = "restarting" if self._termination.will_restart else outcome
-        ended = Event(
-            type=JobEvent(f"job.{kind}"), message=self._termination.reason or f"{outcome}"
-        )
         retained = retained_nodes(self._request, self._termination, self._workers)
-        await self._write(ended, *retention_events(retained), release=True)
+        events = (self._termination.event(), *retention_events(retained))
+        await self._write(*events, release=True)
         if outcome.is_final:  # Last, so that no machine costs money while the store is unavailable.
             await self._snapshots.discard()
 
@@ -330,6 +328,11 @@ class JobLifecycle:
     @workflow.signal(description="A node cannot be reached, and may be healthy.")
     def node_unreachable(self, outage: NodeUnreachable) -> None:
         self._inbox.put(outage)
+
+    @workflow.signal(description="A node ends as planned: leave it, and begin again elsewhere.")
+    def node_ending(self, ending: NodeEnding) -> None:
+        if ending.node_id in self._node_ids() and not self._concluded:
+            self._termination.reschedule(f"node {ending.node_id}: {ending.reason}")
 
     @workflow.signal(description="The machine of a node has ended and does not return.")
     def machine_gone(self, gone: MachineGone) -> None:
@@ -542,6 +545,7 @@ class JobLifecycle:
             workers=progress_of(self._workers),
             lost=self._outages.progress(),
             restarts=self._termination.restarts,
+            reschedules=self._termination.reschedules,
             has_copies=self._snapshots.has_copies,
         )
         workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))

@@ -17,7 +17,13 @@ from workflows.jobs.state_snapshots import LAST_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.termination import Termination
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.waiting import Interrupted, gather_all, gather_or_cancel, interruptible
+from workflows.primitives.waiting import (
+    Interrupted,
+    gather_all,
+    gather_or_cancel,
+    interruptible,
+    wait_until,
+)
 
 STORE_LIMIT = timedelta(minutes=2)
 _BY_ITSELF = (JobStatus.FINISHED, JobStatus.FAILED)
@@ -84,8 +90,11 @@ class Teardown:
         """Tear one attempt down, step by step."""
         await self._end(workers)
         await self._settle(attempt, workers)
-        await self._upload(workers)
-        await self._save_state(workers)
+        steps = [self._upload, self._save_state]
+        if self._termination.is_rescheduled:  # Without its state the next attempt begins anew.
+            steps.reverse()
+        for step in steps:
+            await step(workers)
         await self._clean(workers)
 
     async def _end(self, workers: Sequence[Worker]) -> None:
@@ -103,8 +112,24 @@ class Teardown:
         except EFFECT_FAILED as failure:
             self._outages.add(worker.node.node_id)
             worker.status = WorkerStatus.LOST
-            for_good = self._outages.gone(worker)
+            for_good = self._outages.gone(worker) or self._termination.is_rescheduled
             await self._write(worker.abandoned_event(cause_of(failure)[1], for_good=for_good), None)
+            if self._termination.is_rescheduled:
+                await self._wait_for_machines_end(worker)
+
+    async def _wait_for_machines_end(self, worker: Worker) -> None:
+        """Wait until the worker's machine has ended, at most to the limit of an outage.
+
+        Then the job fails instead of running a command twice.
+        """
+        limit = timedelta(seconds=self._request.unreachable_limit_s)
+        await wait_until(
+            lambda: self._outages.gone(worker) or not self._termination.is_rescheduled,
+            limit,
+            f"until the machine of {worker.node.node_id} has ended",
+        )
+        if not self._outages.gone(worker):
+            self._termination.refuse_reschedule(worker.index)
 
     async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
         """Post the measured usage that is not posted yet, then end the job billing."""
@@ -142,6 +167,7 @@ class Teardown:
 
     async def _store_one(self, worker: Worker) -> None:
         wanted = self._termination.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
+        wanted = wanted or self._termination.is_rescheduled
         with_output = self._request.keeps_output and wanted
         stored = await self._outages.run_through(
             worker, partial(worker.store, with_output=with_output)
@@ -150,9 +176,13 @@ class Teardown:
             self.output_bytes = (self.output_bytes or 0) + stored
 
     async def _save_state(self, workers: Sequence[Worker]) -> None:
-        """Take a last snapshot of a job that continues in a later attempt."""
+        """Take a last snapshot of a job that continues in a later attempt.
+
+        A rescheduled job leaves machines for good that otherwise are not lost.
+        """
         continues = self._termination.will_restart or self._termination.outcome is JobStatus.STOPPED
-        if continues and self._snapshots.applies_to(workers):
+        applies = self._snapshots.applies_to(workers) or self._termination.is_rescheduled
+        if continues and applies:
             await self._snapshots.save_last(workers, LAST_SNAPSHOT_LIMIT)
 
     async def _clean(self, workers: Sequence[Worker]) -> None:

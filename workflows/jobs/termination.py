@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from temporalio.exceptions import is_cancelled_exception
 
+from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.statuses import JobStatus
 from workflows.jobs.worker import Worker, failures_of
@@ -11,6 +12,7 @@ from workflows.primitives.failures import cause_of
 
 CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
 MACHINE_LOST = "machine-lost"
+RESCHEDULED = "rescheduled"
 NODE_REMOVED = "node-removed"
 
 
@@ -18,15 +20,19 @@ class Termination:
     """The decision how a job ends.
 
     The first request to end wins, with two exceptions: a cancellation replaces a stop, and a
-    person's request replaces the restart that follows the loss of a machine.
+    person's request replaces the next attempt after the loss of a machine or a node's planned end.
 
-    max_restarts, restarts: how often the job may restart, and has restarted.
+    max_restarts, restarts: how often the job may restart, and has restarted after a loss;
+    reschedules: how often it was rescheduled, which has no limit.
     """
 
-    def __init__(self, request: EndRequest | None, max_restarts: int, restarts: int) -> None:
+    def __init__(
+        self, request: EndRequest | None, max_restarts: int, restarts: int, reschedules: int = 0
+    ) -> None:
         self.request = request
         self._max_restarts = max_restarts
         self.restarts = restarts
+        self.reschedules = reschedules
         self.before: str | None = None
         """Why the attempt before was lost; None: a person started this attempt."""
         self.stops = False
@@ -40,16 +46,25 @@ class Termination:
 
     @property
     def is_canceled(self) -> bool:
-        return self.request is not None and not self.stops and not self._is_loss
+        return self.request is not None and not self.stops and not self._goes_on
 
     @property
     def will_restart(self) -> bool:
-        """Whether the job restarts on other machines."""
+        """Whether the job has a next attempt, on other machines."""
         return self.outcome is JobStatus.WAITING_FOR_RESOURCES
+
+    @property
+    def is_rescheduled(self) -> bool:
+        """Whether the attempt ends because a node ends as planned."""
+        return self.request is not None and self.request.code == RESCHEDULED
 
     @property
     def _is_loss(self) -> bool:
         return self.request is not None and self.request.code == MACHINE_LOST
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._is_loss or self.is_rescheduled
 
     def cancel(self, request: EndRequest) -> None:
         """End the job for good."""
@@ -59,9 +74,9 @@ class Termination:
     def stop(self, request: EndRequest, *, is_service: bool) -> None:
         """End the job's commands; only a service can start again.
 
-        The removal of a node does not replace the restart after the loss of its machine.
+        The removal of a node does not replace the next attempt of a job that leaves the node.
         """
-        outweighs = self._is_loss and request.code != NODE_REMOVED
+        outweighs = self._goes_on and request.code != NODE_REMOVED
         if self.request is None or outweighs:
             self.request, self.stops = request, is_service
 
@@ -70,18 +85,45 @@ class Termination:
         if self.request is None:
             self.request, self.stops = EndRequest(reason=reason, code=MACHINE_LOST), False
 
+    def reschedule(self, reason: str) -> None:
+        """Let the job begin again on other nodes, unless it is asked to end anyway."""
+        if self.request is None:
+            self.request, self.stops = EndRequest(reason=reason, code=RESCHEDULED), False
+
+    def refuse_reschedule(self, worker: int) -> None:
+        """Fail a rescheduled job, because a worker that was not seen to end must not run twice."""
+        if self.is_rescheduled and self.request is not None:
+            self.outcome = JobStatus.FAILED
+            self.reason = (
+                f"{self.request.reason}; is not rescheduled, because the end of worker {worker} "
+                "could not be confirmed, and its command would run twice"
+            )
+
+    def event(self) -> Event:
+        """The event of the outcome; a next attempt after a loss and a reschedule are distinct."""
+        message = self.reason or f"{self.outcome}"
+        if not self.will_restart:
+            return Event(type=JobEvent(f"job.{self.outcome}"), message=message)
+        if not self.is_rescheduled:
+            return Event(type=JobEvent.RESTARTING, message=message)
+        details = {"reschedules": self.reschedules + 1}
+        return Event(type=JobEvent.RESCHEDULED, message=message, details=details)
+
     def start_next_attempt(self) -> None:
-        """Prepare the next attempt, after a loss or because a person starts the job again."""
-        lost = self.will_restart
-        self.restarts, self.before = (self.restarts + 1, self.reason) if lost else (0, None)
-        if lost:
+        """Prepare the next attempt: after a loss, a reschedule, or a person's start."""
+        if self.will_restart:
+            self.restarts += not self.is_rescheduled
+            self.reschedules += self.is_rescheduled
+            self.before = self.reason
             self.forget()
+        else:
+            self.restarts, self.reschedules, self.before = 0, 0, None
         self.outcome, self.reason = JobStatus.FINISHED, None
 
     def reconsider(self) -> None:
         """Take a request into account that arrived during the teardown of a job that goes on."""
         stopped = self.outcome is JobStatus.STOPPED and self.is_canceled
-        if stopped or (self.will_restart and not self._is_loss):
+        if stopped or (self.will_restart and not self._goes_on):
             self.decide()
 
     def forget(self) -> None:
@@ -108,6 +150,9 @@ class Termination:
         self.reason = self.request.reason
         if self._is_loss:
             self._decide_loss(self.request.reason)
+        elif self.is_rescheduled:
+            self.outcome = JobStatus.WAITING_FOR_RESOURCES
+            self.reason = f"{self.request.reason}; is rescheduled on other nodes"
         elif self.stops:
             self.outcome = JobStatus.STOPPED
         else:

@@ -3,7 +3,7 @@
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, LeaseEvent
-from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.effects.leases import NotifyHolder, notify_holder
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
@@ -11,7 +11,7 @@ from workflows.primitives.journal import EventWriter
 
 
 class Holder:
-    """The holder of one lease, which is notified that the machine is ready or lost.
+    """The holder of one lease, which is notified that the machine is ready, ending or lost.
 
     A notification may arrive twice or late, so it names the lease.
 
@@ -22,6 +22,8 @@ class Holder:
         self.id = holder_id
         self._lease_id = lease_id
         self._record_event = record_event
+        self._recorded = ""
+        """The last failure for which an event is recorded."""
 
     async def notify_ready(self, seen: MachineObservation, offer: MachineOffer) -> bool:
         """Notify the holder that the machine is ready. False: the holder does not exist.
@@ -29,17 +31,29 @@ class Holder:
         A notification that fails for another reason counts as delivered; the holder polls.
         """
         ready = MachineReady(lease_id=self._lease_id, seen=seen, offer=offer)
-        return await self._notify(NotifyHolder(holder_id=self.id, ready=ready))
+        return await self._notify(NotifyHolder(holder_id=self.id, ready=ready)) is not False
 
-    async def notify_lost(self, lost: MachineLost) -> None:
-        await self._notify(NotifyHolder(holder_id=self.id, lost=lost))
+    async def notify_ending(self, ending: LeaseEnding) -> bool:
+        """Notify the holder that the lease ends as planned. False: the holder does not exist.
 
-    async def _notify(self, command: NotifyHolder) -> bool:
+        A notification that fails for another reason counts as delivered; the lease repeats it.
+        """
+        return await self._notify(NotifyHolder(holder_id=self.id, ending=ending)) is not False
+
+    async def notify_lost(self, lost: MachineLost) -> bool:
+        """Notify the holder that the machine is lost. False: that failed and is to be repeated."""
+        return await self._notify(NotifyHolder(holder_id=self.id, lost=lost)) is not None
+
+    async def _notify(self, command: NotifyHolder) -> bool | None:
+        """Whether the holder exists; None: it could not be notified, which an event shows."""
         try:
             return (await notify_holder(command)).is_there
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
             message = f"{self.id} could not be notified: {cause_of(failure)[1]}"
-        await self._record_event(Event(type=LeaseEvent.HOLDER_NOT_NOTIFIED, message=message))
-        return True
+        if message != self._recorded:
+            self._recorded = message
+            event = Event(type=LeaseEvent.HOLDER_NOT_NOTIFIED, message=message)
+            await self._record_event(event)
+        return None

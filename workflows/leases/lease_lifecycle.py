@@ -18,6 +18,7 @@ from workflows.contracts.errors import (
 )
 from workflows.contracts.events import Event, LeaseEvent
 from workflows.contracts.leases import (
+    LeaseEnding,
     LeaseProgress,
     LeaseRelease,
     LeaseReport,
@@ -59,6 +60,13 @@ POLL_INTERVAL = timedelta(minutes=10)
 NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
 """After a notification; a provider sends that before its own answers show the machine's end."""
 RELEASE_INTERVAL = timedelta(minutes=1)
+ENDING_NOTICE = timedelta(minutes=15)
+"""How long before its deadline a lease notifies its holder: longer than a job needs to leave, which
+is its grace, ten minutes for its last state snapshot, and two for its log and output."""
+ENDING_SHARE = 10
+"""A short lease notifies its holder when a tenth of its lifetime is left."""
+ENDING_INTERVAL = timedelta(minutes=1)
+"""Between two such notifications, because the holder may have been restarted since the last."""
 CANCELED_OUTSIDE = LeaseRelease(reason="canceled in Temporal")
 _ACQUIRING = (LeaseStatus.RESERVED, LeaseStatus.CREATING, LeaseStatus.WAITING_FOR_SSH)
 _NO_OTHER_OFFER = (REQUEST_REFUSED, HOST_KEY_MISMATCH, OUT_OF_TIME)
@@ -72,6 +80,10 @@ class LeaseLifecycle:
     """The lifecycle of one lease, from its row until the provider says that its machine is gone.
 
     reserved → creating → waiting_for_ssh → ready → releasing → released · refused
+
+    A ready lease ends in one of two ways. Its deadline is a planned end: the holder is notified
+    before, and leaves. A loss is notified only when the provider has shown that the machine has
+    ended, by itself or because the lease has terminated it.
 
     The lease tries one offer at a time, and its row names the offer before a machine is created.
     Whatever happens then, the machine of that name is terminated in that zone, and the provider
@@ -93,6 +105,8 @@ class LeaseLifecycle:
         self._was_ready = resumed_from.was_ready if resumed_from else False
         self._release_request = resumed_from.released if resumed_from else None
         self._lost = resumed_from.lost if resumed_from else None
+        self._is_lost_at_provider = bool(resumed_from and resumed_from.is_lost_at_provider)
+        self._is_ending = bool(resumed_from and resumed_from.is_ending)
         self._earlier_microcredits = resumed_from.earlier_microcredits if resumed_from else 0
         """The cost of the terminated machines of earlier offers."""
         self._earlier_ended_at: datetime | None = None
@@ -232,15 +246,46 @@ class LeaseLifecycle:
         if is_new:
             await self._write(Event(type=LeaseEvent.READY, message=f"answers at {self._where()}"))
         if not await self._notify_ready() and is_new:
-            raise ApplicationError(f"{self._holder.id}: the holder of the lease does not exist")
+            raise self._holder_is_missing()
         while not self._release_request:
             if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
                 self._continue()
-            interval = NOTIFIED_POLL_INTERVAL if self._notification else POLL_INTERVAL
-            message = await self._interruptible(self._inbox.wait(interval))
+            if self._until_notice() <= timedelta(0):
+                await self._notify_ending()
+            message = await self._interruptible(self._inbox.wait(self._poll_interval()))
             await self._poll()
             if message is None:
                 self._notification = None
+
+    def _poll_interval(self) -> timedelta:
+        interval = NOTIFIED_POLL_INTERVAL if self._notification else POLL_INTERVAL
+        left = self._until_notice()
+        return min(interval, left if left > timedelta(0) else ENDING_INTERVAL)
+
+    def _until_notice(self) -> timedelta:
+        """The time until the holder is notified of the deadline."""
+        lifetime = timedelta(seconds=self._request.spec.lifetime_s)
+        notice = min(ENDING_NOTICE, lifetime / ENDING_SHARE)
+        return self._request.deadline - notice - workflow.now()
+
+    async def _notify_ending(self) -> None:
+        """Notify the holder of the deadline, so that it leaves the machine before.
+
+        Raises: ApplicationError, when the holder does not exist.
+        """
+        deadline = self._request.deadline
+        reason = f"the lease of its machine ends at {deadline:%F %T} UTC"
+        if not self._is_ending:
+            self._is_ending = True
+            message = f"{self._holder.id} is asked to leave: {reason}"
+            await self._record_event(Event(type=LeaseEvent.ENDING, message=message))
+        lease_id = self._request.lease_id
+        ending = LeaseEnding(lease_id=lease_id, reason=reason, ends_at=deadline)
+        if not await self._interruptible(self._holder.notify_ending(ending)):
+            raise self._holder_is_missing()
+
+    def _holder_is_missing(self) -> ApplicationError:
+        return ApplicationError(f"{self._holder.id}: the holder of the lease does not exist")
 
     async def _watch_deadline(self) -> None:
         left = self._request.deadline - workflow.now()
@@ -273,9 +318,11 @@ class LeaseLifecycle:
         if seen.state not in (MachineState.RUNNING, MachineState.MAKING):
             if self._seen is not None and seen.ended_at is not None:
                 self._seen = self._seen.model_copy(update={"ended_at": seen.ended_at})
+            self._is_lost_at_provider = True
             raise ApplicationError(self._reason_of_end(seen))
         known = self._seen.provider_machine_id if self._seen else None
         if known and seen.provider_machine_id not in (None, known):
+            self._is_lost_at_provider = True
             raise ApplicationError(f"{known} is gone, and another machine has its name")
 
     def _reason_of_end(self, seen: MachineObservation) -> str:
@@ -284,18 +331,40 @@ class LeaseLifecycle:
         return seen.reason or f"the provider says that the machine is {seen.state}"
 
     async def _release(self) -> None:
-        """Notify the holder, and terminate the machine until its provider says that it is gone."""
+        """Terminate the machine until its provider says that it is gone, and notify the holder.
+
+        The holder of a machine that serves is notified after that, because the notification says
+        that nothing of the holder runs any more.
+        """
         reason = self._reason()
         if self._offer is not None:
             await self._record_releasing(reason)
-        if self._release_request is None or not self._release_request.by_holder:
-            await self._holder.notify_lost(self._lost or self._loss(reason))
+        is_notified = False
+        if not self._was_ready or self._is_lost_at_provider:
+            is_notified = await self._notify_lost(reason)
         if self._offer is not None:
             self._seen = await self._terminate()
+        while not is_notified and not await self._notify_lost(reason):
+            await workflow.sleep(RELEASE_INTERVAL, summary="before the holder is notified again")
+            self._continue_when_long()
         is_refused = not self._was_ready and self._release_request is None
         self._status = LeaseStatus.REFUSED if is_refused else LeaseStatus.RELEASED
         await self._write(
             Event(type=LeaseEvent(f"lease.{self._status}"), message=reason), reason=reason
+        )
+
+    async def _notify_lost(self, reason: str) -> bool:
+        """Notify the holder, unless it has released the lease. False: that is to be repeated."""
+        released = self._release_request
+        if released is not None and released.by_holder:
+            return True
+        lost = self._lost or MachineLost(
+            lease_id=self._request.lease_id,
+            reason=reason,
+            by_person=released is not None and released.by_person,
+        )
+        return await self._holder.notify_lost(
+            lost.model_copy(update={"ended_at": self._ended_at()})
         )
 
     async def _record_releasing(self, reason: str) -> None:
@@ -330,11 +399,7 @@ class LeaseLifecycle:
                 )
                 recorded = reason
             await workflow.sleep(RELEASE_INTERVAL, summary="before the next try to terminate")
-            if (
-                self._status is LeaseStatus.RELEASING
-                and workflow.info().is_continue_as_new_suggested()
-            ):
-                self._continue()
+            self._continue_when_long()
 
     def _ended(self, gone: MachineObservation) -> MachineObservation:
         """The last observation with the machine's end, by the provider's clock if it says when."""
@@ -404,7 +469,6 @@ class LeaseLifecycle:
                 lease_id=self._request.lease_id,
                 reason=reason,
                 capacity_exhausted=kind == CAPACITY_EXHAUSTED,
-                ended_at=self._ended_at(),
             )
 
     def _ended_at(self) -> datetime | None:
@@ -421,10 +485,6 @@ class LeaseLifecycle:
         if self._release_request is not None:
             return self._release_request.reason
         return self._lost.reason if self._lost else "the release is continued"
-
-    def _loss(self, reason: str) -> MachineLost:
-        by_person = self._release_request is not None and self._release_request.by_person
-        return MachineLost(lease_id=self._request.lease_id, reason=reason, by_person=by_person)
 
     async def _interruptible(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Await `work`, and cancel it at the release or the deadline of the lease.
@@ -485,6 +545,12 @@ class LeaseLifecycle:
         """Record an event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
 
+    def _continue_when_long(self) -> None:
+        """Continue as new when the history is long, once the lease only waits for its end."""
+        is_releasing = self._status is LeaseStatus.RELEASING
+        if is_releasing and workflow.info().is_continue_as_new_suggested():
+            self._continue()
+
     def _continue(self) -> None:
         progress = LeaseProgress(
             sequence=self._journal.sequence,
@@ -494,6 +560,8 @@ class LeaseLifecycle:
             was_ready=self._was_ready,
             released=self._release_request,
             lost=self._lost,
+            is_lost_at_provider=self._is_lost_at_provider,
+            is_ending=self._is_ending,
             earlier_microcredits=self._earlier_microcredits,
         )
         workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))

@@ -8,10 +8,12 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
+from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.lifecycles import Wake
 from workflows.contracts.nodes import Announcement, NodeAddress, NodeRequest
+from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
     FindAnnouncement,
@@ -172,11 +174,20 @@ class NodeConnection:
 
     async def refresh_region(self) -> None:
         """Signal `refresh` to the region, which would otherwise poll its site within the hour."""
+        await self._signal_region("refresh")
+
+    async def ask_for_replacement(self) -> None:
+        """Signal `replace` to the region, whose storage node this is."""
+        node_id = self._request.node_id
+        replacement = Replacement(requested_by=node_id, node_id=node_id)
+        await self._signal_region("replace", replacement)
+
+    async def _signal_region(self, signal: str, *arguments: Contract) -> None:
         region = workflow.get_external_workflow_handle(f"region/{self._request.region_id}")
         try:
-            await region.signal("refresh")
+            await region.signal(signal, args=arguments)
         except FailureError as failure:
-            workflow.logger.warning("%s was not refreshed: %s", region.id, failure)
+            workflow.logger.warning("%s was not signalled %s: %s", region.id, signal, failure)
 
     async def notify_region(self, status: NodeStatus) -> None:
         """Refresh a cloud region when the status of its storage node changes."""

@@ -8,7 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.contracts.events import Event, NodeEvent
-from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.machines import MachineClaim, MachineOffer
 from workflows.contracts.nodes import Hardware, NodeRequest
 from workflows.effects.leases import (
@@ -47,6 +47,10 @@ class MachineGoneError(Exception):
     """The leased machine of the node is gone; the message says why."""
 
 
+class LeaseEndingError(Exception):
+    """The lease of the node's machine ends as planned; the message says when."""
+
+
 class LeasedMachine:
     """The leased machine of one node; a node with a machine of its own has no claim.
 
@@ -70,7 +74,10 @@ class LeasedMachine:
         """The machine offer of the ready machine; None: no machine is ready."""
         self._recorded_lease = ""
         """The lease for which the event is recorded."""
-        self._lost: str | None = None
+        self.ending: str | None = None
+        """Why the lease ends as planned; None: no end is near."""
+        self.lost: str | None = None
+        """Why the machine is lost; None: it is not."""
         self.ended_at: datetime | None = None
         """When the lost machine ended, if its provider says so."""
         self.is_killed = False
@@ -86,7 +93,12 @@ class LeasedMachine:
         self._tries_left = TRIES
 
     def pause(self) -> timedelta | None:
-        """The pause before the next try for a machine, which counts; None: no try is left."""
+        """The pause before the next try for a machine; None: no try is left.
+
+        A try after the planned end of a lease does not wait and does not count.
+        """
+        if self.ending is not None and not self.is_killed:
+            return timedelta(0)
         if not self._tries_left:
             return None
         self._tries_left -= 1
@@ -102,7 +114,7 @@ class LeasedMachine:
         """
         if self._claim is None:
             return
-        self._lost = self.ended_at = None
+        self.lost = self.ending = self.ended_at = None
         self.lease_id = self.lease_id or timed_id("lea", workflow.now(), workflow.uuid4())
         deadline, pause = workflow.now() + READY_LIMIT, POLL_INTERVAL_MIN
         while (ready := await self._ready(self._claim)) is None:
@@ -159,22 +171,30 @@ class LeasedMachine:
 
     # ── lose and release ────────────────────────────────────────────────────────────────────
 
+    def is_to_end(self, ending: LeaseEnding) -> bool:
+        """Record that the lease ends as planned. False: the message repeats an earlier one, or is
+        about another lease."""
+        is_news = ending.lease_id == self.lease_id and self.ending is None
+        if is_news:
+            self.ending = ending.reason
+        return is_news
+
     def concerns(self, lost: MachineLost) -> bool:
         """Record a loss of the node's machine, and return whether the machine is lost."""
         if lost.lease_id == self.lease_id:
-            self._lost, self.ended_at = lost.reason, lost.ended_at
+            self.lost, self.ended_at = lost.reason, lost.ended_at
             self._tries_left = 0 if lost.by_person else self._tries_left
             self.is_killed = lost.by_person
-        return self._lost is not None
+        return self.lost is not None
 
     def is_lost(self, inbox: Inbox) -> bool:
         """Whether the machine is lost; takes losses out of the inbox ahead of other messages."""
         while (lost := inbox.pick(MachineLost)) is not None:
             self.concerns(lost)
-        return self._lost is not None
+        return self.lost is not None
 
     def loss(self) -> MachineGoneError:
-        return MachineGoneError(self._lost or "its machine is gone")
+        return MachineGoneError(self.lost or "its machine is gone")
 
     async def withdraw_allocations(self, reason: str) -> None:
         """Withdraw the allocations that no job has confirmed; those jobs are placed anew."""
@@ -185,18 +205,14 @@ class LeasedMachine:
             WithdrawAllocations(node_id=node_id, reason=reason, at=workflow.now())
         )
 
-    async def go_without(
-        self,
-        reason: str,
-        pause: timedelta | None,
-        activation: Callable[[], Coroutine[Any, Any, None]],
+    async def wait_for_next(
+        self, pause: timedelta | None, activation: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Release the lease, then wait for the next try; after the last try, for a person.
+        """Wait for the next try for a machine; after the last try, for a person.
 
         pause: before the next try; None: no try is left, so a person activates the node.
         activation: waits until a person activates the node.
         """
-        await self.release(reason)
         if pause is not None:
             await workflow.sleep(pause, summary="before the next machine")
             return
@@ -218,7 +234,7 @@ class LeasedMachine:
             pause = min(2 * pause, POLL_INTERVAL_MAX)
         if self.lease_id:
             workflow.upsert_search_attributes([LEASE_ID.value_unset()])
-        self.lease_id, self._lost = "", None
+        self.lease_id, self.lost, self.ending = "", None, None
 
     async def _released(self, reason: str) -> tuple[str, ...]:
         node_id = self._request.node_id

@@ -12,7 +12,7 @@ from temporalio.exceptions import is_cancelled_exception
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event, NodeEvent
-from workflows.contracts.leases import MachineLost, MachineReady
+from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Removal, Wake
 from workflows.contracts.nodes import (
     Announcement,
@@ -25,6 +25,7 @@ from workflows.contracts.nodes import (
 from workflows.contracts.statuses import NodeStatus, NodeType
 from workflows.effects.nodes import (
     FindWantedStatus,
+    NotifyJobs,
     WantedStatusFound,
     WatchNode,
     find_wanted_status,
@@ -32,7 +33,7 @@ from workflows.effects.nodes import (
 )
 from workflows.nodes.connection import NodeConnection
 from workflows.nodes.inspection import Inspection
-from workflows.nodes.leased_machine import LeasedMachine, MachineGoneError
+from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
 from workflows.nodes.location import NodeLocation, refusal
 from workflows.nodes.preparation import prepared
 from workflows.nodes.running_jobs import RunningJobs
@@ -51,7 +52,7 @@ REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 FAILED_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
 IDLE_INTERVAL = timedelta(days=30)
-URGENT = (Removal, MachineLost)
+URGENT = (Removal, LeaseEnding, MachineLost)
 """The messages that interrupt other work."""
 
 
@@ -102,9 +103,8 @@ class NodeLifecycle:
         while self._removal is None:
             try:
                 await self._serve()
-            except MachineGoneError as gone:
-                self._stop_watch()
-                await self._let_machine_go(str(gone))
+            except (LeaseEndingError, MachineGoneError) as end:
+                await self._let_machine_go(str(end))
                 await self._onboard()
         await self._drain()
         await self._archive()
@@ -274,21 +274,60 @@ class NodeLifecycle:
         return True
 
     async def _drain(self) -> None:
-        """Take no new jobs, wait until the running ones have ended, then let the machine go."""
-        gone = self._status is NodeStatus.OFFLINE
+        """Take no new jobs, wait until the running ones have left, then let the machine go."""
+        is_offline = self._status is NodeStatus.OFFLINE
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
         if self._machine.is_claimed or self._status not in never_used:
             await self._close()
-        if self._machine.is_claimed and self._ended_by is None:
+        if self._machine.is_claimed:
             await self._machine.withdraw_allocations(
-                "the node that was created for it is being removed"
+                self._ended_by or "the node that was created for it is being removed"
             )
-        await self._running_jobs.drain(lambda: gone or self._machine.is_lost(self._inbox))
+        planned = self._ended_by or self._machine.ending or self._reschedules(is_offline)
+        notice = partial(self._notice, planned, is_offline)
+        await self._running_jobs.drain(notice, self._is_lost)
         self._stop_watch()
         if self._machine.is_claimed:
-            await self._machine.release(self._ended_by or "its node is being removed")
+            await self._give_machine_back(self._ended_by or "its node is being removed")
         elif self._request.exclusive and (self._location.boot_id or self._request.resumed_from):
-            await self._connection.restore_logins(gone=gone)
+            await self._connection.restore_logins(gone=is_offline)
+
+    async def _give_machine_back(self, reason: str) -> None:
+        """Release the lease, and notify the jobs that have not left before the machine's end."""
+        await self._machine.release(reason)
+        gone = self._running_jobs.notice(NodeNotice.MACHINE_GONE, reason)
+        await self._running_jobs.drain(lambda: gone, lambda: True)
+
+    def _notice(self, planned: str, is_offline: bool) -> NotifyJobs:
+        """What the jobs of a node that ends are notified of, by its state now.
+
+        The end of the machine counts more than a planned end, and both count more than the removal
+        of the node: a job that has lost its machine must not fail.
+
+        planned: why the jobs leave and are rescheduled; empty: a person ends them with the node.
+        """
+        machine, notice = self._machine, self._running_jobs.notice
+        if self._is_lost():
+            is_killed = machine.is_killed
+            kind = NodeNotice.REMOVED_UNREACHABLE if is_killed else NodeNotice.MACHINE_GONE
+            return notice(kind, machine.lost or "", ended_at=machine.ended_at)
+        if planned:
+            return notice(NodeNotice.ENDING, planned)
+        kind = NodeNotice.REMOVED_UNREACHABLE if is_offline else NodeNotice.REMOVED
+        return notice(kind, f"node {self._request.name} is being removed")
+
+    def _reschedules(self, is_offline: bool) -> str:
+        """Why the node's jobs are rescheduled at its removal; empty: they are not.
+
+        On an unreachable machine of an owner nobody sees the runs end, nor the machine.
+        """
+        removal, is_seen = self._removal, self._machine.is_claimed or not is_offline
+        if removal is None or not removal.reschedules or not is_seen:
+            return ""
+        return f"it is removed by {removal.requested_by or 'a person'}"
+
+    def _is_lost(self) -> bool:
+        return self._machine.is_lost(self._inbox)
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -320,6 +359,10 @@ class NodeLifecycle:
     def machine_ready(self, ready: MachineReady) -> None:
         self._inbox.put(ready)
 
+    @workflow.signal(description="The lease of the node's machine ends as planned: leave it.")
+    def lease_ending(self, ending: LeaseEnding) -> None:
+        self._inbox.put(ending)
+
     @workflow.signal(description="The node's lease has no machine, or has lost it.")
     def machine_lost(self, lost: MachineLost) -> None:
         self._inbox.put(lost)
@@ -337,8 +380,21 @@ class NodeLifecycle:
             await self._reboot(message)
         elif isinstance(message, Removal):
             await self._consider(message)
+        elif isinstance(message, LeaseEnding) and self._machine.is_to_end(message):
+            await self._leave_before(message)
         elif isinstance(message, MachineLost) and self._machine.concerns(message):
             raise self._machine.loss()
+
+    async def _leave_before(self, ending: LeaseEnding) -> None:
+        """Leave the machine before the end of its lease; the region replaces its storage node.
+
+        Raises: LeaseEndingError, unless the region removes the node when another one serves.
+        """
+        if "storage" not in self._request.services:
+            raise LeaseEndingError(ending.reason)
+        message = f"{ending.reason}; its region is asked for another storage node"
+        await self._record_event(Event(type=NodeEvent.MACHINE_ENDING, message=message))
+        await self._connection.ask_for_replacement()
 
     async def _follow_wanted_status(self) -> None:
         """Switch to the status that a person wants, if one was requested since the last look."""
@@ -521,31 +577,40 @@ class NodeLifecycle:
                 return
 
     async def _let_machine_go(self, reason: str) -> None:
-        """Let the leased machine go after its loss or a failure, and wait for the next machine.
+        """Let the leased machine go, and wait for the next one: after the loss of the machine or a
+        failure, or before the end of its lease.
 
         An ephemeral node is removed with its machine. A permanent node that was never in use fails,
-        and one that was in use gets another machine after a pause.
+        and one that was in use gets another machine, after a loss with a pause.
         """
-        pause = self._machine.pause()
+        if self._machine.lost is not None:
+            self._stop_watch()
         if self._request.type is NodeType.EPHEMERAL:
             self._ended_by = reason
-            self._removal = Removal(force=True, requested_by="the loss of its machine")
-        else:
-            self._status = NodeStatus.FAILED if pause is None else NodeStatus.OFFLINE
-            kind = NodeEvent.FAILED if pause is None else NodeEvent.MACHINE_LOST
-            await self._write(Event(type=kind, message=reason), reason=reason)
-        await self._machine.withdraw_allocations(reason)
-        notice = NodeNotice.MACHINE_GONE
-        if self._machine.is_killed:
-            notice = NodeNotice.REMOVED_UNREACHABLE
-        await self._running_jobs.notify(notice, reason, ended_at=self._machine.ended_at)
-        if self._removal is not None:
-            await self._running_jobs.wait_for_end()
+            self._removal = Removal(force=True, requested_by="the end of its machine")
             return
+        pause = self._machine.pause()
+        if self._machine.lost is None and self._machine.ending is not None:
+            self._status, kind = NodeStatus.MAINTENANCE, NodeEvent.MACHINE_ENDING
+        elif pause is None:
+            self._status, kind = NodeStatus.FAILED, NodeEvent.FAILED
+        else:
+            self._status, kind = NodeStatus.OFFLINE, NodeEvent.MACHINE_LOST
+        await self._write(Event(type=kind, message=reason), reason=reason)
+        await self._machine.withdraw_allocations(reason)
         with suppress(Interrupted):
-            await interruptible(
-                self._machine.go_without(reason, pause, self._activation), when=self._has_removal
-            )
+            await interruptible(self._change_machine(reason, pause), when=self._has_removal)
+
+    async def _change_machine(self, reason: str, pause: timedelta | None) -> None:
+        """See the jobs off the machine, release it, and wait until another one may be claimed.
+
+        pause: before the next try; None: no try is left, so a person activates the node.
+        """
+        notice = partial(self._notice, reason, is_offline=False)
+        await self._running_jobs.drain(notice, self._is_lost)
+        self._stop_watch()
+        await self._give_machine_back(reason)
+        await self._machine.wait_for_next(pause, self._activation)
 
     def _has_removal(self) -> bool:
         """Whether the node is to be removed; takes a removal ahead of other messages."""

@@ -23,10 +23,13 @@ from workflows.effects.nodes import (
 from workflows.nodes.location import NodeLocation
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter
+from workflows.primitives.waiting import wait_until
 
 DRAIN_INTERVAL = timedelta(seconds=5)
 DRAIN_LIMIT = timedelta(minutes=30)
 NOTIFY_AGAIN_INTERVAL = timedelta(minutes=1)
+NOTIFY_AGAIN_LIMIT = timedelta(minutes=10)
+"""The first and the longest time between two notices to the jobs that a node waits for."""
 END_INTERVAL = timedelta(minutes=5)
 END_TRIES = 3
 """How often the node tries to end a run in this interval before it takes no more jobs; after that,
@@ -68,8 +71,16 @@ class RunningJobs:
         self, notice: NodeNotice, reason: str = "", *, ended_at: datetime | None = None
     ) -> None:
         """Send a node notice to every job. A job that cannot be notified polls by itself."""
+        await self._send(self.notice(notice, reason, ended_at=ended_at))
+
+    def notice(
+        self, notice: NodeNotice, reason: str, *, ended_at: datetime | None = None
+    ) -> NotifyJobs:
+        """The command that sends a node notice to every job."""
         node_id = self._request.node_id
-        command = NotifyJobs(node_id=node_id, notice=notice, reason=reason, ended_at=ended_at)
+        return NotifyJobs(node_id=node_id, notice=notice, reason=reason, ended_at=ended_at)
+
+    async def _send(self, command: NotifyJobs) -> None:
         try:
             await notify_jobs(command)
         except EFFECT_FAILED as failure:
@@ -122,29 +133,36 @@ class RunningJobs:
         hurries = any(tries < END_TRIES for tries in self.end_tries.values())
         return END_INTERVAL if hurries else None
 
-    async def drain(self, is_gone: Callable[[], bool]) -> None:
-        """Wait until all jobs have ended on the node, up to the limit.
+    async def drain(self, notice: Callable[[], NotifyJobs], is_gone: Callable[[], bool]) -> None:
+        """Notify the jobs until none of them is on the node, up to the limit.
 
-        is_gone: whether the node or its machine is gone, so that runs there cannot be ended.
+        There is no limit after the end of the machine, because nobody else notifies the jobs of it.
+
+        notice: what the jobs are notified of now, by the state of the node;
+        is_gone: whether the machine has ended, so that nothing runs there.
         """
         held = await self.held()
-        deadline = workflow.now() + DRAIN_LIMIT
-        while (left := await self.held()).job_ids and workflow.now() < deadline:
+        deadline, pause = workflow.now() + DRAIN_LIMIT, NOTIFY_AGAIN_INTERVAL
+        while (left := await self.held()).job_ids:
+            if workflow.now() >= deadline:
+                if not is_gone():
+                    break
+                pause = min(2 * pause, NOTIFY_AGAIN_LIMIT)
             # Repeated, because a signal may be lost, or a job may have started again meanwhile.
-            reason = f"node {self._request.name} is being removed"
-            gone = is_gone()
-            notice = NodeNotice.REMOVED_UNREACHABLE if gone else NodeNotice.REMOVED
-            await self.notify(notice, reason)
-            await self.wait_for_end()
-        unconfirmed = held.run_ids if is_gone() else left.run_ids
-        if unconfirmed := (*unconfirmed, *(run.run_id for run in left.leaving)):
-            message = (
-                f"the end of {', '.join(unconfirmed)} could not be confirmed; they may still run"
-            )
+            await self._send(current := notice())
+            await self._wait_for_end(pause, current, notice)
+        unconfirmed = held if notice().notice is NodeNotice.REMOVED_UNREACHABLE else left
+        runs = (*unconfirmed.run_ids, *(run.run_id for run in left.leaving))
+        if runs and not is_gone():
+            message = f"the end of {', '.join(runs)} could not be confirmed; they may still run"
             await self._record_event(Event(type=NodeEvent.RUNS_LEFT, message=message))
 
-    async def wait_for_end(self) -> None:
-        """Wait until no live job is on the node, for a minute at most."""
-        again_at = workflow.now() + NOTIFY_AGAIN_INTERVAL
+    async def _wait_for_end(
+        self, limit: timedelta, current: NotifyJobs, notice: Callable[[], NotifyJobs]
+    ) -> None:
+        """Wait until no job is on the node, up to `limit`, or until there is another notice."""
+        again_at = workflow.now() + limit
+        interval = DRAIN_INTERVAL * (limit / NOTIFY_AGAIN_INTERVAL) ** 2
         while (await self.held()).job_ids and workflow.now() < again_at:
-            await workflow.sleep(DRAIN_INTERVAL, summary="drain")
+            if await wait_until(lambda: notice() != current, interval, "drain"):
+                return

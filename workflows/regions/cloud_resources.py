@@ -37,7 +37,8 @@ STORAGE_LIMIT = timedelta(hours=8)
 POLL_INTERVAL_MIN = timedelta(seconds=30)
 POLL_INTERVAL_MAX = timedelta(minutes=5)
 """Between two reads of a storage node's status, at first and later; a refresh comes before."""
-_BROKEN = (NodeStatus.FAILED, NodeStatus.REMOVING, NodeStatus.ARCHIVED)
+_REMOVED = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)
+_BROKEN = (NodeStatus.FAILED, *_REMOVED)
 
 
 class CloudResources:
@@ -105,9 +106,16 @@ class CloudResources:
             return ""
         return "; ".join(map(_describe, nodes)) or "it has no storage node"
 
-    async def replace(self, inbox: Inbox) -> None:
-        """Add a storage node; when it is active, have the older ones removed, else keep them."""
-        older = tuple(node.node_id for node in await self._storage())
+    async def replace(self, node_id: str, inbox: Inbox) -> None:
+        """Add a storage node; when it is active, have the older ones removed, else keep them.
+
+        node_id: the node that asks for its replacement, which is ignored when it is being removed;
+        empty: a person asks.
+        """
+        there = {node.node_id: node.status for node in await self._storage()}
+        if node_id and there.get(node_id, NodeStatus.ARCHIVED) in _REMOVED:
+            return
+        older = tuple(there)
         try:
             new = await self._add_storage(older)
         except EFFECT_FAILED as failure:
@@ -123,8 +131,8 @@ class CloudResources:
             await self._request_removal(new.node_id)
             await self._keep_storage(failure)
             return
-        for node_id in older:
-            await self._request_removal(node_id)
+        for replaced in older:
+            await self._request_removal(replaced)
         await self._record_event(
             Event(type=RegionEvent.STORAGE_REPLACED, message=f"{new.node_id} is its storage node")
         )

@@ -101,7 +101,7 @@ class RegionLifecycle:
         elif self._status is RegionStatus.FAILED:
             pass  # Nothing is left of it; it waits for its removal.
         elif isinstance(message, Replacement):
-            await self._replace()
+            await self._replace(message)
         else:
             await self._poll()
         if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
@@ -166,9 +166,10 @@ class RegionLifecycle:
             return f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
         return await self._cloud.remove()
 
-    async def _replace(self) -> None:
+    async def _replace(self, replacement: Replacement) -> None:
+        replaced = self._cloud.replace(replacement.node_id, self._inbox)
         with suppress(Interrupted):
-            await interruptible(self._cloud.replace(self._inbox), when=self._has_removal)
+            await interruptible(replaced, when=self._has_removal)
         await self._poll()
 
     def _poll_interval(self) -> timedelta:

@@ -45,7 +45,9 @@ def test_nodes_made_for_a_job_are_asked_to_leave_with_its_release(migrated: Data
         assert release_allocations(session, job.id, NOW) == []
         assert removals_asked(session) == sorted(node.id for node in nodes)
         (first, *_) = session.exec(select(tables.OutboxRow))
-        assert first.argument == {"force": True, "requested_by": "the end of its job"}
+        assert first.argument == {
+            "force": True, "requested_by": "the end of its job", "reschedules": True,
+        }  # fmt: skip
         assert_books_agree(session)
 
 

@@ -156,6 +156,7 @@ async def start_idle(client: Client, workflow_id: str) -> None:
     [
         (NodeNotice.UNREACHABLE, "node_unreachable"),
         (NodeNotice.REACHABLE, "node_reachable"),
+        (NodeNotice.ENDING, "node_ending"),
         (NodeNotice.REMOVED, "stop"),
     ],
 )
@@ -256,4 +257,9 @@ async def test_a_forced_removal_reaches_every_node_of_the_region(
         RemoveDependents(resource_id=world.region.id, removal=Removal(force=True))
     )
     for node in (world.node, world.other):
-        assert await signals_of(temporal_server, f"node/{node.id}") == ["remove"]
+        handle = temporal_server.get_workflow_handle(f"node/{node.id}")
+        history = await handle.fetch_history()
+        told = history.events[-1].workflow_execution_signaled_event_attributes
+        assert told.signal_name == "remove"
+        (removal,) = await temporal_server.data_converter.decode(told.input.payloads, [Removal])
+        assert removal == Removal(force=True, reschedules=True), "its jobs begin again elsewhere"

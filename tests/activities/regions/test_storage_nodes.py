@@ -231,4 +231,5 @@ def test_a_node_that_leaves_already_is_not_asked_again(place: Place) -> None:
         place.set(tables.Node, "nod-1", status="removing")
     with place.database.read() as session:
         asked = session.exec(select(tables.OutboxRow).filter_by(verb="remove")).all()
-        assert [row.argument for row in asked] == [{"force": True, "requested_by": "its region"}]
+        removal = {"force": True, "requested_by": "its region", "reschedules": True}
+        assert [row.argument for row in asked] == [removal]

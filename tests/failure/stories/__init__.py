@@ -7,10 +7,11 @@ from tests.failure.stories.job import (
     KeptStateStory,
     NotebookStory,
     PreemptedStory,
+    RescheduledStory,
     TrainingStory,
 )
-from tests.failure.stories.lease import MachineStory
-from tests.failure.stories.leased_node import LeasedNodeStory
+from tests.failure.stories.lease import DeadlineStory, MachineStory
+from tests.failure.stories.leased_node import EndingNodeStory, LeasedNodeStory
 from tests.failure.stories.loops import (
     HousekeepingStory,
     NewsStory,
@@ -32,12 +33,14 @@ STORIES: tuple[type[Story], ...] = (
     TrainingStory,
     NotebookStory,
     PreemptedStory,
+    RescheduledStory,
     KeptStateStory,
     BillStory,
     NodeStory,
     LossStory,
     StuckRunStory,
     LeasedNodeStory,
+    EndingNodeStory,
     ProviderStory,
     CloudProviderStory,
     ReconciledProviderStory,
@@ -47,6 +50,7 @@ STORIES: tuple[type[Story], ...] = (
     StartsStory,
     SweepStory,
     MachineStory,
+    DeadlineStory,
     PriceRefreshStory,
     HousekeepingStory,
     NewsStory,

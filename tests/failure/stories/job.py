@@ -10,6 +10,7 @@ from workflows.contracts.jobs import (
     Exit,
     JobRequest,
     MachineGone,
+    NodeEnding,
     NodeReachable,
     WorkerExit,
     parse_run_id,
@@ -20,6 +21,7 @@ from workflows.contracts.statuses import JobStatus, JobType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 CANCEL = EndRequest(reason="a person wants it no more")
+ENDING = NodeEnding(node_id="nod-1", reason="its lease ends")
 TAKEN = MachineGone(node_id="nod-1", reason="it was preempted")
 RAN_S = 7.0
 PATIENCE_S = 0.3
@@ -207,6 +209,9 @@ class PreemptedStory(JobStory):
         if self.attempt > 1:
             await super()._command_ends()
             return
+        await self._machine_ends()
+
+    async def _machine_ends(self) -> None:
         machine = self.world.machines["nod-1"]
         if (run := machine.runs.pop(run_id(self.job_id, 0, 1), None)) is not None:
             run.state = RunState.LOST
@@ -217,6 +222,39 @@ class PreemptedStory(JobStory):
         if self.mode in HARMLESS:
             self.expect(self.attempt == 2, f"it ended with attempt {self.attempt}")
             self.expect("job.restarting" in self.world.events[self.job_id], "nobody was told")
+
+
+class RescheduledStory(PreemptedStory):
+    """A training whose node ends as planned: it leaves with its state, and finishes on the next."""
+
+    only = frozenset({"end_worker", "collect_log", "store_output"})
+
+    @property
+    def request(self) -> JobRequest:
+        return super().request.model_copy(update={"state_interval_s": 3600, "max_restarts": 0})
+
+    async def begin(self) -> None:
+        self.leaves = False
+        await super().begin()
+
+    async def _command_ends(self) -> None:
+        if self.attempt > 1:
+            await TrainingStory._command_ends(self)
+            return
+        if not self.leaves:
+            self.leaves = True
+            await self.signal(self.workflow_id_of_job, "node_ending", ENDING)
+        if "job.worker-abandoned" in self.world.events[self.job_id]:
+            await self._machine_ends()  # as its lease sees to at the deadline
+
+    def _look_at_its_end(self) -> None:
+        JobStory._look_at_its_end(self)
+        if self.mode in HARMLESS:
+            self.expect(self.attempt == 2, f"it ended with attempt {self.attempt}")
+            told = self.world.events[self.job_id]
+            self.expect("job.rescheduled" in told, "nobody was told")
+            first = run_id(self.job_id, 0, 1)
+            self.expect(first in self.world.logs, "the log of its first attempt is not stored")
 
 
 class KeptStateStory(PreemptedStory):
@@ -264,7 +302,7 @@ class NotebookStory(JobStory):
     """Stopped while it runs, started again, ended by itself, removed at rest."""
 
     type = JobType.NOTEBOOK
-    only = frozenset({"end_worker"})
+    only = frozenset({"start_worker"})
     planned_end = JobStatus.ARCHIVED
 
     async def begin(self) -> None:

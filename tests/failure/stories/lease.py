@@ -21,6 +21,7 @@ class MachineStory(Story):
     """The first place has none left; the second has; the third is for when that is broken."""
 
     lifecycle = "LeaseLifecycle"
+    lasts_s: ClassVar[float] = 3600.0
     silent: ClassVar = {"remember_shortage": "the next one asks in vain once more, and that is all"}
 
     @property
@@ -32,6 +33,7 @@ class MachineStory(Story):
         return self.world.status_of(LEASE)
 
     async def begin(self) -> None:
+        self.deadline = datetime.now(UTC) + timedelta(seconds=self.lasts_s)
         self.world.cloud.short.add(SHORT)
         await self.start_it()
 
@@ -51,7 +53,7 @@ class MachineStory(Story):
             holder_id="nod-1",
             offers=offers,
             spec=MachineSpec(lifetime_s=3600),
-            deadline=datetime.now(UTC) + timedelta(hours=1),
+            deadline=self.deadline,
             resumed_from=self._carried(),
         )
         await self.start(LeaseLifecycle, request, self.workflow_id)
@@ -97,3 +99,25 @@ class MachineStory(Story):
             made = sorted(zone for _, zone in cloud.made)
             self.expect(made == [PLENTY], f"made in {made}")
         self.look_at_the_cause()
+
+
+class DeadlineStory(MachineStory):
+    """Its deadline is near, and its holder does not leave: told of the end before it and after."""
+
+    only = frozenset({"notify_holder", "terminate_machine"})
+    lasts_s = 300.0
+
+    async def cancel(self) -> None:
+        self.asked = True
+        ended = LeaseRelease(reason="the holder has not left in time")
+        await self.signal(self.workflow_id, "release", ended)
+
+    def _was_of_use(self) -> bool:
+        is_broken = self.is_struck and self.mode not in HARMLESS
+        return len(self.world.cloud.ending) > 0 or is_broken
+
+    def look(self) -> None:
+        super().look()
+        if self.mode in HARMLESS:
+            self.expect(len(self.world.cloud.ending) > 0, "its holder was not told before")
+            self.expect(len(self.world.cloud.lost) > 0, "its holder was not told of its end")

@@ -1,16 +1,19 @@
 """The life of a node whose machine is leased: made, taken by its provider, made anew, removed."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.failure.cases import Mode
-from tests.failure.stories.node import NodeStory
+from tests.failure.stories.node import GUEST, NodeStory
 from tests.failure.stories.story import HARMLESS
 from tests.workflows.fake_cloud import PRICE_MICROCREDITS
+from tests.workflows.fake_world import Run
+from workflows.contracts.jobs import run_id
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import NodeRequest
-from workflows.contracts.statuses import NodeStatus, ProviderKind
+from workflows.contracts.statuses import NodeStatus, ProviderKind, RunState
 
 TAKEN = "it was preempted"
+ENDS = "the lease of its machine ends at noon"
 WISH = MachineClaim(
     provider_id="prv-1",
     provider_kind=ProviderKind.GCP,
@@ -24,8 +27,9 @@ WISH = MachineClaim(
 class LeasedNodeStory(NodeStory):
     """Nobody announces or activates it; its machine is taken once, and it has another."""
 
-    only = frozenset({"acquire_lease", "release_lease", "withdraw_allocations"})
+    only = frozenset({"acquire_lease", "withdraw_allocations"})
     restarts = False
+    why: ClassVar[str] = TAKEN
 
     @property
     def request(self) -> NodeRequest:
@@ -48,11 +52,14 @@ class LeasedNodeStory(NodeStory):
             await self.cancel()
         elif row.status == NodeStatus.ACTIVE and not self.taken and self.world.machines_there:
             self.taken = True
-            await self.world.take_machine(TAKEN)
+            await self._ends_its_machine()
         elif row.status == NodeStatus.ACTIVE and self._has_another() and not self.asked:
             self.asked = True
             await self.cancel()
         return False
+
+    async def _ends_its_machine(self) -> None:
+        await self.world.take_machine(TAKEN)
 
     def _has_another(self) -> bool:
         return len(self.world.machines_of) > 1 and bool(self.world.machines_there)
@@ -63,17 +70,45 @@ class LeasedNodeStory(NodeStory):
         resumed_from = super()._resumed().get("resumed_from")
         if not there or resumed_from is None:
             return {}
-        update = {"lease_id": there[-1], "minion_id": "SHA256:key"}
+        update = {
+            "lease_id": there[-1], "minion_id": "SHA256:key", "resume_status": NodeStatus.ACTIVE,
+        }  # fmt: skip
         return {"resumed_from": resumed_from.model_copy(update=update)}
 
     def look(self) -> None:
         world = self.world
         self.expect(not world.machines_there, f"still there, and costs: {world.machines_there}")
         if self.mode in HARMLESS:
-            self.expect(TAKEN in world.withdrawn, f"withdrawn by {world.withdrawn}")
+            self.expect(self.why in world.withdrawn, f"withdrawn by {world.withdrawn}")
             self.expect(len(world.machines_of) == 2, f"{len(world.machines_of)} machines were made")
             self.expect("node.failed" not in world.events["nod-1"], "it has failed")
-            self.expect(TAKEN in world.said, "nobody is told what became of its machine")
+            self.expect(self.why in world.said, "nobody is told what became of its machine")
         if self.mode is not Mode.CANCELED_IN_TEMPORAL:
             self.expect(not world.held, f"still held: {sorted(world.held)}")
         self.look_at_the_cause()
+
+
+class EndingNodeStory(LeasedNodeStory):
+    """Its lease ends as planned with a job on it, which leaves; then it has another machine."""
+
+    only = frozenset({"release_lease", "notify_jobs", "find_node_runs"})
+    why = ENDS
+
+    async def _ends_its_machine(self) -> None:
+        self.world.place(GUEST)
+        self.world.put_run(run_id(GUEST, 0, 1), Run(RunState.RUNNING, 1, 3))
+        await self.world.end_lease(ENDS)
+
+    async def _swept(self) -> None:
+        """Its lease repeats what the workflow that was lost has heard."""
+        await super()._swept()
+        if self.taken and self.world.machines_there and not self._has_another():
+            await self.world.end_lease(ENDS)
+
+    def look(self) -> None:
+        super().look()
+        if self.taken and self.mode in HARMLESS:
+            told = set(self.world.job_news[GUEST])
+            self.expect(told == {"ending"}, f"its job was told {sorted(told)}")
+            run = self.world.ever[run_id(GUEST, 0, 1)]
+            self.expect(run.state is RunState.EXITED, "its job runs on")

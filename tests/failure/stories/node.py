@@ -101,10 +101,6 @@ class NodeStory(Story):
             self._look_at_the_guest()
             await self.cancel()
 
-    def _all_told(self) -> bool:
-        """A job that could not be told looks itself."""
-        return self.stub != "notify_jobs" or self.mode in HARMLESS
-
     def _times_back(self) -> int:
         return self.world.events["nod-1"].count("node.back")
 
@@ -152,7 +148,7 @@ class NodeStory(Story):
             self.expect("node.failed" not in world.events["nod-1"], "its addition has failed")
             posted = world.posted_s.get(("job-gone", 0, 1))
             self.expect(posted == STRAY_S, f"the stray has run {STRAY_S} s, posted {posted}")
-        if self.lost and self.asked and self.mode is not Mode.CANCELED and self._all_told():
+        if self.lost and self.asked and self.mode is not Mode.CANCELED:
             told = list(dict.fromkeys(world.job_news[GUEST]))
             self.expect(told == ["unreachable", "reachable", "removed"], f"its job was told {told}")
         self.look_at_the_cause()
@@ -206,7 +202,7 @@ class LossStory(NodeStory):
     """Added, lost with a job on it, back, removed: its job hears of each."""
 
     only = frozenset(
-        {"find_node_again", "probe_node", "notify_jobs", "watch_node"}
+        {"find_node_again", "probe_node", "watch_node"}
         | {"list_runs"}  # what is left is ended when it is back
     )
     restarts = False

@@ -19,13 +19,22 @@ from tests.workflows.jobs.test_job_lifecycle import (
 )
 from tests.workflows.jobs.test_races import STOP, Gate, latest, notebook
 from tests.workflows.nodes.test_leased_machine import leased
-from workflows.contracts.jobs import EndRequest, Exit, MachineGone, NodeReachable, WorkerExit
+from workflows.contracts.jobs import (
+    EndRequest,
+    Exit,
+    MachineGone,
+    NodeEnding,
+    NodeReachable,
+    NodeUnreachable,
+    WorkerExit,
+)
 from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.lifecycles import JobChanges
-from workflows.contracts.statuses import JobStatus, NodeType
+from workflows.contracts.statuses import JobStatus, NodeType, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 TAKEN = MachineGone(node_id="nod-1", reason="it was preempted")
+ENDING = NodeEnding(node_id="nod-1", reason="its lease ends")
 REMOVED = EndRequest(reason="is removed", code="node-removed", node_id="nod-1", is_gone=True)
 SAYS_WHY = "node nod-1: its machine is gone: it was preempted"
 
@@ -245,3 +254,111 @@ async def test_a_job_begins_again_when_a_cloud_takes_its_machine_and_not_when_a_
     else:
         await waits_again(stage, handle, 2)
     assert job_id_of(handle) not in world.held
+
+
+# ── a planned end is not a loss ─────────────────────────────────────────────────────────────
+
+
+async def test_a_job_leaves_a_node_that_ends_with_its_state_log_and_output_and_begins_again(
+    stage: Stage,
+) -> None:
+    handle = await stage.job(state_interval_s=3600)
+    await at_running(stage, handle)
+    job_id = job_id_of(handle)
+    run = stage.world.machines["nod-1"].runs[f"{job_id}-0-1"]
+    run.kept, run.elapsed_s = 5, 9.0
+    await handle.signal(JobLifecycle.node_ending, ENDING)
+    await waits_again(stage, handle, 2)
+    assert stage.world.live_runs() == []
+    assert stage.world.states[job_id, 0].kept == 5
+    assert stage.world.logs == stage.world.outputs == {f"{job_id}-0-1"}
+    assert stage.world.posted_s == {(job_id, 0, 1): 9}
+    reason = "node nod-1: its lease ends; is rescheduled on other nodes"
+    assert stage.world.rows[job_id].status_reason == reason
+    assert stage.world.told[job_id]["job.rescheduled"] == reason
+
+    await placed_again(stage, handle, 2, "nod-2")
+    assert stage.world.machines["nod-2"].runs[f"{job_id}-0-2"].kept == 5
+
+
+async def test_a_healthy_training_whose_machines_reach_four_deadlines_finishes(
+    stage: Stage,
+) -> None:
+    handle = await stage.job(max_restarts=1)
+    await at_running(stage, handle)
+    for attempt in range(2, 6):
+        await handle.signal(JobLifecycle.node_ending, ENDING)
+        await waits_again(stage, handle, attempt)
+        await placed_again(stage, handle, attempt, "nod-1")
+    takes(stage)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
+    await waits_again(stage, handle, 6)
+    await placed_again(stage, handle, 6, "nod-2")
+    ended = WorkerExit(worker=0, attempt=6, exit=Exit(exit_code=0, elapsed_s=1))
+    await handle.signal(JobLifecycle.worker_exited, ended)
+    assert (await handle.result()).status is JobStatus.FINISHED
+    events = stage.world.events[job_id_of(handle)]
+    assert (events.count("job.rescheduled"), events.count("job.restarting")) == (4, 1)
+    assert_nothing_left(stage, handle)
+
+
+async def out_of_reach(stage: Stage, handle: Handle) -> None:
+    """Its node ends, and cannot be reached any more, though the command goes on there."""
+    stage.world.machines["nod-1"].reachable = False
+    await handle.signal(
+        JobLifecycle.node_unreachable, NodeUnreachable(node_id="nod-1", reason="no route")
+    )
+    await reaches(stage, handle, JobStatus.UNREACHABLE)
+    await handle.signal(JobLifecycle.node_ending, ENDING)
+    events = stage.world.events[job_id_of(handle)]
+    await eventually(lambda: "job.ending" in events, "its command is to end")
+
+
+async def test_a_job_does_not_begin_again_before_its_unseen_command_has_ended_with_its_machine(
+    stage: Stage,
+) -> None:
+    handle = await stage.job(max_restarts=0)
+    await at_running(stage, handle)
+    await out_of_reach(stage, handle)
+    assert latest(stage, handle) == JobStatus.UNREACHABLE
+    assert job_id_of(handle) in stage.world.held
+    takes(stage)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
+    await waits_again(stage, handle, 2)
+    assert "job.rescheduled" in stage.world.events[job_id_of(handle)], "its end was planned"
+
+
+async def test_a_job_whose_command_nobody_has_seen_end_is_not_begun_twice(stage: Stage) -> None:
+    handle = await stage.job(unreachable_limit_s=2)
+    await at_running(stage, handle)
+    await out_of_reach(stage, handle)
+    report = await handle.result()
+    assert report.status is JobStatus.FAILED
+    assert "its command would run twice" in str(report.status_reason)
+    assert len(stage.world.live_runs()) == 1
+
+
+async def test_who_cancels_a_job_that_leaves_its_node_is_heard(stage: Stage) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    gate = Gate(stage, "end_worker")
+    await handle.signal(JobLifecycle.node_ending, ENDING)
+    await gate.entered()
+    await handle.signal(JobLifecycle.stop, REMOVED.model_copy(update={"is_gone": False}))
+    await handle.signal(JobLifecycle.cancel, CANCEL)
+    gate.open()
+    report = await handle.result()
+    assert (report.status, report.status_reason) == (JobStatus.CANCELED, CANCEL.reason)
+    assert_nothing_left(stage, handle)
+
+
+async def test_a_notebook_leaves_a_node_that_ends_and_begins_again_by_itself(
+    stage: Stage,
+) -> None:
+    handle = await notebook(stage)
+    await handle.signal(JobLifecycle.node_ending, ENDING)
+    await handle.signal(JobLifecycle.stop, REMOVED.model_copy(update={"is_gone": False}))
+    await waits_again(stage, handle, 2)
+    await placed_again(stage, handle, 2, "nod-2")
+    runs = stage.world.machines["nod-2"].runs.values()
+    assert [run.state for run in runs] == [RunState.RUNNING]

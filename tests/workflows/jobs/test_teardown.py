@@ -68,5 +68,5 @@ async def test_a_node_that_was_made_for_a_job_ends_with_the_deadline_of_its_leas
     handle = await leased(stage, NodeType.EPHEMERAL, claim)
     await eventually(lambda: "active" in stage.world.statuses["nod-1"], "its machine is there")
     report = await handle.result(rpc_timeout=timedelta(seconds=60))
-    assert "the deadline has passed" in str(report.status_reason)
+    assert "the lease of its machine ends at " in str(report.status_reason)
     assert stage.world.cloud.machines == {}

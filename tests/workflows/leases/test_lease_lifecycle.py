@@ -5,6 +5,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
@@ -12,6 +13,7 @@ from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.fake_cloud import PRICE_MICROCREDITS
 from tests.workflows.fake_world import REGION
+from tests.workflows.jobs.test_races import Gate
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseReport, LeaseRequest
@@ -172,6 +174,53 @@ async def test_a_machine_is_given_back_at_its_deadline(stage: Stage) -> None:
     assert report.status is LeaseStatus.RELEASED
     assert str(report.status_reason).startswith("the deadline has passed")
     assert stage.world.cloud.machines == {}
+
+
+async def test_a_deadline_is_told_before_and_a_loss_only_when_the_provider_shows_it(
+    stage: Stage,
+) -> None:
+    cloud_is_silent = Gate(stage, "terminate_machine")
+    deadline = datetime.now(UTC) + timedelta(seconds=5)
+    handle = await lease(stage, deadline=deadline)
+    await eventually(lambda: len(stage.world.cloud.ending) > 0, "its holder is told before")
+    assert [told.ends_at for told in stage.world.cloud.ending] == [deadline]
+    assert stage.world.events[LEASE].count("lease.ending") == 1
+    await cloud_is_silent.entered()
+    assert stage.world.cloud.lost == [], "a machine that is there is not lost"
+    cloud_is_silent.open()
+    await handle.result()
+    (lost,) = stage.world.cloud.lost
+    assert lost.reason.startswith("the deadline has passed")
+    assert lost.ended_at is not None
+
+
+async def test_a_holder_that_has_left_before_the_deadline_is_told_of_no_loss(stage: Stage) -> None:
+    handle = await lease(stage, deadline=datetime.now(UTC) + timedelta(minutes=1))
+    await eventually(lambda: len(stage.world.cloud.ending) > 0, "its holder is told before")
+    report = await released(stage, handle)
+    assert (report.status, report.status_reason) == ("released", "its job has ended")
+    assert stage.world.cloud.lost == []
+
+
+async def test_a_loss_is_told_until_the_holder_has_heard_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "workflows.leases.lease_lifecycle.RELEASE_INTERVAL", timedelta(milliseconds=50)
+    )
+
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("nobody listens", type=errors.REFUSED)
+
+    handle = await lease(stage)
+    await reaches(stage, LeaseStatus.READY)
+    await eventually(lambda: len(stage.world.cloud.ready) > 0, "its holder is told")
+    stage.world.faults["notify_holder"] += [refuse, refuse, refuse]
+    stage.world.cloud.end(NAME)
+    await handle.signal(LeaseLifecycle.refresh)
+    assert (await handle.result()).status is LeaseStatus.RELEASED
+    assert len(stage.world.cloud.lost) == 1
+    assert stage.world.events[LEASE].count("lease.holder-not-notified") == 1
 
 
 async def test_the_deadline_interrupts_the_making(stage: Stage) -> None:

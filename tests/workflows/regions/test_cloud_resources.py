@@ -129,6 +129,20 @@ async def test_storage_is_replaced_and_the_region_stays(stage: Stage) -> None:
     assert stage.world.statuses[REGION] == ["provisioning", "healthy"]
 
 
+async def test_storage_whose_lease_ends_is_replaced_once(stage: Stage) -> None:
+    handle = await healthy(stage)
+    ends = Replacement(requested_by="nod-store-1", node_id="nod-store-1")
+    for _ in range(2):
+        await handle.signal(RegionLifecycle.replace, ends)
+        await eventually(
+            lambda: "region.storage-replaced" in stage.world.events[REGION], "it is replaced"
+        )
+    await handle.signal(RegionLifecycle.remove, Removal())
+    await handle.result()
+    assert stage.world.events[REGION].count("region.storage-replaced") == 1
+    assert stage.world.storage_added == 2
+
+
 async def test_storage_is_claimed_anew_when_it_is_replaced(stage: Stage) -> None:
     handle = await healthy(stage)
     first = stage.world.storage_claim
