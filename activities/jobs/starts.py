@@ -67,8 +67,8 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
         return request
     status = JobStatus(row.status)
     waits = status is JobStatus.WAITING_FOR_RESOURCES
-    # A lost attempt is over with its allocations; the row names the next one with its next step.
-    is_over = waits and _is_over(session, row)
+    # The row of an attempt that was lost has its workers until the next attempt waits.
+    is_over = waits and bool(row.workers)
     workers = () if waits else _at_present_addresses(session, row)
     leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
     resumed_from = JobProgress(
@@ -119,15 +119,6 @@ def _at(worker: WorkerProgress, there: Mapping[str, NodeAddress]) -> WorkerProgr
         return worker  # The node has another machine now.
     assignment = worker.assignment.model_copy(update={"node": address})
     return worker.model_copy(update={"assignment": assignment})
-
-
-def _is_over(session: Session, row: Job) -> bool:
-    """Whether the present attempt has had allocations, and has released them."""
-    query = select(Allocation.released_at).where(
-        col(Allocation.job_id) == row.id, col(Allocation.attempt) == row.attempt
-    )
-    released = session.exec(query).all()
-    return bool(released) and None not in released
 
 
 def _machines_gone(session: Session, workers: Sequence[WorkerProgress]) -> tuple[MachineGone, ...]:

@@ -41,7 +41,7 @@ from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
-from workflows.jobs.worker import Worker, all_ended, failures_of, placement_of, progress_of
+from workflows.jobs.worker import Worker, all_ended, failures_of, progress_of
 from workflows.primitives import journal
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
@@ -101,7 +101,7 @@ class JobLifecycle:
         self._inbox = Inbox()
         self._placement: Placement | None = None
         """The last placement that the job was notified of."""
-        self._confirmed = False
+        self._confirmed = bool(self._workers)
         self._termination = Termination(request)
         self._concluded = self._status in (JobStatus.UPLOADING, JobStatus.STOPPED)
         self._start_again = False
@@ -136,9 +136,7 @@ class JobLifecycle:
         """One attempt: placement, staging, one run of each worker, and the teardown."""
         try:
             if not self._resumed:
-                if self._status in _PLACED:
-                    self._placement = placement_of(self._workers, self._request, self._attempt)
-                else:
+                if self._status not in _PLACED:
                     await self._wait_for_resources()
                 await self._provision()
                 await self._stage()

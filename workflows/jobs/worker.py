@@ -9,8 +9,6 @@ from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import (
     Exit,
-    JobRequest,
-    Placement,
     RunReport,
     WorkerAssignment,
     WorkerProgress,
@@ -293,12 +291,6 @@ def progress_of(workers: Sequence[Worker]) -> tuple[WorkerProgress, ...]:
 def all_ended(workers: Sequence[Worker]) -> bool:
     """Whether there are workers, and the commands of all have ended."""
     return bool(workers) and all(worker.has_ended for worker in workers)
-
-
-def placement_of(workers: Sequence[Worker], request: JobRequest, attempt: int) -> Placement:
-    """The placement that these workers of a job have in this attempt."""
-    assignments = tuple(worker.assigned for worker in workers)
-    return Placement(job_id=request.job_id, attempt=attempt, assignments=assignments)
 
 
 def failures_of(workers: Sequence[Worker]) -> list[str]:
