@@ -87,6 +87,8 @@ class Settings(BaseSettings):
     """The size above which a resume state gets no state snapshot."""
     billing_period_s: int = 3600
     """The length of a billing period; an hour, except in tests."""
+    reconciliation_interval_s: int = Field(default=300, ge=5)
+    """Seconds between two comparisons of rows with workflows, and of leases with machines."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool | None = None
     """Whether log lines are JSON; None: JSON unless they go to a terminal."""

@@ -2,10 +2,13 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 
+import structlog
 from temporalio.client import Client
 from temporalio.runtime import Runtime
+from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.providers.calls import CALLS_AT_ONCE
@@ -14,11 +17,11 @@ from activities.registry.main import MAIN
 from activities.registry.notifications import NOTIFICATIONS
 from activities.settings import settings
 from activities.site.node_client import close_connections
+from activities.temporal.singletons import ensure_singletons
 from workers.backlogs import show_backlogs
 from workers.client import ensure_search_attributes, measured
 from workers.process import GRACE_S
 from workers.registry import WORKFLOWS, workflow_runner
-from workers.schedules import start_singletons
 from workers.serving import serving
 from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, site_queues, site_worker
 from workers.startup import run_worker, start_worker_process
@@ -28,8 +31,11 @@ from workflows.rules.catalogue.providers import cloud_kinds
 ROW_THREADS = 32
 HANDED_BACK_AT_ONCE = 32
 """Activities beyond the slots for calls, each of which is handed back at once."""
+LONGEST_SINGLETON_INTERVAL_S = 60
 STICKY_FOR = timedelta(seconds=3)
 """How long a workflow waits for its worker, which may be dead, before another worker takes over."""
+
+log = structlog.get_logger("worker")
 
 
 async def serve_main(stop: asyncio.Event) -> int:
@@ -94,12 +100,32 @@ def cloud_workers(client: Client) -> list[Worker]:
 
 async def _beside(client: Client, runtime: Runtime | None, stop: asyncio.Event) -> None:
     """Serve notifications, clouds and sites beside the main queue, until the process is stopped."""
-    await ensure_search_attributes(client)
-    await start_singletons(client)
+    await _ensure_singletons(client)
     sites = [site_worker(client, queue) for queue in site_queues(settings().sites)]
     others = (notifications_worker(client), *cloud_workers(client), *sites)
     async with serving(*others):
         if runtime is not None:
             served = (queues.MAIN, queues.PLANNING, *(worker.task_queue for worker in others))
             await show_backlogs(client, runtime, served, stop)
-        await stop.wait()
+        await _keep_singletons(client, stop)
+
+
+async def _ensure_singletons(client: Client) -> None:
+    await ensure_search_attributes(client)
+    await ensure_singletons(client)
+
+
+async def _keep_singletons(client: Client, stop: asyncio.Event) -> None:
+    """Ensure the singletons again and again until stopped, because Temporal may lose its files.
+
+    The reconciliation, which restarts all other workflows, is one of them.
+    """
+    interval_s = min(settings().reconciliation_interval_s, LONGEST_SINGLETON_INTERVAL_S)
+    while not stop.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), interval_s)
+            return
+        try:
+            await _ensure_singletons(client)
+        except (RPCError, RuntimeError) as cause:
+            log.warning("singletons were not ensured", why=str(cause))

@@ -1,21 +1,33 @@
 """Starts of job lifecycles from their rows, and their progress after a restart."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from pydantic import TypeAdapter
 from sqlmodel import Session, col, select
 
-from activities.db.tables import Allocation, Job, Node
+from activities.db.tables import Allocation, Job, Lease, Node, Region
+from activities.nodes.addresses import address_of
 from activities.outbox.workflow_starts import WorkflowStart, workflow_start
 from activities.placement.allocation_states import is_of_job
 from activities.settings import settings
+from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.job_submission import JobSubmission
-from workflows.contracts.jobs import EndRequest, JobProgress, JobRequest, WorkerProgress
-from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
+from workflows.contracts.jobs import (
+    EndRequest,
+    JobEnding,
+    JobProgress,
+    JobRequest,
+    MachineGone,
+    WorkerProgress,
+)
+from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import JobStatus, JobType, LeaseStatus, NodeStatus
 from workflows.rules.jobs.resources import resources_of
 
-TERMINATED = EndRequest(reason="its workflow was terminated from outside", code="terminated")
+TERMINATED = EndRequest(reason="its workflow was terminated in Temporal", code="terminated")
 _WORKERS = TypeAdapter(tuple[WorkerProgress, ...])
+_USAGES = TypeAdapter(tuple[WorkerUsage, ...])
 
 
 def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
@@ -50,26 +62,79 @@ def start_job(_: Session, row: Job) -> WorkflowStart[JobRequest]:
 
 
 def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
-    """The request of a job whose workflow is restarted from its row.
-
-    The job does not continue: its workflow ends the runs that are left, bills them, and releases
-    the allocations. A stopped job has no runs left, and stays stopped.
-    """
+    """The request that adopts a job: its workflow looks at what runs, and goes on."""
     if request.removal:
         return request
-    workers = _WORKERS.validate_python(row.workers)
-    is_stopped = row.status == JobStatus.STOPPED
+    status = JobStatus(row.status)
+    waits = status is JobStatus.WAITING_FOR_RESOURCES
+    # The row of an attempt that was lost has its workers until the next attempt waits.
+    is_over = waits and bool(row.workers)
+    workers = () if waits else _at_present_addresses(session, row)
     leased = any(one.assignment is not None and one.assignment.can_be_lost for one in workers)
     resumed_from = JobProgress(
         sequence=row.sequence,
-        attempt=row.attempt,
-        status=JobStatus(row.status),
+        attempt=row.attempt + is_over,
+        status=status,
         workers=workers,
         lost=_unreachable_nodes(session, row.id),
-        has_copies=leased or not is_stopped,  # An earlier attempt may have left some.
+        restarts=row.restarts + is_over,
+        has_copies=leased or row.attempt + is_over > 1,
+        unsettled=_USAGES.validate_python(row.unsettled or ()),
+        reason=row.status_reason if waits else None,
+        ending=None if row.ending is None else JobEnding.model_validate(row.ending),
+        gone=_machines_gone(session, workers),
+        is_adopted=True,
     )
-    return request.model_copy(
-        update={"resumed_from": resumed_from, "ending": None if is_stopped else TERMINATED}
+    return request.model_copy(update={"resumed_from": resumed_from})
+
+
+def end_job(request: JobRequest) -> JobRequest:
+    """The request of a job whose workflow a person has ended in Temporal.
+
+    The workflow ends the runs that are left, bills them, and releases the allocations. A stopped
+    job has no runs left, and stays stopped.
+    """
+    stays = request.resumed_from is None or request.resumed_from.status is JobStatus.STOPPED
+    return request if stays else request.model_copy(update={"ending": TERMINATED})
+
+
+def _at_present_addresses(session: Session, row: Job) -> tuple[WorkerProgress, ...]:
+    """The workers of a job; a node may have moved while nobody could tell the job."""
+    workers = _WORKERS.validate_python(row.workers)
+    node_ids = {one.assignment.node.node_id for one in workers if one.assignment is not None}
+    query = (
+        select(Node, Region)
+        .join(Region, col(Region.id) == Node.region_id)
+        .where(col(Node.id).in_(node_ids), col(Node.host).is_not(None))
+    )
+    there = {node.id: address_of(node, region) for node, region in session.exec(query).all()}
+    return tuple(_at(one, there) for one in workers)
+
+
+def _at(worker: WorkerProgress, there: Mapping[str, NodeAddress]) -> WorkerProgress:
+    if worker.assignment is None or worker.assignment.node.node_id not in there:
+        return worker
+    address = there[worker.assignment.node.node_id]
+    if address.minion_id != worker.assignment.node.minion_id:
+        return worker  # The node has another machine now.
+    assignment = worker.assignment.model_copy(update={"node": address})
+    return worker.model_copy(update={"assignment": assignment})
+
+
+def _machines_gone(session: Session, workers: Sequence[WorkerProgress]) -> tuple[MachineGone, ...]:
+    """The leased machines of these workers that have ended, as their leases say."""
+    nodes = {
+        one.assignment.lease_id: one.assignment.node.node_id
+        for one in workers
+        if one.assignment is not None and one.assignment.lease_id is not None
+    }
+    ended = [status for status in LeaseStatus if status.is_final]
+    query = select(Lease).where(col(Lease.id).in_(nodes), col(Lease.status).in_(ended))
+    return tuple(
+        MachineGone(
+            node_id=nodes[lease.id], reason=lease.status_reason or "", ended_at=lease.ended_at
+        )
+        for lease in session.exec(query.order_by(col(Lease.id))).all()
     )
 
 

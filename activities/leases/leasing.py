@@ -19,7 +19,7 @@ from activities.temporal.client import id_of_this_activity, tell
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import NOT_FOUND, REFUSED
 from workflows.contracts.leases import LeaseRelease, MachineReady
-from workflows.contracts.lifecycles import workflow_id_of
+from workflows.contracts.lifecycles import NODE, workflow_id_of
 from workflows.contracts.machines import MachineObservation, MachineOffer
 from workflows.contracts.statuses import LeaseStatus, MachineState, NodeStatus
 from workflows.effects.leases import (
@@ -168,7 +168,14 @@ async def notify_holder(command: NotifyHolder) -> HolderNotified:
     workflow_id = workflow_id_of(command.holder_id)
     signal, message = _message(command)
     is_there = await tell(workflow_id, signal, message, request_id=id_of_this_activity())
-    return HolderNotified(is_there=is_there)
+    return HolderNotified(is_there=is_there or await asyncio.to_thread(_is_open, command.holder_id))
+
+
+def _is_open(holder_id: str) -> bool:
+    """Whether the row of a holder is open, whose workflow is lost then and will ask for itself."""
+    with database().read() as session:
+        holder = session.get(Node, holder_id)
+        return holder is not None and holder.status not in NODE.final_statuses
 
 
 def _message(command: NotifyHolder) -> tuple[str, Contract | None]:

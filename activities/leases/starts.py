@@ -4,7 +4,7 @@ from sqlmodel import Session
 
 from activities.db.tables import Lease, Region
 from activities.outbox.workflow_starts import WorkflowStart, workflow_start
-from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest
+from workflows.contracts.leases import LeaseProgress, LeaseRelease, LeaseRequest, ReleaseProgress
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import LeaseStatus, MachineState, ProviderKind
 
@@ -55,16 +55,27 @@ def resume_lease(_: Session, row: Lease, request: LeaseRequest) -> LeaseRequest:
             began_at=row.began_at,
         )
     status = LeaseStatus(row.status)
-    is_releasing = status is LeaseStatus.RELEASING
+    ending = _ending_of(row)
     resumed_from = LeaseProgress(
         sequence=row.sequence,
         status=status,
         offer=None if row.offer is None else MachineOffer.model_validate(row.offer),
         seen=observation,
-        was_ready=status is LeaseStatus.READY,
-        released=LeaseRelease(reason=row.status_reason or "the release is continued")
-        if is_releasing
-        else None,
+        was_ready=ending.was_ready if ending else status is LeaseStatus.READY,
+        released=ending.released if ending else None,
+        lost=ending.lost if ending else None,
         earlier_microcredits=row.earlier_microcredits,
+        reason=row.status_reason,
+        is_adopted=True,
     )
     return request.model_copy(update={"resumed_from": resumed_from})
+
+
+def _ending_of(row: Lease) -> ReleaseProgress | None:
+    """Why the lease is being released; None: it is not."""
+    if row.status != LeaseStatus.RELEASING:
+        return None
+    if row.ending is not None:
+        return ReleaseProgress.model_validate(row.ending)
+    reason = row.status_reason or "the release is continued"
+    return ReleaseProgress(was_ready=True, released=LeaseRelease(reason=reason))

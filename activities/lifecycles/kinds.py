@@ -7,7 +7,7 @@ The folder of each noun has its `starts.py`; the names of nouns are in
 from typing import Any
 
 from activities.db import tables
-from activities.jobs.starts import resume_job, start_job
+from activities.jobs.starts import end_job, resume_job, start_job
 from activities.leases.starts import resume_lease, start_lease
 from activities.nodes.starts import resume_node, start_node
 from activities.outbox.workflow_starts import LifecycleKind
@@ -20,6 +20,6 @@ KINDS: tuple[LifecycleKind[Any, Any], ...] = (
     LifecycleKind(REGION, tables.Region, start_region, resume_region),
     LifecycleKind(NODE, tables.Node, start_node, resume_node),
     LifecycleKind(LEASE, tables.Lease, start_lease, resume_lease),
-    LifecycleKind(JOB, tables.Job, start_job, resume_job, starts_for_removal=True),
+    LifecycleKind(JOB, tables.Job, start_job, resume_job, end_job, starts_for_removal=True),
 )
 KIND_BY_NOUN = {kind.noun.name: kind for kind in KINDS}

@@ -1,30 +1,35 @@
 """Lifecycle reconciliation: rows compared with workflows, and lost workflows restarted."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import ColumnElement, delete
+from sqlalchemy import ColumnElement, delete, update
 from sqlmodel import Session, col, select
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.billing.job_billing import begin_billing, billing_id
 from activities.billing.unbilled_jobs import lost_bills
+from activities.billing.unsettled_jobs import post_unsettled
 from activities.db import tables
 from activities.db.session import database
 from activities.db.tables import OutboxRow
 from activities.lifecycles.kinds import KIND_BY_NOUN, KINDS
-from activities.lifecycles.restarts import Restart, restart_of
+from activities.lifecycles.lost_workflows import Known, describe, running_workflows
+from activities.lifecycles.mass_loss import is_mass_loss, record_mass_loss
+from activities.lifecycles.restarts import restart_of
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import is_waiting
-from activities.outbox.workflow_starts import LifecycleKind
+from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart
 from activities.temporal.client import client, limited
+from activities.temporal.singletons import ensure_singletons
 from workflows.contracts import queues
 from workflows.contracts.lifecycles import noun_of, workflow_id_of
 from workflows.contracts.statuses import NodeType
@@ -35,30 +40,90 @@ from workflows.effects.reconciliation import (
 
 ANNOUNCED_FOR = timedelta(days=7)
 QUIET_FOR = timedelta(minutes=2)
-CALLS_AT_ONCE = 16
+LOST_FOR = timedelta(seconds=30)
+"""How long a row has not changed before its workflow is compared with it."""
+CALLS_AT_ONCE = 32
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A row whose workflow does not run (or is stale), and what Temporal knows of that."""
+
+    resource_id: str
+    known: Known
 
 
 @activity.defn
 async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflowsRestarted:
-    """Restart every open lifecycle whose workflow is not running, and lost job billings.
+    """Restart every open lifecycle whose workflow is lost or stale, and lost job billings.
 
-    Running workflows are listed once; only a row whose workflow is not in the list is checked by
-    itself. Announcements that were not repeated for a week are deleted. Ephemeral nodes without a
-    job are asked for their removal again.
+    Running workflows are listed once; only a row whose workflow is not in the list, or shows
+    another status than the row, is checked by itself. A lost workflow is adopted: it goes on from
+    its row. What a person has terminated or cancelled is ended, unless many workflows are lost at
+    once: then Temporal's state was lost or restored, which is nobody's wish.
+
+    The singletons are ensured first. Announcements that were not repeated for a week are deleted.
+    Ephemeral nodes without a job are asked for their removal again.
     """
+    await ensure_singletons(client())
     await asyncio.to_thread(_forget_announcements)
     relay_soon(await asyncio.to_thread(_dismiss_idle))
-    running = await _running(client())
+    running = await running_workflows(client())
+    lost, row_count = await _lost(running, command.page_size)
+    missing = sum(not one.known.runs for one in lost)
+    activity.metric_meter().create_gauge("baseload_lost_workflows").set(missing)
+    adopts_all = is_mass_loss(missing, row_count)
+    if adopts_all:
+        await asyncio.to_thread(record_mass_loss, missing, row_count)
     restarted: list[str] = []
+    for some in _pages(lost, command.page_size):
+        restarted += await _restart_all(some, adopts_all=adopts_all)
+        activity.heartbeat(some[-1].resource_id)
+    restarted += await _restart_billings(running)
+    await asyncio.to_thread(post_unsettled, QUIET_FOR)
+    await _end_stale(running, command.page_size)
+    return LostWorkflowsRestarted(restarted=tuple(restarted))
+
+
+async def _lost(running: Mapping[str, Known], page_size: int) -> tuple[list[Lost], int]:
+    """The open rows whose workflow is lost or stale, and the number of open rows."""
+    lost: list[Lost] = []
+    count = 0
     for kind in KINDS:
         after = ""
-        while page := await asyncio.to_thread(_open_rows, kind, after, command.page_size):
-            after = page[-1]
-            missing = [found for found in page if workflow_id_of(found) not in running]
-            restarted += await _restart_all(missing)
+        while page := await asyncio.to_thread(_open_rows, kind, after, page_size):
+            after = max(page)
+            count += len(page)
+            suspects = {
+                found: status
+                for found, status in page.items()
+                if _is_suspect(running.get(workflow_id_of(found)), status)
+            }
+            known = await asyncio.gather(*(_known(found) for found in suspects))
+            lost += [
+                Lost(found, seen)
+                for (found, status), seen in zip(suspects.items(), known, strict=True)
+                if seen is not None and _is_suspect(seen, status)
+            ]
             activity.heartbeat(after)
-    restarted += await _restart_billings(running)
-    return LostWorkflowsRestarted(restarted=tuple(restarted))
+    return lost, count
+
+
+def _is_suspect(known: Known | None, status: str) -> bool:
+    return known is None or not known.runs or known.is_stale(status)
+
+
+async def _known(resource_id: str) -> Known | None:
+    """What Temporal knows of a row's workflow; None: it has not answered."""
+    async with _slots():
+        try:
+            return await describe(workflow_id_of(resource_id))
+        except (RPCError, ApplicationError) as cause:
+            # The next reconciliation, minutes later, tries this one again.
+            activity.logger.warning("%s was not compared: %s", resource_id, cause)
+            return None
 
 
 def _forget_announcements() -> None:
@@ -88,13 +153,8 @@ def _dismiss_idle() -> list[str]:
         return dismiss_ephemeral(session, session.exec(quiet).all(), now)
 
 
-async def _running(temporal: Client) -> set[str]:
-    query = "ExecutionStatus = 'Running'"
-    return {found.id async for found in temporal.list_workflows(query, page_size=1000)}
-
-
-def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> list[str]:
-    """Ids of open rows whose start was delivered and that did not change for `QUIET_FOR`."""
+def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> dict[str, str]:
+    """Ids and statuses of open rows whose start was delivered and that are quiet."""
     table = kind.table
     undelivered = (
         select(OutboxRow.id)
@@ -102,18 +162,18 @@ def _open_rows(kind: LifecycleKind[Any, Any], after: str, limit: int) -> list[st
         .exists()
     )
     query = (
-        select(table.id)
+        select(table.id, table.status)
         .where(
             col(table.id) > after,
             (col(table.sequence) > 0) | ~undelivered,
-            col(table.updated_at) < datetime.now(UTC) - QUIET_FOR,
+            col(table.updated_at) < datetime.now(UTC) - LOST_FOR,
             _is_open(kind),
         )
         .order_by(col(table.id))
         .limit(limit)
     )
     with database().read() as session:
-        return list(session.exec(query).all())
+        return dict(session.exec(query).all())
 
 
 def _is_open(kind: LifecycleKind[Any, Any]) -> ColumnElement[bool]:
@@ -122,20 +182,20 @@ def _is_open(kind: LifecycleKind[Any, Any]) -> ColumnElement[bool]:
     return col(kind.table.status).not_in(ended)
 
 
-async def _restart_all(resource_ids: Sequence[str]) -> list[str]:
-    slots = asyncio.Semaphore(CALLS_AT_ONCE)
+async def _restart_all(lost: Sequence[Lost], *, adopts_all: bool) -> list[str]:
+    """Restart these lifecycles; return the ids of those that were."""
 
-    async def one(resource_id: str) -> bool:
-        async with slots:
+    async def one(found: Lost) -> bool:
+        async with _slots():
             try:
-                return await _restart(resource_id)
+                return await _restart(found, adopts_all=adopts_all)
             except (RPCError, ApplicationError, ValueError, LookupError, TypeError) as cause:
                 # The next reconciliation, minutes later, tries this one again.
-                activity.logger.warning("%s was not restarted: %s", resource_id, cause)
+                activity.logger.warning("%s was not restarted: %s", found.resource_id, cause)
                 return False
 
-    done = await asyncio.gather(*(one(resource_id) for resource_id in resource_ids))
-    return [found for found, restarted in zip(resource_ids, done, strict=True) if restarted]
+    done = await asyncio.gather(*(one(found) for found in lost))
+    return [found.resource_id for found, was in zip(lost, done, strict=True) if was]
 
 
 async def _restart_billings(running: Collection[str]) -> list[str]:
@@ -145,7 +205,7 @@ async def _restart_billings(running: Collection[str]) -> list[str]:
         activity.heartbeat(bill.job_id)
         workflow_id = billing_id(bill.job_id)
         try:
-            if not await _is_running(workflow_id):
+            if not (await describe(workflow_id)).runs:
                 await begin_billing(bill)
                 restarted.append(workflow_id)
         except (RPCError, ApplicationError) as cause:
@@ -153,45 +213,102 @@ async def _restart_billings(running: Collection[str]) -> list[str]:
     return restarted
 
 
-async def _restart(resource_id: str) -> bool:
-    """Restart a lifecycle from its row; False when its workflow runs or has ended meanwhile."""
-    if await _is_running(workflow_id_of(resource_id)):
+async def _restart(lost: Lost, *, adopts_all: bool) -> bool:
+    """Restart a lifecycle from its row; False when it has ended meanwhile."""
+    by_person = lost.known.ended_by_person and not adopts_all
+    found = await asyncio.to_thread(_start, lost.resource_id, by_person)
+    if found is None:
         return False
-    restart = await asyncio.to_thread(_start, resource_id)
-    if restart is None:
-        return False
-    start, removal = restart.start, restart.removal
+    start, unheard = found
+    policy = WorkflowIDConflictPolicy
     call = client().start_workflow(
         start.workflow,
         start.argument,
         id=start.id,
         task_queue=queues.MAIN,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_conflict_policy=policy.TERMINATE_EXISTING if lost.known.runs else policy.USE_EXISTING,
         search_attributes=start.search_attributes,
         static_summary=f"{start.summary}, restarted by the reconciliation",
-        start_signal=None if removal is None else "remove",
-        start_signal_args=[] if removal is None else [removal],
     )
     await limited(call, f"{start.id}: start again")
+    if unheard:
+        await asyncio.to_thread(_deliver_again, unheard)
+        relay_soon(unheard)
     return True
 
 
-async def _is_running(workflow_id: str) -> bool:
-    handle = client().get_workflow_handle(workflow_id)
-    try:
-        found = await limited(handle.describe(), f"{handle.id}: describe")
-    except RPCError as cause:
-        if cause.status is RPCStatusCode.NOT_FOUND:
-            return False
-        raise
-    return bool(found.status is WorkflowExecutionStatus.RUNNING)
+def _start(resource_id: str, by_person: bool) -> tuple[WorkflowStart[Any], list[str]] | None:
+    """The restart from the present row, and the outbox rows of the signals to deliver again.
 
-
-def _start(resource_id: str) -> Restart | None:
-    """The restart from the present row; None when the lifecycle has ended since it was listed."""
+    None: the lifecycle has ended since it was listed.
+    """
     with database().read() as session:
         row = _still_open(session, resource_id)
-        return None if row is None else restart_of(session, row)
+        if row is None:
+            return None
+        return restart_of(session, row, ended_by_person=by_person), _unheard(session, row)
+
+
+def _unheard(session: Session, row: tables.LifecycleRow) -> list[str]:
+    """The outbox rows of the signals that the lost workflow has not acted upon.
+
+    It has recorded no step since their delivery, and whoever acts upon a signal records a step.
+    """
+    query = select(OutboxRow.id).where(
+        col(OutboxRow.resource_id) == row.id,
+        col(OutboxRow.verb) != "start",
+        col(OutboxRow.delivered_at) >= row.updated_at,
+    )
+    return list(session.exec(query.order_by(col(OutboxRow.created_at))).all())
+
+
+def _deliver_again(request_ids: Sequence[str]) -> None:
+    with database().write() as session:
+        session.execute(
+            update(OutboxRow)
+            .where(col(OutboxRow.id).in_(request_ids))
+            .values(delivered_at=None, attempts=0, next_attempt_at=None)
+        )
+
+
+async def _end_stale(running: Mapping[str, Known], page_size: int) -> None:
+    """Terminate the stale workflows of rows that have ended."""
+    for kind in KINDS:
+        ids = sorted(
+            resource_id
+            for workflow_id in running
+            if (resource_id := workflow_id.removeprefix(f"{kind.noun.name}/")) != workflow_id
+            and "/" not in resource_id
+        )
+        for some in _pages(ids, page_size):
+            for resource_id, status in (await asyncio.to_thread(_ended_rows, kind, some)).items():
+                if not running[workflow_id_of(resource_id)].is_stale(status):
+                    continue
+                known = await _known(resource_id)
+                if known is not None and known.is_stale(status):
+                    await _terminate(resource_id, status)
+                activity.heartbeat(resource_id)
+
+
+def _ended_rows(kind: LifecycleKind[Any, Any], ids: Sequence[str]) -> dict[str, str]:
+    """Ids and statuses of those rows that have ended and are quiet."""
+    table = kind.table
+    query = select(table.id, table.status).where(
+        col(table.id).in_(ids),
+        col(table.updated_at) < datetime.now(UTC) - LOST_FOR,
+        ~_is_open(kind),
+    )
+    with database().read() as session:
+        return dict(session.exec(query).all())
+
+
+async def _terminate(resource_id: str, status: str) -> None:
+    workflow_id = workflow_id_of(resource_id)
+    ended = client().get_workflow_handle(workflow_id).terminate(f"stale: its row is {status}")
+    try:
+        await limited(ended, f"{workflow_id}: terminate")
+    except (RPCError, ApplicationError) as cause:
+        activity.logger.warning("%s is stale, was not terminated: %s", workflow_id, cause)
 
 
 def _still_open(session: Session, resource_id: str) -> tables.LifecycleRow | None:
@@ -199,3 +316,16 @@ def _still_open(session: Session, resource_id: str) -> tables.LifecycleRow | Non
     query = select(kind.table).where(col(kind.table.id) == resource_id, _is_open(kind))
     row: tables.LifecycleRow | None = session.exec(query).first()
     return row
+
+
+def _pages(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+_all_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def _slots() -> asyncio.Semaphore:
+    """The limit of concurrent calls to Temporal on this event loop."""
+    return _all_slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(CALLS_AT_ONCE))

@@ -43,11 +43,11 @@ def record(step: Record) -> Recorded:
     with database().write() as session:
         if not _is_confirmed(session, step):
             return Recorded(applied=False, confirmed=False)
-        applied, request_ids = _apply(session, step)
+        recorded, request_ids = _apply(session, step)
     relay_soon(request_ids)
     if _matters_to_placement(step):
         wake_placement()
-    return Recorded(applied=applied)
+    return recorded
 
 
 def _is_confirmed(session: Session, step: Record) -> bool:
@@ -58,8 +58,8 @@ def _is_confirmed(session: Session, step: Record) -> bool:
     return confirm_allocations(session, step.changes.confirms, step.at)
 
 
-def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
-    """Write the step; return whether it was new, and the outbox rows to relay after the commit."""
+def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
+    """Write the step; return what the row has then, and the outbox rows to relay after."""
     table = KIND_BY_NOUN[step.changes.noun].table
     left = _left_on(session, step)
     values = {
@@ -75,8 +75,7 @@ def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
         .values(values)
     )
     if not isinstance(written, CursorResult) or written.rowcount == 0:
-        _must_exist(session, table, step.resource_id)
-        return False, []
+        return Recorded(applied=False, sequence=_sequence(session, table, step.resource_id)), []
     request_ids: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
         request_ids = release_allocations(
@@ -88,7 +87,7 @@ def _apply(session: Session, step: Record) -> tuple[bool, list[str]]:
         )
     free_allocations(session, left, step.at)
     _append_events(session, step)
-    return True, request_ids
+    return Recorded(applied=True, sequence=step.sequence), request_ids
 
 
 def _left_on(session: Session, step: Record) -> list[Allocation]:
@@ -107,11 +106,18 @@ def _left_on(session: Session, step: Record) -> list[Allocation]:
 def _values(step: Record) -> dict[str, Any]:
     """The columns that a step sets besides its status."""
     changes = step.changes
-    values = changes.model_dump(
-        mode="json", exclude={"noun", "is_another", *_ALLOCATIONS}, exclude_none=True
-    )
-    if isinstance(changes, JobChanges) and _waits_again(step.status, changes):
-        values["waiting_since"] = step.at
+    values = changes.model_dump(mode="json", exclude=_NO_COLUMNS, exclude_none=True)
+    if isinstance(changes, JobChanges):
+        written = changes.model_dump(mode="json", include={"ending", "unsettled"})
+        values |= {"ending": written["ending"], "unsettled": written["unsettled"] or None}
+        if _waits_again(step.status, changes):
+            values["waiting_since"] = step.at
+    elif not isinstance(changes, LeaseChanges) and changes.removal is not None:
+        values |= {
+            "removal_requested_at": step.at,
+            "removal_force": changes.removal.force,
+            "removal_requested_by": changes.removal.requested_by,
+        }
     if isinstance(changes, NodeChanges) and changes.hardware is not None:
         values |= _capacity(changes.hardware)
     if isinstance(changes, LeaseChanges):
@@ -122,8 +128,9 @@ def _values(step: Record) -> dict[str, Any]:
     return values
 
 
-_ALLOCATIONS = ("confirms", "release", "leaving", "staying_nodes")
+_ALLOCATIONS = {"confirms", "release", "leaving", "staying_nodes"}
 """What a step of a job changes in its allocations, and not in its row."""
+_NO_COLUMNS = {"noun", "is_another", "removal", *_ALLOCATIONS}
 
 
 def _waits_again(status: str, changes: JobChanges) -> bool:
@@ -175,13 +182,16 @@ def _append_events(session: Session, step: Record) -> None:
         session.flush()
 
 
-def _must_exist(session: Session, table: type[LifecycleRow], resource_id: str) -> None:
-    if session.exec(select(table.id).where(col(table.id) == resource_id)).first() is None:
+def _sequence(session: Session, table: type[LifecycleRow], resource_id: str) -> int:
+    """The last step of a row. Raises: NotFound, when there is no such row."""
+    found = session.exec(select(table.sequence).where(col(table.id) == resource_id)).first()
+    if found is None:
         raise ApplicationError(
             f"{table.__tablename__}: asked to record a step of {resource_id}, found no such row",
             type=NOT_FOUND,
             non_retryable=True,
         )
+    return found
 
 
 def _matters_to_placement(step: Record) -> bool:

@@ -1,6 +1,6 @@
 """Restarts of lost workflows from their rows, with the progress that the rows hold."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlmodel import Session
@@ -8,27 +8,21 @@ from sqlmodel import Session
 from activities.db.tables import LifecycleRow
 from activities.lifecycles.kinds import KIND_BY_NOUN
 from activities.outbox.workflow_starts import WorkflowStart
-from workflows.contracts.lifecycles import Removal, noun_of
-from workflows.contracts.statuses import ProviderStatus, RegionStatus
-
-_FIRST_STATUSES = frozenset({"new", ProviderStatus.ENABLING, RegionStatus.PROVISIONING})
+from workflows.contracts.lifecycles import noun_of
 
 
-@dataclass(frozen=True)
-class Restart:
-    """A start of a lost workflow, with the removal that was under way, if any."""
+def restart_of(
+    session: Session, row: LifecycleRow, *, ended_by_person: bool = False
+) -> WorkflowStart[Any]:
+    """The start that continues a row's lifecycle after its last recorded step.
 
-    start: WorkflowStart[Any]
-    removal: Removal | None = None
-
-
-def restart_of(session: Session, row: LifecycleRow) -> Restart:
-    """The restart that continues a row's lifecycle after its last recorded step."""
+    ended_by_person: whether a person has ended the workflow in Temporal; else it is adopted.
+    """
     kind = KIND_BY_NOUN[noun_of(row.id).name]
     start = kind.start(session, row)
-    removal = None
-    if row.status == "removing" and not kind.starts_for_removal:
-        removal = Removal(force=True, requested_by="the restart of its interrupted removal")
-    if row.sequence > 0 and row.status not in _FIRST_STATUSES:
-        start = replace(start, argument=kind.resume(session, row, start.argument))
-    return Restart(start, removal)
+    if row.sequence == 0 or row.status == "new":
+        return start
+    argument = kind.resume(session, row, start.argument)
+    if ended_by_person and kind.end is not None:
+        argument = kind.end(argument)
+    return replace(start, argument=argument)

@@ -9,7 +9,7 @@ from sqlmodel import Session, col, select
 from activities.db.tables import Allocation, Node
 from activities.outbox.requests import enqueue
 from activities.placement.allocation_states import is_of_job
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType
 
 LEAVING = (NodeStatus.REMOVING, NodeStatus.ARCHIVED)

@@ -3,13 +3,17 @@
 from sqlmodel import Session, col, select
 
 from activities.db.tables import EventRow, Lease, Node, Region
-from activities.outbox.workflow_starts import WorkflowStart, workflow_start
+from activities.outbox.workflow_starts import WorkflowStart, removal_of, workflow_start
 from workflows.contracts.events import NodeEvent
+from workflows.contracts.leases import MachineLost, ReleaseProgress
 from workflows.contracts.machines import MachineClaim
 from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType
+from workflows.rules.nodes.onboarding import TRIES, first_status_of
 
-_IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
+_IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
+_LEAVING = (LeaseStatus.RELEASING, LeaseStatus.RELEASED, LeaseStatus.REFUSED)
+_DECISIVE = (NodeEvent.ACTIVE, NodeEvent.MAINTENANCE, NodeEvent.PREPARED)
 
 
 def start_node(session: Session, row: Node) -> WorkflowStart[NodeRequest]:
@@ -41,39 +45,78 @@ def start_node(session: Session, row: Node) -> WorkflowStart[NodeRequest]:
     return workflow_start(row, request, found_by)
 
 
-def resume_node(session: Session, row: Node, request: NodeRequest) -> NodeRequest:
-    """The request of a node whose workflow is restarted from its row.
+def _ready_lease(session: Session, row: Node) -> str | None:
+    """The ready lease of the node's present machine."""
+    lease = _last_lease(session, row)
+    return lease.id if lease is not None and _is_its_machine(lease, row) else None
 
-    A node that was in use stays in use. A node that was not in use, or whose lease has ended
-    meanwhile, is onboarded again.
+
+def _is_its_machine(lease: Lease, row: Node) -> bool:
+    return (lease.status, lease.minion_id) == (LeaseStatus.READY, row.minion_id)
+
+
+def resume_node(session: Session, row: Node, request: NodeRequest) -> NodeRequest:
+    """The request that adopts a node: it comes back to the status of its row.
+
+    An onboarding begins anew. A node whose lease has ended has lost its machine.
     """
-    status = NodeStatus(row.status)
-    lease_id = None if row.machine is None else _ready_lease(session, row)
-    if status not in _IN_USE or row.host is None or (row.machine is not None and lease_id is None):
-        return request
-    resumed = NodeStatus.ACTIVE if _was_active(session, row) else NodeStatus.MAINTENANCE
+    lease = None if row.machine is None else _last_lease(session, row)
+    was_used = _was_used(session, row)
+    resume_status = NodeStatus.ACTIVE if _was_active(session, row) else NodeStatus.MAINTENANCE
+    if not was_used:
+        resume_status = first_status_of(request.services, is_leased=row.machine is not None)
+    removal = removal_of(row)
     resumed_from = NodeProgress(
         sequence=row.sequence,
-        status=resumed if status is NodeStatus.REMOVING else status,
-        resume_status=resumed,
+        status=_status(row, lease, resume_status),
+        resume_status=resume_status,
         host=row.host,
         port=row.port,
         user=row.user,
         root=request.root,
         minion_id=row.minion_id,
-        lease_id=lease_id or "",
+        lease_id=lease.id if lease else "",
+        tries_left=TRIES if was_used else 0,
+        lost=None if lease is None else _loss(lease),
+        reason=row.status_reason,
+        removal=removal.removal if removal else None,
+        ended_by=row.status_reason if removal else None,
+        is_adopted=True,
     )
     return request.model_copy(update={"resumed_from": resumed_from})
 
 
-def _ready_lease(session: Session, row: Node) -> str | None:
-    """The ready lease of the node's present machine."""
-    query = select(Lease.id).where(
-        col(Lease.holder_id) == row.id,
-        col(Lease.status) == LeaseStatus.READY,
-        col(Lease.minion_id) == row.minion_id,
+def _status(row: Node, lease: Lease | None, resume_status: NodeStatus) -> NodeStatus:
+    """The status in which the node's lifecycle goes on."""
+    status = NodeStatus(row.status)
+    if status is NodeStatus.REMOVING:
+        return status if row.removal_force else resume_status
+    is_leased = lease is not None and LeaseStatus(lease.status) in _LEAVING
+    has_machine = lease is not None and _is_its_machine(lease, row)
+    if row.machine is None or status not in _IN_USE or has_machine or is_leased:
+        return status
+    return NodeStatus.CONNECTING  # Its next machine is being created.
+
+
+def _last_lease(session: Session, row: Node) -> Lease | None:
+    query = select(Lease).where(col(Lease.holder_id) == row.id)
+    return session.exec(query.order_by(col(Lease.id).desc())).first()
+
+
+def _loss(lease: Lease) -> MachineLost | None:
+    """What a lease that has ended, or is ending, tells its node; None: its machine is there."""
+    if LeaseStatus(lease.status) not in _LEAVING:
+        return None
+    ending = None if lease.ending is None else ReleaseProgress.model_validate(lease.ending)
+    if ending is not None and ending.lost is not None:
+        return ending.lost
+    by_person = bool(ending and ending.released and ending.released.by_person)
+    return MachineLost(
+        lease_id=lease.id,
+        reason=lease.status_reason or f"its lease is {lease.status}",
+        by_person=by_person,
+        ended_at=lease.ended_at,
     )
-    return session.exec(query).first()
 
 
 def _was_active(session: Session, row: Node) -> bool:
@@ -83,10 +126,18 @@ def _was_active(session: Session, row: Node) -> bool:
     """
     if row.status == NodeStatus.ACTIVE:
         return True
-    decisive = (NodeEvent.ACTIVE, NodeEvent.MAINTENANCE, NodeEvent.PREPARED)
-    last = session.exec(
+    last = _last_decisive(session, row)
+    return last == NodeEvent.ACTIVE or (row.machine is not None and last == NodeEvent.PREPARED)
+
+
+def _was_used(session: Session, row: Node) -> bool:
+    """Whether the node has been onboarded before."""
+    return row.status in _IN_USE or _last_decisive(session, row) is not None
+
+
+def _last_decisive(session: Session, row: Node) -> str | None:
+    return session.exec(
         select(EventRow.type)
-        .where(col(EventRow.resource_id) == row.id, col(EventRow.type).in_(decisive))
+        .where(col(EventRow.resource_id) == row.id, col(EventRow.type).in_(_DECISIVE))
         .order_by(col(EventRow.position).desc())
     ).first()
-    return last == NodeEvent.ACTIVE or (row.machine is not None and last == NodeEvent.PREPARED)

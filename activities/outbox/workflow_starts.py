@@ -12,9 +12,10 @@ from typing import Any, Generic, TypeVar
 from sqlmodel import Session
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from activities.db.tables import LifecycleRow
+from activities.db.tables import LifecycleRow, RemovableRow
 from workflows.contracts.base import Contract
 from workflows.contracts.lifecycles import LifecycleNoun, noun_of, workflow_id_of
+from workflows.contracts.removals import Removal, RemovalProgress
 
 Row = TypeVar("Row", bound=LifecycleRow)
 Input = TypeVar("Input", bound=Contract)
@@ -40,6 +41,9 @@ class LifecycleKind(Generic[Row, Input]):
     start: Callable[[Session, Row], WorkflowStart[Input]]
     resume: Callable[[Session, Row, Input], Input]
     """Adds the progress that the row holds to the request of a start."""
+    end: Callable[[Input], Input] | None = None
+    """Changes the request of a restart after a person has ended the workflow in Temporal; None:
+    the lifecycle goes on all the same."""
     starts_for_removal: bool = False
     """Whether a workflow that has ended is started once more to remove what it left; its request
     has the field `removal`. Otherwise a removal is a signal to a running workflow."""
@@ -63,6 +67,14 @@ def kind_of(resource_id: str) -> LifecycleKind[Any, Any]:
     if not _kinds:
         raise RuntimeError("no lifecycle kinds in this process: call register first")
     return _kinds[noun_of(resource_id).name]
+
+
+def removal_of(row: RemovableRow) -> RemovalProgress | None:
+    """The removal that a row says is under way; None: there is none."""
+    if row.status != "removing":
+        return None
+    removal = Removal(force=row.removal_force, requested_by=row.removal_requested_by or "")
+    return RemovalProgress(removal=removal)
 
 
 def workflow_start(

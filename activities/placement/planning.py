@@ -33,6 +33,7 @@ from activities.placement.assignments import placements_of
 from activities.placement.burst_nodes import make_nodes
 from activities.placement.cloud_market import market
 from activities.placement.inventory import SHOWN, held, node_offers, preferring
+from activities.placement.no_planner import accept_unplanned, refuse_unplanned
 from activities.placement.queue import (
     MissingKeysError,
     Queue,
@@ -203,6 +204,10 @@ async def notify_placed_jobs(command: NotifyPlacedJobs) -> PlacedJobsNotified:
     workflow is lost, is named in the answer and tried in the next planning round; the others do not
     wait.
     """
+    if command.has_no_planner:
+        await asyncio.to_thread(refuse_unplanned, command.refused_before)
+    elif command.refused_before is not None:
+        await asyncio.to_thread(accept_unplanned)
     placements = await asyncio.to_thread(_not_notified, command.limit)
     slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
     sent = await asyncio.gather(*(_notify(placement, slots) for placement in placements))

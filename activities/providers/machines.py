@@ -19,6 +19,7 @@ from workflows.effects.machines import (
     TerminateMachine,
     TerminateOrphanedMachine,
 )
+from workflows.effects.providers import ListOwnedMachines, OwnedMachinesListed
 
 GONE = MachineObservation(state=MachineState.GONE)
 
@@ -81,6 +82,22 @@ async def terminate_machine(command: TerminateMachine) -> MachineObservation:
         activity.heartbeat(*remarks)
         raise
     return gone.model_copy(update={"reason": "".join(remarks)})
+
+
+@activity.defn
+async def list_owned_machines(command: ListOwnedMachines) -> OwnedMachinesListed:
+    """The names of a provider's machines that carry our ownership label, whatever their state.
+
+    Raises: ApplicationError, with the kind of the provider's error as its type.
+    """
+    try:
+        owned = await call_provider(
+            command.provider_id,
+            lambda: driver_of(command.provider_kind, command.provider_id).list_owned(),
+        )
+    except ProviderError as error:
+        raise ApplicationError(str(error), type=error.kind) from error
+    return OwnedMachinesListed(names=tuple(sorted(machine.machine_name for machine in owned)))
 
 
 def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservation:

@@ -3,7 +3,7 @@
 from sqlmodel import Session
 
 from activities.db.tables import Provider
-from activities.outbox.workflow_starts import WorkflowStart, workflow_start
+from activities.outbox.workflow_starts import WorkflowStart, removal_of, workflow_start
 from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.statuses import ProviderKind, ProviderStatus
 
@@ -21,7 +21,15 @@ def start_provider(_: Session, row: Provider) -> WorkflowStart[ProviderRequest]:
 
 
 def resume_provider(_: Session, row: Provider, request: ProviderRequest) -> ProviderRequest:
-    """The request that resumes a provider; during a removal it resumes as ready."""
-    status = ProviderStatus(row.status)
-    resumed = ProviderStatus.READY if status is ProviderStatus.REMOVING else status
-    return request.model_copy(update={"resumed_status": resumed})
+    """The request that adopts a provider: it comes back to the status of its row.
+
+    A provider that was being enabled is enabled from the beginning.
+    """
+    if row.status == ProviderStatus.ENABLING:
+        return request
+    update = {
+        "resumed_status": ProviderStatus(row.status),
+        "resumed_reason": row.status_reason,
+        "removal": removal_of(row),
+    }
+    return request.model_copy(update=update)

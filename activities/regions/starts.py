@@ -3,7 +3,7 @@
 from sqlmodel import Session
 
 from activities.db.tables import Region
-from activities.outbox.workflow_starts import WorkflowStart, workflow_start
+from activities.outbox.workflow_starts import WorkflowStart, removal_of, workflow_start
 from workflows.contracts.regions import RegionRequest
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 
@@ -25,7 +25,15 @@ def start_region(_: Session, row: Region) -> WorkflowStart[RegionRequest]:
 
 
 def resume_region(_: Session, row: Region, request: RegionRequest) -> RegionRequest:
-    """The request of a region whose workflow is restarted, with the status before its removal."""
-    status = RegionStatus(row.status)
-    resumed = RegionStatus.HEALTHY if status is RegionStatus.REMOVING else status
-    return request.model_copy(update={"resumed_status": resumed})
+    """The request that adopts a region: it comes back to the status of its row.
+
+    A region that was being provisioned begins anew, and finds what it has created.
+    """
+    if row.status == RegionStatus.PROVISIONING:
+        return request
+    update = {
+        "resumed_status": RegionStatus(row.status),
+        "resumed_reason": row.status_reason,
+        "removal": removal_of(row),
+    }
+    return request.model_copy(update=update)

@@ -16,8 +16,8 @@ from activities.providers.prices import priced_catalogue
 from activities.providers.registry import kind_of
 from workflows.contracts.base import Done
 from workflows.contracts.errors import REFUSED
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import MachineClaim
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind, RegionStatus
 from workflows.effects.regions import (
     AddStorageNode,

@@ -12,6 +12,7 @@ from activities.providers.cloud_parts import (
 from activities.providers.machines import (
     create_machine,
     describe_machine,
+    list_owned_machines,
     terminate_machine,
     wait_for_machine,
 )
@@ -27,6 +28,7 @@ CLOUD: tuple[Activity, ...] = (
     create_machine,
     describe_machine,
     wait_for_machine,
+    list_owned_machines,
     reconcile_machines,
     refresh_prices,
 )

@@ -7,7 +7,7 @@ from sqlmodel import Session, SQLModel, col, select
 from activities.db import tables
 from api.changes import ChangeContext
 from api.problems import Problem
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.removals import Removal
 
 GONE = ("removing", "archived")
 

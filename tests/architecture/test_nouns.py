@@ -85,7 +85,7 @@ print(json.dumps({
     "event": noun_of(row.id).events("device.requested"),
     "workflow id": workflow_id_of(row.id),
     "relayed": kind_of(row.id).noun.name,
-    "restarted": [restart.start.workflow, restart.start.id, restart.start.summary],
+    "restarted": [restart.workflow, restart.id, restart.summary],
     "recorded in": record.KIND_BY_NOUN["device"].table.__tablename__,
     "swept": [kind.noun.name for kind in reconciliation.KINDS],
     "ended": sorted(reconciliation.KIND_BY_NOUN["device"].noun.final_statuses),

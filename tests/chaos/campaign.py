@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos import commands, control_plane, disks_and_clocks, machines, users
+from tests.chaos import commands, control_plane, disks_and_clocks, engine, machines, users
 from tests.chaos.campaign_stack import POOR, SMALL, Place, Room, eventually
 from tests.chaos.kinds import KINDS, Kind, Missed, Scene
 from tests.chaos.tally import NO_FAULT
 from tests.lab.machine import Kind as MachineKind
 
-MODULES = (commands, disks_and_clocks, machines, control_plane, users)
+MODULES = (commands, disks_and_clocks, machines, control_plane, engine, users)
 """Each puts its faults onto the list when it is imported."""
 MACHINES: dict[str, MachineKind] = {
     "plain-1": "sshd",

@@ -33,6 +33,7 @@ from tests.lab.machines import Lab
 
 UNREACHABLE_LIMIT_S = 90
 BILLING_PERIOD_S = 8
+RECONCILIATION_INTERVAL_S = 15
 FOLLOW_S = 0.5
 STUCK_S = 400.0
 NOTHING_LEFT_S = 120.0
@@ -93,6 +94,7 @@ class Room:
             cpu_core_hour_microcredits=str(CPU_CORE_HOUR_MICROCREDITS),
             job_unreachable_limit_s=str(UNREACHABLE_LIMIT_S),
             job_end_grace_s="1",
+            reconciliation_interval_s=str(RECONCILIATION_INTERVAL_S),
             announcements_per_minute="6000",
         )
         self.tally = Tally()

@@ -17,9 +17,10 @@ import httpx
 from tests.e2e.platform import Platform, Refused
 from tests.e2e.stack import RunningStack
 from tests.lab.host import execute
+from workers.runner.probes import free_port
 from workers.runner.process_records import STACK_VARIABLE
 from workers.runner.settings import CHECKOUT
-from workers.runner.stack import Backoff, Stack
+from workers.runner.stack import Backoff, Program, Stack
 
 PROGRAMS = ("temporal", "api", "worker", "planning")
 HOME_MIB = 1500
@@ -46,6 +47,19 @@ class RoomStack(RunningStack):
     def _plan(self, environment: dict[str, str]) -> Stack:
         backoff = Backoff(first_s=0.1, longest_s=0.3)
         return super()._plan(environment).model_copy(update={"backoff": backoff})
+
+    def move_temporal(self, namespace: str) -> None:
+        """Stop all of it, and start it with other settings: an empty Temporal at another address,
+        whose only namespace is this one."""
+        self.close()
+        (self.home / "temporal").rename(self.home / f"temporal-before-{namespace}")
+        ports = {"temporal_port": free_port(), "ui_port": free_port()}
+        self._runner_settings = self._runner_settings.model_copy(update=ports)
+        self._environment |= {"BASELOAD_TEMPORAL_NAMESPACE": namespace}
+        plan = self._plan(self._environment)
+        programs = tuple(_in_namespace(program, namespace) for program in plan.programs)
+        self._stack = plan.model_copy(update={"programs": programs})
+        self._runner = self._start_runner()
 
     def send(self, name: str, number: int) -> int | None:
         """Send a signal to a program, if it runs just now: the process id that it had."""
@@ -92,6 +106,15 @@ class RoomStack(RunningStack):
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
+
+
+def _in_namespace(program: Program, namespace: str) -> Program:
+    """Temporal's dev server with this namespace; every other program as it is."""
+    if program.name != "temporal":
+        return program
+    at = program.command.index("--namespace") + 1
+    command = (*program.command[:at], namespace, *program.command[at + 1 :])
+    return program.model_copy(update={"command": command})
 
 
 class PatientPlatform(Platform):

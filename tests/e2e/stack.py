@@ -42,9 +42,8 @@ class RunningStack:
             temporal_port=free_port(),
             ui_port=free_port(),
         )
-        self._stack = self._plan(
-            {f"BASELOAD_{name.upper()}": value for name, value in settings.items()}
-        )
+        self._environment = {f"BASELOAD_{name.upper()}": of for name, of in settings.items()}
+        self._stack = self._plan(self._environment)
         make_folders(home)
         self._runner = self._start_runner()
 

@@ -25,9 +25,9 @@ from tests.workflows.providers.test_provider_lifecycle import CLOUD, HOME, PROVI
 from tests.workflows.regions.test_cloud_resources import REQUEST as CLOUD_REGION
 from workflows.contracts import queues
 from workflows.contracts.jobs import EndRequest, NodeReachable
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.placement import PlacementRequest
 from workflows.contracts.regions import Replacement
+from workflows.contracts.removals import Removal
 from workflows.contracts.schedules import ReconciliationRequest
 from workflows.contracts.statuses import JobStatus, JobType
 from workflows.jobs.job_lifecycle import JobLifecycle

@@ -84,7 +84,7 @@ async def served(client: Client) -> AsyncIterator[Stage]:
     world = World(client=client)
     async with at_work(client, world):
         yield Stage(client, world)
-        await _end_open_workflows(client)
+        await end_open_workflows(client)
 
 
 @asynccontextmanager
@@ -114,7 +114,7 @@ async def stage(temporal_server: Client) -> AsyncIterator[Stage]:
         yield stage
 
 
-async def _end_open_workflows(client: Client) -> None:
+async def end_open_workflows(client: Client) -> None:
     async for found in client.list_workflows("ExecutionStatus = 'Running'"):
         try:
             await client.get_workflow_handle(found.id).terminate("the test has ended")

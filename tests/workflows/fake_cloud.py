@@ -128,6 +128,10 @@ class RentedMachines:
             )
         return MachineObservation(state=MachineState.GONE, ended_at=self.cloud.ended_at)
 
+    def list_owned_machines(self, _: providers.ListOwnedMachines) -> providers.OwnedMachinesListed:
+        made = {name for name, _ in self.cloud.machines}
+        return providers.OwnedMachinesListed(names=tuple(sorted(made | self.cloud.unknown)))
+
     def terminate_orphaned_machine(
         self, asked: machine.TerminateOrphanedMachine
     ) -> MachineObservation:

@@ -194,24 +194,24 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
             return node.JobsNotified()
         jobs = self.find_node_runs(node.FindNodeRuns(node_id=asked.node_id)).job_ids
         for job_id in jobs:
-            handle = self.client.get_workflow_handle(f"job/{job_id}")
+            job_workflow = f"job/{job_id}"
             if asked.notice is NodeNotice.UNREACHABLE:
                 outage = NodeUnreachable(node_id=asked.node_id, reason="lost")
-                await handle.signal("node_unreachable", outage)
+                await self._signal(job_workflow, "node_unreachable", outage)
             elif asked.notice is NodeNotice.ENDING:
                 leave = NodeEnding(node_id=asked.node_id, reason=asked.reason)
-                await handle.signal("node_ending", leave)
+                await self._signal(job_workflow, "node_ending", leave)
             elif asked.notice is NodeNotice.MACHINE_GONE:
                 gone = MachineGone(
                     node_id=asked.node_id, reason=asked.reason, ended_at=asked.ended_at
                 )
-                await handle.signal("machine_gone", gone)
+                await self._signal(job_workflow, "machine_gone", gone)
             elif asked.notice is NodeNotice.REACHABLE:
                 where = node_address(asked.node_id).model_copy(
                     update={"host": self.machines[asked.node_id].host}
                 )
-                await handle.signal(
-                    "node_reachable", NodeReachable(node_id=asked.node_id, node=where)
+                await self._signal(
+                    job_workflow, "node_reachable", NodeReachable(node_id=asked.node_id, node=where)
                 )
             else:
                 ending = EndRequest(
@@ -220,7 +220,7 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
                     node_id=asked.node_id,
                     is_gone=asked.notice is NodeNotice.REMOVED_UNREACHABLE,
                 )
-                await handle.signal("stop", ending)
+                await self._signal(job_workflow, "stop", ending)
         return node.JobsNotified(job_ids=jobs)
 
     def reach_node(self, asked: node.ReachNode) -> node.NodeReached:

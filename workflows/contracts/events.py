@@ -144,6 +144,12 @@ class JobEvent(StrEnum):
     WORKER_EXITED = "job.worker-exited"
 
 
+class PlatformEvent(StrEnum):
+    """The types of events of the installation, which the administrator's account has."""
+
+    WORKFLOWS_LOST = "platform.workflows-lost"
+
+
 class Event(Contract):
     """One entry in the history of a resource.
 

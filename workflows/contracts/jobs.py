@@ -9,6 +9,7 @@ from datetime import datetime
 from pydantic import Field
 
 from workflows.contracts.base import Contract
+from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
 
@@ -145,6 +146,16 @@ class EndRequest(Contract):
     """Whether that node is unreachable, so that the job asks nothing of it any more."""
 
 
+class JobEnding(Contract):
+    """The end that a job was asked for, which its row keeps until the attempt has ended."""
+
+    request: EndRequest
+    stops: bool = False
+    """Whether the job can start again afterwards."""
+    removes: bool = False
+    """Whether the job is removed afterwards."""
+
+
 class JobRequest(Contract):
     """Input of `job/{id}`."""
 
@@ -175,8 +186,8 @@ class JobRequest(Contract):
     removal: bool = False
     """Whether the job has ended before: remove what is stored of it, then archive it."""
     ending: EndRequest | None = None
-    """Starts the teardown at once from `resumed_from`, because an earlier workflow run was ended
-    from outside."""
+    """Starts the teardown at once from `resumed_from`, because a person ended an earlier workflow
+    run in Temporal."""
     sequence: int = 0
     """The sequence of the last step, if an earlier workflow run recorded one."""
     resumed_from: "JobProgress | None" = None
@@ -196,7 +207,7 @@ class WorkerProgress(Contract):
 
 
 class JobProgress(Contract):
-    """The progress of a job, which its lifecycle hands on at continue-as-new."""
+    """The progress of a job, for the next workflow run at continue-as-new or after a restart."""
 
     sequence: int
     attempt: int
@@ -210,6 +221,16 @@ class JobProgress(Contract):
     """How often the job was rescheduled since a person started it; these are no restarts."""
     has_copies: bool = False
     """Whether the object store may hold state snapshots of the job."""
+    unsettled: tuple[WorkerUsage, ...] = ()
+    """The usage of the job that could not be posted."""
+    reason: str | None = None
+    """The reason of the status."""
+    ending: JobEnding | None = None
+    """The end that the job was asked for; None: it was not."""
+    gone: tuple[MachineGone, ...] = ()
+    """The job's nodes whose machines have ended."""
+    is_adopted: bool = False
+    """Whether the progress is from the row, so that something may have happened unseen since."""
 
 
 class JobReport(Contract):

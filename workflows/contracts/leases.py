@@ -71,6 +71,15 @@ class MachineLost(Contract):
     """When the machine ended, by its provider's clock; None: the provider does not say when."""
 
 
+class ReleaseProgress(Contract):
+    """Why a lease is being released, which its row keeps until the machine is gone."""
+
+    was_ready: bool
+    released: LeaseRelease | None = None
+    """The request; None: the machine was lost, or there was none."""
+    lost: MachineLost | None = None
+
+
 class LeaseProgress(Contract):
     """The progress of a lease, for the next workflow run at continue-as-new or after a restart."""
 
@@ -86,6 +95,10 @@ class LeaseProgress(Contract):
     is_ending: bool = False
     """Whether the event of the planned end is recorded."""
     earlier_microcredits: int = 0
+    reason: str | None = None
+    """The reason of the status."""
+    is_adopted: bool = False
+    """Whether the progress is from the row, so that something may have happened unseen since."""
 
 
 class MachineReady(Contract):

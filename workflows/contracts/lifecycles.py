@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from workflows.contracts.base import Contract
+from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.events import (
     Event,
     JobEvent,
@@ -19,10 +20,12 @@ from workflows.contracts.events import (
     ProviderEvent,
     RegionEvent,
 )
-from workflows.contracts.jobs import WorkerProgress
+from workflows.contracts.jobs import JobEnding, WorkerProgress
+from workflows.contracts.leases import ReleaseProgress
 from workflows.contracts.machines import MachineOffer
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.providers import Check, CloudResource
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, LeaseStatus
 
 
@@ -87,24 +90,18 @@ class Wake(Contract):
     """Signal `wake`, which is empty: what is wanted in the row has changed, so read the row."""
 
 
-class Removal(Contract):
-    """Signal `remove`: remove the resource; with `force`, its dependents are removed first."""
-
-    force: bool = False
-    requested_by: str = ""
-    reschedules: bool = False
-    """Whether jobs on a removed node begin again on other nodes, because nobody has asked for their
-    end; else they fail."""
-
-
 class ProviderChanges(Contract):
     noun: Literal["provider"] = "provider"
     checks: tuple[Check, ...] | None = None
     resources: tuple[CloudResource, ...] | None = None
+    removal: Removal | None = None
 
 
 class RegionChanges(Contract):
+    """Fields that are None stay as they are."""
+
     noun: Literal["region"] = "region"
+    removal: Removal | None = None
 
 
 class NodeChanges(Contract):
@@ -120,6 +117,7 @@ class NodeChanges(Contract):
     preparation: Preparation | None = None
     seen_revision: int | None = None
     """The revision of the wanted status that the lifecycle has read and followed."""
+    removal: Removal | None = None
 
 
 class JobChanges(Contract):
@@ -132,6 +130,11 @@ class JobChanges(Contract):
     confirms: tuple[str, ...] = ()
     """The allocations that the job takes over with this step, which is not written unless all of
     them are live."""
+    restarts: int | None = None
+    unsettled: tuple[WorkerUsage, ...] | None = None
+    """The usage that could not be posted, for the reconciliation."""
+    ending: JobEnding | None = None
+    """Written as it is: None says that the job is not asked to end."""
     release: bool = False
     """Release the job's allocations in the same transaction."""
     leaving: tuple[str, ...] = ()
@@ -155,6 +158,7 @@ class LeaseChanges(Contract):
     ended_at: datetime | None = None
     earlier_microcredits: int | None = None
     """What the machines of earlier offers have cost that were not kept."""
+    ending: ReleaseProgress | None = None
     is_another: bool = False
     """What is known of the machine of an earlier offer is not about this one."""
 
@@ -180,3 +184,5 @@ class Recorded(Contract):
     """False: this step, or a later one, had been written before; or it was not confirmed."""
     confirmed: bool = True
     """False: the step was to confirm allocations that are not live any more."""
+    sequence: int = 0
+    """Of the last step that the row has; higher than the written one when the row is ahead."""

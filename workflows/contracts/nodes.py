@@ -7,7 +7,9 @@ from enum import StrEnum
 from pydantic import Field
 
 from workflows.contracts.base import Contract
+from workflows.contracts.leases import MachineLost
 from workflows.contracts.machines import MachineClaim
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType
 
 
@@ -136,14 +138,14 @@ class NodeRequest(Contract):
 
 
 class NodeProgress(Contract):
-    """The progress of a node, which its lifecycle hands on at continue-as-new."""
+    """The progress of a node, for the next workflow run at continue-as-new or after a restart."""
 
     sequence: int
     status: NodeStatus
     resume_status: NodeStatus
     end_tries: dict[str, int] = Field(default_factory=dict)
     """The orphaned runs that could not be ended yet, each with the number of tries."""
-    host: str
+    host: str | None
     port: int
     user: str
     root: str | None
@@ -154,6 +156,18 @@ class NodeProgress(Contract):
     lease_id: str = ""
     tidy_at: datetime | None = None
     """When the node is tidied next; None: one interval after the start of its watch."""
+    tries_left: int = 0
+    """How often the node may still try to get another machine; 0: it was never in use."""
+    lost: MachineLost | None = None
+    """The loss of the node's machine, of which the node may not have heard; None: none."""
+    reason: str | None = None
+    """The reason of the status."""
+    removal: Removal | None = None
+    """The removal that was accepted; None: there is none."""
+    ended_by: str | None = None
+    """Why the node removes itself; None: it does not."""
+    is_adopted: bool = False
+    """Whether the progress is from the row, so that something may have happened unseen since."""
 
 
 class NodeReport(Contract):

@@ -189,7 +189,8 @@ class Refusal(Contract):
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
     `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `no-offers`.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and
-    its machine is being created. `machine`: the creation of its machine has failed."""
+    its machine is being created. `machine`: the creation of its machine has failed. `no-planner`:
+    no process plans placements."""
     detail: str
     ever: bool = True
     """Whether free capacity may end the refusal; False: the node is too small or lacks the GPU

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from workflows.contracts.base import Contract
 from workflows.contracts.machines import OrphanedMachine
+from workflows.contracts.removals import RemovalProgress
 from workflows.contracts.statuses import ProviderKind, ProviderStatus
 
 
@@ -47,6 +48,8 @@ class ProviderRequest(Contract):
     """When the last complete reconciliation of its machines began; None: there was none."""
     reconciliation_trouble: str = ""
     """Why its machines are not reconciled, as the last event says; empty: they are."""
+    removal: RemovalProgress | None = None
+    """The removal that is under way; None: there is none."""
 
 
 class NotificationsRequest(Contract):

@@ -1,6 +1,7 @@
 """Regions: the input, signals and result of their lifecycle."""
 
 from workflows.contracts.base import Contract
+from workflows.contracts.removals import RemovalProgress
 from workflows.contracts.statuses import ProviderKind, RegionStatus
 
 
@@ -18,6 +19,9 @@ class RegionRequest(Contract):
     """Whether a worker process in the region's own network serves it, and no shared one."""
     sequence: int = 0
     resumed_status: RegionStatus | None = None
+    resumed_reason: str | None = None
+    removal: RemovalProgress | None = None
+    """The removal that is under way; None: there is none."""
 
     @property
     def is_in_cloud(self) -> bool:

@@ -5,6 +5,8 @@ from workflows.contracts.billing import BalanceForecast, BillingRequest, WorkerU
 from workflows.contracts.jobs import EndRequest
 from workflows.effects.effect import Effect
 
+SETTLE_LIMIT_S = 300
+
 
 class PostUsage(Contract):
     """Post the usage up to `through_s` that is not posted yet, in whole and part periods."""
@@ -31,6 +33,10 @@ begin_billing = Effect("begin_billing", BillingRequest, Done)
 
 post_usage = Effect("post_usage", PostUsage, BalanceForecast)
 """Write balanced postings with unique business keys; a second call posts nothing."""
+
+settle_usage = Effect("post_usage", PostUsage, BalanceForecast, schedule_to_close_s=SETTLE_LIMIT_S)
+"""The last postings of an attempt, within minutes: what cannot be posted then is posted by the
+reconciliation, and holds no machine until then."""
 
 end_billing = Effect("end_billing", BillingDone, Done)
 """Signal the job billing to end; do nothing when its workflow has ended."""

@@ -1,7 +1,8 @@
 """Effects of every lifecycle: record a step, find dependents and remove them."""
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.lifecycles import Record, Recorded, Removal
+from workflows.contracts.lifecycles import Record, Recorded
+from workflows.contracts.removals import Removal
 from workflows.effects.effect import Effect
 
 record = Effect("record", Record, Recorded, start_to_close_s=10)

@@ -7,6 +7,8 @@ from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlanningRound
 from workflows.effects.effect import HEARTBEAT_S, Effect
 
+UNPLANNED_S = 60
+
 
 class PlanPlacements(Contract):
     """Run a planning round that places at most `limit` jobs, all allocations in one transaction."""
@@ -18,6 +20,10 @@ class NotifyPlacedJobs(Contract):
     """Signal their placement to at most `limit` placed jobs that were not notified yet."""
 
     limit: int = 500
+    has_no_planner: bool = False
+    """Whether no process serves the planning queue: waiting jobs show that as their refusal."""
+    refused_before: datetime | None = None
+    """When waiting jobs were shown that refusal the last time; None: they were not."""
 
 
 class PlacedJobsNotified(Contract):
@@ -33,6 +39,7 @@ plan_placements = Effect(
     PlanningRound,
     queue=queues.PLANNING,
     start_to_close_s=60,
+    schedule_to_start_s=UNPLANNED_S,
     heartbeat_s=HEARTBEAT_S,
 )
 """A round of 500 jobs takes seconds; after the kill of its worker process no job is placed until

@@ -75,6 +75,28 @@ remove_provider_resource = Effect(
 )
 """Remove the cloud resource, if it exists and carries our ownership label."""
 
+
+class ListOwnedMachines(CloudCommand):
+    """List the machines of a provider that carry our ownership label."""
+
+    provider_id: str
+
+
+class OwnedMachinesListed(Contract):
+    names: tuple[str, ...] = ()
+
+
+list_owned_machines = Effect(
+    "list_owned_machines",
+    ListOwnedMachines,
+    OwnedMachinesListed,
+    queue=queues.CLOUD,
+    start_to_close_s=90,
+    schedule_to_close_s=600,
+    heartbeat_s=HEARTBEAT_S,
+    non_retryable=NON_RETRYABLE_AT_PROVIDERS,
+)
+
 forget_provider_key = Effect("forget_provider_key", ForgetProviderKey, Done)
 
 

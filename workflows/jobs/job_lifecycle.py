@@ -41,7 +41,8 @@ from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
-from workflows.jobs.worker import Worker, failures_of, progress_of
+from workflows.jobs.worker import Worker, all_ended, failures_of, progress_of
+from workflows.primitives import journal
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import NODE_ID, REGION_ID, Journal
@@ -63,6 +64,9 @@ POLLS_AT_ONCE = 16
 """Nodes of one job that are polled concurrently; all polls of one job share the site's workers."""
 PREEMPTION_LIMIT = timedelta(seconds=preemption_notices_s()[1] + 60)
 """A preempted machine ends after the notice; its notification gets 60 s more."""
+
+_PLACED = (JobStatus.PROVISIONING, JobStatus.WAITING_FOR_DATA)
+"""In these the job has a placement; all steps up to the start of its commands can be repeated."""
 
 Answer = TypeVar("Answer")
 
@@ -91,20 +95,23 @@ class JobLifecycle:
             request.account_id,
             progress.sequence if progress else request.sequence,
         )
+        self._journal.next_run = self._next_run
         self._status = progress.status if progress else JobStatus.NEW
-        waits = self._status is JobStatus.WAITING_FOR_RESOURCES and request.ending is None
-        self._resumed = progress is not None and not waits
+        self._is_adopted = progress is not None and progress.is_adopted
         self._inbox = Inbox()
         self._placement: Placement | None = None
         """The last placement that the job was notified of."""
-        self._confirmed = False
-        restarts, reschedules = (progress.restarts, progress.reschedules) if progress else (0, 0)
-        self._termination = Termination(request.ending, request.max_restarts, restarts, reschedules)
-        self._concluded = self._status is JobStatus.STOPPED
+        self._confirmed = bool(self._workers)
+        self._termination = Termination(request)
+        self._concluded = self._status in (JobStatus.UPLOADING, JobStatus.STOPPED)
         self._start_again = False
-        self._remove_asked = False
+        self._remove_asked = self._termination.removes
         lost_since = progress.lost if progress else {}
         self._outages = NodeOutages(request.unreachable_limit_s, lost_since, self.node_unreachable)
+        for gone in progress.gone if progress else ():
+            self.machine_gone(gone)
+        begins = self._status in (JobStatus.WAITING_FOR_RESOURCES, *_PLACED)
+        self._resumed = progress is not None and (self._termination.is_asked or not begins)
         self._snapshots = StateSnapshots(request, self._outages, self._write)
         self._teardown = Teardown(
             request, self._termination, self._outages, self._snapshots, self._record_teardown
@@ -129,7 +136,8 @@ class JobLifecycle:
         """One attempt: placement, staging, one run of each worker, and the teardown."""
         try:
             if not self._resumed:
-                await self._wait_for_resources()
+                if self._status not in _PLACED:
+                    await self._wait_for_resources()
                 await self._provision()
                 await self._stage()
                 await self._start()
@@ -149,6 +157,8 @@ class JobLifecycle:
         self._workers = []
         waits = Event(type=JobEvent.WAITING, message="waits for resources")
         await self._write(waits, reason=self._termination.before)
+        if self._is_adopted:  # The signal may have been sent to the workflow that was lost.
+            await self._ask_for_placement()
         while not await self._confirm(await self._next_placement()):
             await self._ask_for_placement()
 
@@ -158,8 +168,7 @@ class JobLifecycle:
             placed = wait_until(lambda: self._placement is not None, WAIT_INTERVAL, "lost signal")
             await self._interruptible(placed)
             if self._placement is None:  # The signal may have been lost, so ask.
-                if workflow.info().is_continue_as_new_suggested():
-                    await self._continue()
+                await self._journal.continue_when_long()
                 await self._ask_for_placement()
         return self._placement
 
@@ -234,15 +243,12 @@ class JobLifecycle:
 
     async def _serve(self) -> None:
         """Handle messages until every command has ended, through outages up to the limit."""
-        if self._resumed and self._workers and all(w.has_ended for w in self._workers):
-            self._termination.forget()  # The workflow was ended too late to change the outcome.
-        self._resumed = False
-        if self._termination.is_asked:
-            raise Interrupted
+        await self._take_up()
         while any(not worker.has_ended for worker in self._workers):
             self._snapshots.start(self._workers)
-            if workflow.info().is_continue_as_new_suggested():
-                await self._continue()
+            if journal.is_long():
+                await self._snapshots.wait_stopped()
+            await self._journal.continue_when_long()
             await self._end_on_failure()
             arrival = wait_until(
                 lambda: len(self._inbox) > 0, self._outages.poll_interval(self._workers), "poll"
@@ -258,6 +264,29 @@ class JobLifecycle:
                 await self._record_outage(message.node_id, message.reason)
             elif isinstance(message, NodeReachable):
                 await self._interruptible(self._handle_reachable(message))
+
+    async def _take_up(self) -> None:
+        """Go on with what an earlier workflow run has left.
+
+        Raises: Interrupted, when the job is asked to end.
+        """
+        if self._request.ending and self._resumed and all_ended(self._workers):
+            self._termination.forget()  # The workflow was ended too late to change the outcome.
+        self._resumed = False
+        if self._termination.is_asked:
+            raise Interrupted
+        if self._is_adopted:
+            self._is_adopted = False
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Find what has happened while no workflow was there, and have the job billed again."""
+        if not all_ended(self._workers):
+            await shielded(self._bill(), self._canceled_outside)
+            await self._interruptible(self._poll())
+        if self._status is JobStatus.UNREACHABLE and not self._outages:
+            self._status = JobStatus.RUNNING
+            await self._write(Event(type=JobEvent.REACHABLE, message="all nodes can be reached"))
 
     async def _wind_down(self) -> None:
         """Tear the attempt down, whatever happened before."""
@@ -533,11 +562,10 @@ class JobLifecycle:
         self._outages.forget()
         self._termination.start_next_attempt()
 
-    async def _continue(self) -> None:
-        await self._snapshots.wait_stopped()
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        if len(self._inbox) or self._termination.is_asked:
-            return
+    def _next_run(self) -> JobRequest | None:
+        """The request of the next workflow run; None while a message or a request to end waits."""
+        if len(self._inbox) or self._termination.is_asked or self._remove_asked:
+            return None
         progress = JobProgress(
             sequence=self._journal.sequence,
             attempt=self._attempt,
@@ -547,8 +575,10 @@ class JobLifecycle:
             restarts=self._termination.restarts,
             reschedules=self._termination.reschedules,
             has_copies=self._snapshots.has_copies,
+            unsettled=self._teardown.unsettled,
+            reason=self._termination.before,
         )
-        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
+        return self._request.model_copy(update={"resumed_from": progress})
 
     async def _write(
         self,
@@ -558,11 +588,15 @@ class JobLifecycle:
         release: bool = False,
     ) -> Recorded:
         ending = self._termination
+        is_asked = self._remove_asked or not release
         changes = JobChanges(
             attempt=self._attempt,
             workers=progress_of(self._workers),
             output_bytes=self._teardown.output_bytes,
             confirms=confirms,
+            restarts=ending.restarts,
+            unsettled=self._teardown.unsettled,
+            ending=ending.progress(removes=self._remove_asked) if is_asked else None,
             release=release,
             leaving=leaving_of(self._workers, self._outages) if release else (),
             staying_nodes=retained_nodes(self._request, ending, self._workers) if release else (),

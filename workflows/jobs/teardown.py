@@ -8,10 +8,11 @@ from typing import Any
 
 from temporalio import workflow
 
+from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
-from workflows.effects.billing import BillingDone, PostUsage, end_billing, post_usage
+from workflows.effects.billing import BillingDone, PostUsage, end_billing, settle_usage
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import LAST_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.termination import Termination
@@ -85,6 +86,9 @@ class Teardown:
         self._snapshots = snapshots
         self._write = write
         self.output_bytes: int | None = None
+        progress = request.resumed_from
+        self.unsettled: tuple[WorkerUsage, ...] = progress.unsettled if progress else ()
+        """The usage of this and earlier attempts that could not be posted."""
 
     async def run(self, attempt: int, workers: Sequence[Worker]) -> None:
         """Tear one attempt down, step by step."""
@@ -132,12 +136,23 @@ class Teardown:
             self._termination.refuse_reschedule(worker.index)
 
     async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
-        """Post the measured usage that is not posted yet, then end the job billing."""
+        """Post the measured usage that is not posted yet, then end the job billing.
+
+        A failure does not raise, because the job must release its allocations all the same.
+        """
         for worker in workers:
             if (ended_at := self._outages.ended_at(worker)) is not None:
                 worker.ran_until(ended_at, workflow.now())
-        for refusal in await settle(self._request.job_id, attempt, workers):
-            message = f"its usage could not be settled: {refusal}"
+        usages = tuple(worker.usage for worker in workers if worker.usage is not None)
+        if not usages:
+            return
+        done = BillingDone(job_id=self._request.job_id, attempt=attempt)
+        if why := await _failure_of(settle_usage.run_locally(PostUsage(usages=usages))):
+            self.unsettled += usages
+            message = f"its usage is posted later by the reconciliation: {why}"
+            await self._write(Event(type=JobEvent.BILLING_FAILED, message=message), None)
+        if why := await _failure_of(end_billing.run_locally(done)):
+            message = f"its job billing could not be ended: {why}"
             await self._write(Event(type=JobEvent.BILLING_FAILED, message=message), None)
 
     async def _upload(self, workers: Sequence[Worker]) -> None:
@@ -196,20 +211,10 @@ class Teardown:
                 workflow.logger.warning("the node cleans a run's folder later: %s", result)
 
 
-async def settle(job_id: str, attempt: int, workers: Sequence[Worker]) -> list[str]:
-    """Post the remaining usage and end the job billing; return the failures, for a person.
-
-    A failure does not raise, because the job must release its allocations all the same.
-    """
-    usages = tuple(worker.usage for worker in workers if worker.usage is not None)
-    if not usages:
-        return []
-    done = BillingDone(job_id=job_id, attempt=attempt)
-    refused = []
-    post = partial(post_usage.run_locally, PostUsage(usages=usages))
-    for step in (post, partial(end_billing.run_locally, done)):
-        try:
-            await step()
-        except EFFECT_FAILED as failure:
-            refused.append(cause_of(failure)[1])
-    return refused
+async def _failure_of(work: Coroutine[Any, Any, Any]) -> str | None:
+    """Await an effect, and return why it has failed; None: it has not."""
+    try:
+        await work
+    except EFFECT_FAILED as failure:
+        return cause_of(failure)[1]
+    return None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, JobEvent
-from workflows.contracts.jobs import EndRequest
+from workflows.contracts.jobs import EndRequest, JobEnding, JobRequest
 from workflows.contracts.statuses import JobStatus
 from workflows.jobs.worker import Worker, failures_of
 from workflows.primitives.failures import cause_of
@@ -22,27 +22,36 @@ class Termination:
     The first request to end wins, with two exceptions: a cancellation replaces a stop, and a
     person's request replaces the next attempt after the loss of a machine or a node's planned end.
 
-    max_restarts, restarts: how often the job may restart, and has restarted after a loss;
-    reschedules: how often it was rescheduled, which has no limit.
+    job: says what the job was asked for before this workflow run, and how often it may restart.
     """
 
-    def __init__(
-        self, request: EndRequest | None, max_restarts: int, restarts: int, reschedules: int = 0
-    ) -> None:
-        self.request = request
-        self._max_restarts = max_restarts
-        self.restarts = restarts
-        self.reschedules = reschedules
-        self.before: str | None = None
+    def __init__(self, job: JobRequest) -> None:
+        progress = job.resumed_from
+        asked = progress.ending if progress else None
+        self.request = job.ending or (asked.request if asked else None)
+        self._max_restarts = job.max_restarts
+        self.restarts = progress.restarts if progress else 0
+        """How often the job has restarted after a loss."""
+        self.reschedules = progress.reschedules if progress else 0
+        """How often the job was rescheduled, which has no limit."""
+        self.before = progress.reason if progress else None
         """Why the attempt before was lost; None: a person started this attempt."""
-        self.stops = False
+        self.stops = asked is not None and asked.stops and job.ending is None
         """Whether the request is a stop, after which the job can start again."""
+        self.removes = asked is not None and asked.removes
+        """Whether the job was to be removed after its end, before this workflow run."""
         self.outcome = JobStatus.FINISHED
         self.reason: str | None = None
 
     @property
     def is_asked(self) -> bool:
         return self.request is not None
+
+    def progress(self, *, removes: bool) -> JobEnding | None:
+        """The request to end, as the job's row keeps it; None: there is none."""
+        if self.request is None:
+            return None
+        return JobEnding(request=self.request, stops=self.stops, removes=removes)
 
     @property
     def is_canceled(self) -> bool:

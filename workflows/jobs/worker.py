@@ -288,6 +288,11 @@ def progress_of(workers: Sequence[Worker]) -> tuple[WorkerProgress, ...]:
     return tuple(worker.progress() for worker in workers)
 
 
+def all_ended(workers: Sequence[Worker]) -> bool:
+    """Whether there are workers, and the commands of all have ended."""
+    return bool(workers) and all(worker.has_ended for worker in workers)
+
+
 def failures_of(workers: Sequence[Worker]) -> list[str]:
     """The reasons of all workers that have failed."""
     return [worker.failure for worker in workers if worker.failure]

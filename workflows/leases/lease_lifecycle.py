@@ -24,8 +24,9 @@ from workflows.contracts.leases import (
     LeaseReport,
     LeaseRequest,
     MachineLost,
+    ReleaseProgress,
 )
-from workflows.contracts.lifecycles import LeaseChanges, Refresh, Removal
+from workflows.contracts.lifecycles import LeaseChanges, Refresh
 from workflows.contracts.machines import (
     MachineNotification,
     MachineObservation,
@@ -33,6 +34,7 @@ from workflows.contracts.machines import (
     Shortage,
 )
 from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects.machines import (
     CreateMachine,
@@ -98,7 +100,9 @@ class LeaseLifecycle:
             request.lease_id,
             request.account_id,
             resumed_from.sequence if resumed_from else request.sequence,
+            resumed_from.reason if resumed_from else None,
         )
+        self._journal.next_run = self._next_run
         self._status = resumed_from.status if resumed_from else LeaseStatus.RESERVED
         self._offer = resumed_from.offer if resumed_from else None
         self._seen = resumed_from.seen if resumed_from else None
@@ -113,6 +117,8 @@ class LeaseLifecycle:
         """When the last of these machines ended."""
         self._holder = Holder(request.holder_id, request.lease_id, self._record_event)
         self._inbox = Inbox()
+        if resumed_from is not None and resumed_from.is_adopted:
+            self._inbox.put(Refresh())  # The machine may have ended unseen.
         self._out_of_time = False
         self._notification: MachineNotification | None = None
         """The provider's last notification, until a later poll finds the machine running."""
@@ -248,8 +254,7 @@ class LeaseLifecycle:
         if not await self._notify_ready() and is_new:
             raise self._holder_is_missing()
         while not self._release_request:
-            if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
-                self._continue()
+            await self._journal.continue_when_long()
             if self._until_notice() <= timedelta(0):
                 await self._notify_ending()
             message = await self._interruptible(self._inbox.wait(self._poll_interval()))
@@ -346,7 +351,7 @@ class LeaseLifecycle:
             self._seen = await self._terminate()
         while not is_notified and not await self._notify_lost(reason):
             await workflow.sleep(RELEASE_INTERVAL, summary="before the holder is notified again")
-            self._continue_when_long()
+            await self._journal.continue_when_long()
         is_refused = not self._was_ready and self._release_request is None
         self._status = LeaseStatus.REFUSED if is_refused else LeaseStatus.RELEASED
         await self._write(
@@ -399,7 +404,7 @@ class LeaseLifecycle:
                 )
                 recorded = reason
             await workflow.sleep(RELEASE_INTERVAL, summary="before the next try to terminate")
-            self._continue_when_long()
+            await self._journal.continue_when_long()
 
     def _ended(self, gone: MachineObservation) -> MachineObservation:
         """The last observation with the machine's end, by the provider's clock if it says when."""
@@ -545,13 +550,10 @@ class LeaseLifecycle:
         """Record an event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
 
-    def _continue_when_long(self) -> None:
-        """Continue as new when the history is long, once the lease only waits for its end."""
-        is_releasing = self._status is LeaseStatus.RELEASING
-        if is_releasing and workflow.info().is_continue_as_new_suggested():
-            self._continue()
-
-    def _continue(self) -> None:
+    def _next_run(self) -> LeaseRequest | None:
+        """The request of the next workflow run; None while messages wait for a ready lease."""
+        if len(self._inbox) and self._status is LeaseStatus.READY:
+            return None
         progress = LeaseProgress(
             sequence=self._journal.sequence,
             status=self._status,
@@ -563,8 +565,9 @@ class LeaseLifecycle:
             is_lost_at_provider=self._is_lost_at_provider,
             is_ending=self._is_ending,
             earlier_microcredits=self._earlier_microcredits,
+            reason=self._journal.reason,
         )
-        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
+        return self._request.model_copy(update={"resumed_from": progress})
 
     async def _write(
         self, event: Event, *, reason: str | None = None, is_another: bool = False
@@ -574,11 +577,20 @@ class LeaseLifecycle:
             known = self._seen.model_dump(exclude={"state", "zone", "offer_label", "reason"})
         changes = LeaseChanges(
             offer=self._offer,
+            ending=self._ending(),
             earlier_microcredits=self._earlier_microcredits,
             is_another=is_another,
             **known,
         )
         await self._journal.write(self._status, changes, event, reason=reason)
+
+    def _ending(self) -> ReleaseProgress | None:
+        """Why the lease is being released, for its row; None: it is not."""
+        if self._status is not LeaseStatus.RELEASING:
+            return None
+        return ReleaseProgress(
+            was_ready=self._was_ready, released=self._release_request, lost=self._lost
+        )
 
     def _report(self) -> LeaseReport:
         return LeaseReport(

@@ -38,6 +38,8 @@ from workflows.rules.nodes.onboarding import describe_closed_logins
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
 FIRST_LIMIT = timedelta(hours=1)
 FIRST_INTERVAL = timedelta(seconds=15)
+LAST_INTERVAL = timedelta(minutes=2)
+"""Between two tries of the first connection: at first, and the longest."""
 REBOOT_LIMIT = timedelta(minutes=30)
 REBOOT_INTERVAL = timedelta(seconds=5)
 
@@ -90,7 +92,7 @@ class NodeConnection:
 
         Raises: the failure of the last try, when the limit has passed or the machine refuses.
         """
-        deadline = workflow.now() + FIRST_LIMIT
+        deadline, pause = workflow.now() + FIRST_LIMIT, FIRST_INTERVAL
         shown: set[str] = set()
         heard: Announcement | None = None
         own_is_next = False
@@ -113,7 +115,8 @@ class NodeConnection:
                     shown.add(message)
                     await show_cause(kind, message)
                 if not own_is_next:
-                    await _woken(inbox, FIRST_INTERVAL)
+                    await _woken(inbox, pause)
+                    pause = min(2 * pause, LAST_INTERVAL)
             else:
                 self._location.confirm(reached.boot_id)
                 return

@@ -24,7 +24,7 @@ from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import LEASE_ID, EventWriter, Journal
 from workflows.primitives.waiting import wait_until
 from workflows.rules.ids import timed_id
-from workflows.rules.nodes.onboarding import lacking_of
+from workflows.rules.nodes.onboarding import TRIES, lacking_of
 
 READY_LIMIT = timedelta(hours=6)
 """Longer than a lease needs to try all its offers; the lease signals the result itself."""
@@ -40,7 +40,6 @@ RETRY_INTERVAL_MIN = timedelta(minutes=1)
 RETRY_INTERVAL_MAX = timedelta(hours=1)
 """The first and the longest pause before a node that was in use claims another machine; each failed
 try makes it four times longer."""
-TRIES = 12
 
 
 class MachineGoneError(Exception):
@@ -82,7 +81,9 @@ class LeasedMachine:
         """When the lost machine ended, if its provider says so."""
         self.is_killed = False
         """Whether a person ended the machine, so that its jobs do not restart on other machines."""
-        self._tries_left = TRIES if request.resumed_from else 0
+        self._released_for: str | None = None
+        """Why the leases are being released; None: they are not."""
+        self.tries_left = request.resumed_from.tries_left if request.resumed_from else 0
 
     @property
     def is_claimed(self) -> bool:
@@ -90,7 +91,7 @@ class LeasedMachine:
 
     def serves(self) -> None:
         """Allow tries for another machine, because the node has become ready for jobs."""
-        self._tries_left = TRIES
+        self.tries_left = TRIES
 
     def pause(self) -> timedelta | None:
         """The pause before the next try for a machine; None: no try is left.
@@ -99,10 +100,10 @@ class LeasedMachine:
         """
         if self.ending is not None and not self.is_killed:
             return timedelta(0)
-        if not self._tries_left:
+        if not self.tries_left:
             return None
-        self._tries_left -= 1
-        growth: int = 4 ** (TRIES - 1 - self._tries_left)
+        self.tries_left -= 1
+        growth: int = 4 ** (TRIES - 1 - self.tries_left)
         return min(RETRY_INTERVAL_MIN * growth, RETRY_INTERVAL_MAX)
 
     # ── acquire ─────────────────────────────────────────────────────────────────────────────
@@ -125,6 +126,7 @@ class LeasedMachine:
             if ready is not None:
                 break
             pause = min(2 * pause, POLL_INTERVAL_MAX)
+            await self._journal.continue_when_long()
         self.offer = ready.offer
         self._location.replace_machine(ready.seen)
 
@@ -183,7 +185,7 @@ class LeasedMachine:
         """Record a loss of the node's machine, and return whether the machine is lost."""
         if lost.lease_id == self.lease_id:
             self.lost, self.ended_at = lost.reason, lost.ended_at
-            self._tries_left = 0 if lost.by_person else self._tries_left
+            self.tries_left = 0 if lost.by_person else self.tries_left
             self.is_killed = lost.by_person
         return self.lost is not None
 
@@ -195,6 +197,18 @@ class LeasedMachine:
 
     def loss(self) -> MachineGoneError:
         return MachineGoneError(self.lost or "its machine is gone")
+
+    def progress_of_loss(self) -> MachineLost | None:
+        """The loss of the machine for the next workflow run; None: it is not lost."""
+        reason = self.lost or self._released_for
+        if reason is None:
+            return None
+        return MachineLost(
+            lease_id=self.lease_id,
+            reason=reason,
+            by_person=self.is_killed,
+            ended_at=self.ended_at,
+        )
 
     async def withdraw_allocations(self, reason: str) -> None:
         """Withdraw the allocations that no job has confirmed; those jobs are placed anew."""
@@ -220,7 +234,7 @@ class LeasedMachine:
 
     async def release(self, reason: str) -> None:
         """Release all leases of the node, and wait until their machines are gone."""
-        is_recorded, pause = False, RELEASE_POLL_MIN
+        is_recorded, pause, self._released_for = False, RELEASE_POLL_MIN, reason
         deadline = workflow.now() + RELEASE_LIMIT
         while left := await self._released(reason):
             if not is_recorded and workflow.now() >= deadline:
@@ -232,9 +246,10 @@ class LeasedMachine:
                 await self._record_event(Event(type=NodeEvent.MACHINE_NOT_GONE, message=message))
             await workflow.sleep(pause, summary="the machine is terminated")
             pause = min(2 * pause, POLL_INTERVAL_MAX)
+            await self._journal.continue_when_long()
         if self.lease_id:
             workflow.upsert_search_attributes([LEASE_ID.value_unset()])
-        self.lease_id, self.lost, self.ending = "", None, None
+        self.lease_id, self.lost, self.ending, self._released_for = "", None, None, None
 
     async def _released(self, reason: str) -> tuple[str, ...]:
         node_id = self._request.node_id

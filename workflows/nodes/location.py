@@ -1,5 +1,7 @@
 """The node location: the address, minion id and boot ids of a node."""
 
+from typing import Any
+
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts.errors import REFUSED
@@ -109,22 +111,18 @@ class NodeLocation:
             minion_id=self.minion_id if is_leased else None,
         )
 
-    def progress(
-        self, sequence: int, status: NodeStatus, resume_status: NodeStatus
-    ) -> NodeProgress:
-        """The progress of the node without its lease. Raises: as `address`."""
-        address = self.address()
+    def progress(self, status: NodeStatus, **more: Any) -> NodeProgress:
+        """The progress of the node; more: what else of it is known."""
         return NodeProgress(
-            sequence=sequence,
             status=status,
-            resume_status=resume_status,
-            host=address.host,
-            port=address.port,
-            user=address.user,
-            root=address.root,
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            root=self._request.root,
             boot_id=self.boot_id,
             inspected_boot_id=self.inspected_boot_id,
             minion_id=self.minion_id,
+            **more,
         )
 
 

@@ -13,7 +13,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
-from workflows.contracts.lifecycles import NodeChanges, Refresh, Removal, Wake
+from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
 from workflows.contracts.nodes import (
     Announcement,
     NodeNotice,
@@ -22,6 +22,7 @@ from workflows.contracts.nodes import (
     Reboot,
     WatchEnded,
 )
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType
 from workflows.effects.nodes import (
     FindWantedStatus,
@@ -39,7 +40,7 @@ from workflows.nodes.preparation import prepared
 from workflows.nodes.running_jobs import RunningJobs
 from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.journal import Journal
+from workflows.primitives.journal import Journal, is_long
 from workflows.primitives.waiting import (
     Interrupted,
     interruptible,
@@ -49,9 +50,12 @@ from workflows.primitives.waiting import (
 from workflows.rules.nodes.onboarding import describe_preparation, first_status_of
 
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
+LAST_REFUSED_KEY_INTERVAL = timedelta(minutes=10)
+"""Between two tries of a node that shows another key: at first, and the longest."""
 FAILED_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
 IDLE_INTERVAL = timedelta(days=30)
+_ONBOARDED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
 URGENT = (Removal, LeaseEnding, MachineLost)
 """The messages that interrupt other work."""
 
@@ -72,6 +76,7 @@ class NodeLifecycle:
             request.node_id,
             request.account_id,
             resumed_from.sequence if resumed_from else request.sequence,
+            resumed_from.reason if resumed_from else None,
         )
         self._status = resumed_from.status if resumed_from else NodeStatus.NEW
         self._resume_status = (
@@ -85,10 +90,16 @@ class NodeLifecycle:
         self._running_jobs = RunningJobs(request, self._location, self._record_event)
         self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
+        self._journal.next_run = self._next_run
+        if resumed_from is not None and resumed_from.lost is not None:
+            self._inbox.put(resumed_from.lost)
         self._removal: Removal | None = None
-        self._ended_by: str | None = None
+        if resumed_from is not None and resumed_from.removal is not None:
+            self._resume_removal(resumed_from.removal)
+        self._ended_by = resumed_from.ended_by if resumed_from else None
         """Why the node removes itself; None: it does not."""
-        self._withheld: str | None = None
+        withheld = self._status is NodeStatus.MAINTENANCE
+        self._withheld = self._journal.reason if withheld else None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
         self._tidy_at = resumed_from.tidy_at if resumed_from else None
         self._refused: Announcement | None = None
@@ -97,8 +108,10 @@ class NodeLifecycle:
         """Whether a refused move is recorded since the node went offline."""
 
     @workflow.run
-    async def run(self, request: NodeRequest) -> NodeReport:
-        if request.resumed_from is None:
+    async def run(self, _request: NodeRequest) -> NodeReport:
+        if self._status is NodeStatus.FAILED:
+            await self._rest_failed()
+        if self._status not in _ONBOARDED:
             await self._onboard()
         while self._removal is None:
             try:
@@ -185,7 +198,7 @@ class NodeLifecycle:
                 await self._tidy()
             while self._removal is None and (message := self._inbox.take()) is not None:
                 await self._handle(message)
-            await self._continue_when_long()
+            await self._journal.continue_when_long()
         if self._removal is None:
             await self._watch_lost(watch)
 
@@ -227,6 +240,7 @@ class NodeLifecycle:
         """
         self._move_refused = False
         self._inbox.put(Wake())  # The machine may have announced itself before it was missed.
+        pause = REFUSED_KEY_INTERVAL
         while self._removal is None:
             reconnection = while_handling(
                 self._connection.reconnect(), partial(self._inbox.holds, Wake), self._move
@@ -235,8 +249,9 @@ class NodeLifecycle:
                 if await self._unless_urgent(reconnection):
                     return
             except EFFECT_FAILED as again:
-                await self._refused_again(again)
-            await self._continue_when_long()
+                await self._refused_again(again, pause)
+                pause = min(2 * pause, LAST_REFUSED_KEY_INTERVAL)
+            await self._journal.continue_when_long()
 
     async def _online(self) -> bool:
         """End orphaned runs, then resume the status. False: offline, or interrupted."""
@@ -275,10 +290,10 @@ class NodeLifecycle:
 
     async def _drain(self) -> None:
         """Take no new jobs, wait until the running ones have left, then let the machine go."""
-        is_offline = self._status is NodeStatus.OFFLINE
+        is_offline = await self._is_gone()
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
         if self._machine.is_claimed or self._status not in never_used:
-            await self._close()
+            await self._close(self._removal)
         if self._machine.is_claimed:
             await self._machine.withdraw_allocations(
                 self._ended_by or "the node that was created for it is being removed"
@@ -328,6 +343,17 @@ class NodeLifecycle:
 
     def _is_lost(self) -> bool:
         return self._machine.is_lost(self._inbox)
+
+    async def _is_gone(self) -> bool:
+        """Whether the node cannot be reached; one whose removal is resumed is probed again."""
+        resumed_from = self._request.resumed_from
+        if resumed_from is None or resumed_from.removal is None or not self._location.is_known:
+            return self._status is NodeStatus.OFFLINE
+        try:
+            await self._connection.probe()
+        except EFFECT_FAILED:
+            return True
+        return False
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -422,6 +448,7 @@ class NodeLifecycle:
             woken = partial(self._inbox.holds, Wake)
             await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
             self._inbox.pick(Wake)
+            await self._journal.continue_when_long()
             wanted = await self._wanted()
             if wanted.status is not None:
                 seen = NodeChanges(seen_revision=wanted.revision)
@@ -437,6 +464,13 @@ class NodeLifecycle:
                 self._status = NodeStatus.MAINTENANCE
             await self._write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
 
+    def _resume_removal(self, removal: Removal) -> None:
+        """Go on with a removal; without force it is considered again, because jobs may be there."""
+        if removal.force:
+            self._removal = removal
+        else:
+            self._inbox.put(removal)
+
     async def _consider(self, removal: Removal) -> None:
         """Accept or refuse a removal: with jobs on the node it needs force.
 
@@ -445,7 +479,7 @@ class NodeLifecycle:
         before = self._status
         jobs = await self._running_jobs.users()
         if before is NodeStatus.ACTIVE and not jobs and not removal.force:
-            await self._close()
+            await self._close(removal)
             # A job may have come before the node was closed.
             jobs = await self._running_jobs.users()
         if jobs and not removal.force:
@@ -455,14 +489,15 @@ class NodeLifecycle:
             return
         self._removal = removal
 
-    async def _close(self) -> None:
+    async def _close(self, removal: Removal | None) -> None:
         """Record that the node is being removed, so that nothing more is placed on it."""
         if self._status is not NodeStatus.REMOVING:
             self._status = NodeStatus.REMOVING
             removing = Event(
                 type=NodeEvent.REMOVING, message=self._ended_by or "takes no more jobs"
             )
-            await self._write(removing, reason=self._ended_by)
+            changes = NodeChanges(removal=removal)
+            await self._write(removing, changes=changes, reason=self._ended_by)
 
     async def _move(self) -> None:
         """Move the node to its announced address, if it answers there with its own host key.
@@ -474,7 +509,7 @@ class NodeLifecycle:
         announcement = await self._connection.announcement()
         if announcement is not None and announcement != self._refused:
             await self._move_to(announcement)
-        if workflow.info().is_continue_as_new_suggested():
+        if is_long():
             raise Interrupted
 
     async def _move_to(self, announcement: Announcement) -> None:
@@ -517,14 +552,14 @@ class NodeLifecycle:
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────
 
-    async def _refused_again(self, failure: BaseException) -> None:
+    async def _refused_again(self, failure: BaseException, pause: timedelta) -> None:
         """Record why the reconnection failed, and wait before the next; runs are not touched."""
         kind, message = cause_of(failure)
         if self._journal.reason != message:
             event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
         news = partial(self._inbox.holds, *URGENT, Wake)
-        await wait_until(news, REFUSED_KEY_INTERVAL, "before the next try")
+        await wait_until(news, pause, "before the next try")
 
     async def _end_orphans(self) -> None:
         """End orphaned runs; after some tries to end one of them, the node takes no more jobs."""
@@ -568,7 +603,18 @@ class NodeLifecycle:
         self._status = NodeStatus.FAILED
         event = Event(type=NodeEvent.FAILED, message=message, details={"cause": kind})
         await self._write(event, reason=message)
+        await self._rest_failed()
+
+    async def _rest_failed(self) -> None:
+        """Wait until the machine is announced, or a person activates or removes the node."""
+        if self._machine.is_claimed:
+            with suppress(Interrupted):
+                await interruptible(
+                    self._change_machine(self._journal.reason or "", None), when=self._has_removal
+                )
+            return
         while self._removal is None:
+            await self._journal.continue_when_long()
             arrival = await self._inbox.wait(FAILED_INTERVAL)
             if isinstance(arrival, Removal):
                 self._removal = arrival
@@ -637,29 +683,29 @@ class NodeLifecycle:
         if self._watch is not None:
             self._watch.cancel()
 
-    async def _continue_when_long(self) -> None:
-        """Continue as new when the history is long.
+    def _next_run(self) -> NodeRequest | None:
+        """The request of the next workflow run; None while messages wait.
 
         The watch is cancelled first and started anew after it, because no activity may be open
-        across continue-as-new.
+        across continue-as-new. An accepted removal is not considered again.
         """
-        long = workflow.info().is_continue_as_new_suggested()
-        if not long or not self._location.is_known or self._removal is not None:
-            return
         if self._inbox.holds_others_than(Wake):  # The next run reads the row anyway.
-            return
+            return None
         self._stop_watch()
-        await workflow.wait_condition(workflow.all_handlers_finished)
         progress = self._location.progress(
-            self._journal.sequence, self._status, self._resume_status
+            self._status,
+            sequence=self._journal.sequence,
+            resume_status=self._resume_status,
+            lease_id=self._machine.lease_id,
+            tidy_at=self._tidy_at,
+            end_tries=self._running_jobs.end_tries,
+            tries_left=self._machine.tries_left,
+            reason=self._journal.reason,
+            lost=self._machine.progress_of_loss(),
+            removal=self._removal and self._removal.model_copy(update={"force": True}),
+            ended_by=self._ended_by,
         )
-        update = {
-            "lease_id": self._machine.lease_id,
-            "tidy_at": self._tidy_at,
-            "end_tries": self._running_jobs.end_tries,
-        }
-        progress = progress.model_copy(update=update)
-        workflow.continue_as_new(self._request.model_copy(update={"resumed_from": progress}))
+        return self._request.model_copy(update={"resumed_from": progress})
 
     async def _write(
         self, *events: Event, changes: NodeChanges | None = None, reason: str | None = None

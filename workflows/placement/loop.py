@@ -1,6 +1,6 @@
 """The placement loop."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -12,6 +12,7 @@ from workflows.effects.placement import (
     notify_placed_jobs,
     plan_placements,
 )
+from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.waiting import wait_until
 
 QUIET_INTERVAL = timedelta(seconds=30)
@@ -30,6 +31,8 @@ class PlacementLoop:
         self._rounds = 0
         self._placed = 0
         self._not_notified: tuple[str, ...] = ()
+        self._refused_at: datetime | None = None
+        """When waiting jobs were shown that no process plans placements; None: one does."""
 
     @workflow.run
     async def run(self, request: PlacementRequest) -> Done:
@@ -37,7 +40,12 @@ class PlacementLoop:
             pause = NOTIFY_INTERVAL if self._not_notified else QUIET_INTERVAL
             await wait_until(lambda: self._woken, pause, "wake, or the interval")
             self._woken = False
-            planned = await plan_placements(PlanPlacements())
+            try:
+                planned = await plan_placements(PlanPlacements())
+            except EFFECT_FAILED as failure:
+                await self._refuse(failure)
+                continue
+            await self._accept()
             self._rounds += 1
             self._placed += planned.placed
             self._woken = self._woken or planned.more
@@ -49,6 +57,20 @@ class PlacementLoop:
         while more:
             notified = await notify_placed_jobs(NotifyPlacedJobs())
             more, self._not_notified = notified.more, notified.untold
+
+    async def _accept(self) -> None:
+        """Take the refusal of `_refuse` back."""
+        if self._refused_at is not None:
+            await notify_placed_jobs(NotifyPlacedJobs(refused_before=self._refused_at))
+            self._refused_at = None
+
+    async def _refuse(self, failure: BaseException) -> None:
+        """Show waiting jobs that no process plans placements. Raises: any other failure."""
+        if cause_of(failure)[0] != UNSERVED:
+            raise failure
+        before, self._refused_at = self._refused_at, workflow.now()
+        self._woken = True
+        await notify_placed_jobs(NotifyPlacedJobs(has_no_planner=True, refused_before=before))
 
     @workflow.signal(description="A job waits, or capacity has become free.")
     def wake(self) -> None:

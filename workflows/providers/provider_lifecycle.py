@@ -1,13 +1,13 @@
 """The lifecycle of a provider."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, ProviderEvent
-from workflows.contracts.lifecycles import ProviderChanges, Refresh, Removal
+from workflows.contracts.lifecycles import ProviderChanges, Refresh
 from workflows.contracts.machines import OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import (
     CloudResource,
@@ -17,6 +17,7 @@ from workflows.contracts.providers import (
     ProviderRequest,
     Recheck,
 )
+from workflows.contracts.removals import Removal, RemovalProgress
 from workflows.contracts.statuses import ProviderStatus
 from workflows.effects.lifecycles import (
     FindDependents,
@@ -27,6 +28,7 @@ from workflows.effects.lifecycles import (
 from workflows.effects.providers import (
     CheckProvider,
     ForgetProviderKey,
+    ListOwnedMachines,
     ProviderChecked,
     ProviderResource,
     StartNotifications,
@@ -34,6 +36,7 @@ from workflows.effects.providers import (
     check_provider,
     ensure_provider_resource,
     forget_provider_key,
+    list_owned_machines,
     remove_provider_resource,
     start_notifications,
 )
@@ -62,12 +65,15 @@ class ProviderLifecycle:
     @workflow.init
     def __init__(self, request: ProviderRequest) -> None:
         self._request = request
-        self._journal = Journal(request.provider_id, request.account_id, request.sequence)
+        self._journal = Journal(
+            request.provider_id, request.account_id, request.sequence, request.resumed_reason
+        )
+        self._journal.next_run = self._next_run
         self._status = request.resumed_status or ProviderStatus.NEW
         self._inbox = Inbox()
         self._removed = False
         self._made: list[CloudResource] = []
-        self._journal.reason = request.resumed_reason
+        self._removal = request.removal
         self._orphans = OrphanedMachines(request, self._record_event)
         self._feed_error = request.feed_error
         """Why the notifications of its cloud do not arrive, as was recorded; empty: they do."""
@@ -82,6 +88,8 @@ class ProviderLifecycle:
         tasks = [asyncio.create_task(work) for work in reconciling]
         if request.resumed_status is None:
             await self._enable()
+        elif request.removal is not None:
+            await self._carry_out(request.removal, ProviderStatus.READY)
         while not self._removed:
             await self._serve()
         await cancel_and_wait(tasks)
@@ -207,9 +215,7 @@ class ProviderLifecycle:
             await self._record_prices(message)
         elif self._is_cloud and self._status is ProviderStatus.READY:
             await self._poll()
-        is_long = workflow.info().is_continue_as_new_suggested()
-        if is_long and not len(self._inbox) and not self._reconciliation.is_running:
-            self._continue()
+        await self._journal.continue_when_long()
 
     def _others(self, kind: type[TerminateOrphan]) -> list[TerminateOrphan]:
         """All messages of the kind that have arrived."""
@@ -245,29 +251,62 @@ class ProviderLifecycle:
             await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
             return
         before, self._status = self._status, ProviderStatus.REMOVING
-        await self._write(
-            Event(type=ProviderEvent.REMOVING, message="its regions are being removed")
-        )
-        command = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
-        deadline = workflow.now() + REMOVAL_LIMIT
-        while (await find_dependents(dependents)).ids and workflow.now() < deadline:
-            await remove_dependents(command)
-            await workflow.sleep(REMOVAL_INTERVAL, summary="its regions end")
-        if left := (await find_dependents(dependents)).ids:
+        removing = Event(type=ProviderEvent.REMOVING, message="its regions are being removed")
+        await self._write(removing, changes=ProviderChanges(removal=removal))
+        await self._carry_out(RemovalProgress(removal=removal), before)
+
+    async def _carry_out(self, progress: RemovalProgress, before: ProviderStatus) -> None:
+        """Carry an accepted removal out; before: the status of a provider that stays."""
+        removal, deadline = progress.removal, progress.deadline or workflow.now() + REMOVAL_LIMIT
+        self._removal = RemovalProgress(removal=removal, deadline=deadline)
+        left = await self._remove_regions(removal, deadline)
+        self._removal = None
+        if left:
             self._status = before
             message = f"still has {', '.join(left)} after {REMOVAL_LIMIT}"
             await self._write(Event(type=ProviderEvent.REMOVAL_REFUSED, message=message))
             return
         message, changes = "removed", ProviderChanges()
         if self._is_cloud:
+            machines = await self._machines_left()
+            if machines and not removal.force:
+                await self._refuse_removal(machines)
+                return
             gone = await self._remove_resources()
             if self._made and not removal.force:
-                await self._refuse_removal()
+                await self._refuse_removal(_describe_resources(self._made))
                 return
-            message, changes = _describe_removal(gone, self._made), self._with_resources(changes)
+            message = _describe_removal(gone, self._made, machines)
+            changes = self._with_resources(changes)
             await forget_provider_key(ForgetProviderKey(provider_id=self._request.provider_id))
         self._status, self._removed = ProviderStatus.ARCHIVED, True
         await self._write(Event(type=ProviderEvent.ARCHIVED, message=message), changes=changes)
+
+    async def _remove_regions(self, removal: Removal, deadline: datetime) -> tuple[str, ...]:
+        """Have the regions and leases removed until the deadline; return those that are left."""
+        dependents = FindDependents(resource_id=self._request.provider_id)
+        command = RemoveDependents(resource_id=self._request.provider_id, removal=removal)
+        while (left := (await find_dependents(dependents)).ids) and workflow.now() < deadline:
+            await remove_dependents(command)
+            await workflow.sleep(REMOVAL_INTERVAL, summary="its regions end")
+            await self._journal.continue_when_long()
+        return left
+
+    async def _machines_left(self) -> str:
+        """The machines with our label that the cloud still lists, in words; empty: none.
+
+        Nothing looks for them once the key is forgotten.
+        """
+        command = ListOwnedMachines(
+            provider_id=self._request.provider_id, provider_kind=self._request.kind
+        )
+        try:
+            names = (await list_owned_machines(command)).names
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            return f"its machines could not be listed: {cause_of(failure)[1]}"
+        return f"its cloud still lists {', '.join(names)}" if names else ""
 
     async def _remove_resources(self) -> list[str]:
         """Remove what we created, the last first. What is gone; `_made` keeps what is left."""
@@ -284,10 +323,9 @@ class ProviderLifecycle:
                 gone.append(seen.resource.path)
         return gone
 
-    async def _refuse_removal(self) -> None:
-        """Fail: some resources are gone, so the provider is of no use until a recheck."""
+    async def _refuse_removal(self, left: str) -> None:
+        """Fail: its regions are gone, so the provider is of no use until a recheck."""
         self._status = ProviderStatus.FAILED
-        left = _describe_resources(self._made)
         reason = f"not removed: {left}; mend it and remove again, or force leaves it"
         event = Event(type=ProviderEvent.REMOVAL_REFUSED, message=reason)
         await self._write(event, changes=self._with_resources(ProviderChanges()), reason=reason)
@@ -325,7 +363,10 @@ class ProviderLifecycle:
     def status(self) -> ProviderReport:
         return self._report()
 
-    def _continue(self) -> None:
+    def _next_run(self) -> ProviderRequest | None:
+        """The request of the next workflow run; None while messages or a reconciliation wait."""
+        if len(self._inbox) or self._reconciliation.is_running:
+            return None
         update = {
             "sequence": self._journal.sequence,
             "resumed_status": self._status,
@@ -335,8 +376,9 @@ class ProviderLifecycle:
             "price_trouble": self._price_trouble,
             "reconciled_at": self._reconciliation.reconciled_at,
             "reconciliation_trouble": self._reconciliation.trouble,
+            "removal": self._removal,
         }
-        workflow.continue_as_new(self._request.model_copy(update=update))
+        return self._request.model_copy(update=update)
 
     async def _record_event(self, event: Event) -> None:
         """Record an event that leaves status and reason as they are."""
@@ -367,8 +409,9 @@ def _describe_resources(kept: list[CloudResource]) -> str:
     return "; ".join(f"{resource.name}: {resource.path}" for resource in kept)
 
 
-def _describe_removal(gone: list[str], kept: list[CloudResource]) -> str:
+def _describe_removal(gone: list[str], kept: list[CloudResource], machines: str) -> str:
     """What we created and is gone, what of it is left, and what was there before."""
+    costs = f"; {machines}, which may still cost money" if machines else ""
     left = f"; left, by force: {_describe_resources(kept)}" if kept else ""
     others = "the service account, its roles and the APIs that are on are as they were"
-    return f"removed {', '.join(gone) or 'nothing'}{left}; {others}"
+    return f"removed {', '.join(gone) or 'nothing'}{left}{costs}; {others}"

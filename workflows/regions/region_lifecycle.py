@@ -1,15 +1,16 @@
 """The lifecycle of a region."""
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, RegionEvent
-from workflows.contracts.lifecycles import Refresh, RegionChanges, Removal
+from workflows.contracts.lifecycles import Refresh, RegionChanges
 from workflows.contracts.regions import RegionReport, RegionRequest, Replacement, SiteChange
+from workflows.contracts.removals import Removal, RemovalProgress
 from workflows.contracts.statuses import RegionStatus
 from workflows.effects.lifecycles import (
     FindDependents,
@@ -43,7 +44,11 @@ class RegionLifecycle:
     @workflow.init
     def __init__(self, request: RegionRequest) -> None:
         self._request = request
-        self._journal = Journal(request.region_id, request.account_id, request.sequence)
+        self._journal = Journal(
+            request.region_id, request.account_id, request.sequence, request.resumed_reason
+        )
+        self._journal.next_run = self._next_run
+        self._removal = request.removal
         self._status = request.resumed_status or RegionStatus.NEW
         self._cloud = CloudResources(request, self._record_event)
         self._inbox = Inbox()
@@ -53,6 +58,8 @@ class RegionLifecycle:
     async def run(self, request: RegionRequest) -> RegionReport:
         if request.resumed_status is None:
             await self._provision()
+        elif request.removal is not None:
+            await self._carry_out(request.removal, RegionStatus.HEALTHY)
         while not self._removed:
             await self._serve()
         return self._report()
@@ -89,7 +96,7 @@ class RegionLifecycle:
             Event(type=RegionEvent.UNDONE, message=f"what was created is being removed: {reason}")
         )
         removal = Removal(force=True, requested_by="the region's failure")
-        if left := await self._take_down(removal):
+        if left := await self._take_down(removal, workflow.now() + REMOVAL_LIMIT):
             reason = f"{reason}; and {left}"
         self._status = RegionStatus.FAILED
         await self._write(Event(type=RegionEvent.FAILED, message=reason), reason=reason)
@@ -104,8 +111,7 @@ class RegionLifecycle:
             await self._replace(message)
         else:
             await self._poll()
-        if workflow.info().is_continue_as_new_suggested() and not len(self._inbox):
-            self._continue()
+        await self._journal.continue_when_long()
 
     async def _poll(self) -> None:
         """healthy ⇄ offline: does a worker answer on the site's queue, and can storage be used?"""
@@ -141,20 +147,30 @@ class RegionLifecycle:
             await self._write(Event(type=RegionEvent.REMOVAL_REFUSED, message=message))
             return
         before, self._status = self._status, RegionStatus.REMOVING
-        await self._write(Event(type=RegionEvent.REMOVING, message="its nodes are being removed"))
-        if left := await self._take_down(removal):
+        removing = Event(type=RegionEvent.REMOVING, message="its nodes are being removed")
+        await self._write(removing, changes=RegionChanges(removal=removal))
+        await self._carry_out(RemovalProgress(removal=removal), before)
+
+    async def _carry_out(self, progress: RemovalProgress, before: RegionStatus) -> None:
+        """Carry an accepted removal out; before: the status of a region that stays."""
+        removal, deadline = progress.removal, progress.deadline or workflow.now() + REMOVAL_LIMIT
+        self._removal = RemovalProgress(removal=removal, deadline=deadline)
+        left = await self._take_down(removal, deadline)
+        self._removal = None
+        if left:
             self._status = before
             await self._write(Event(type=RegionEvent.REMOVAL_REFUSED, message=left), reason=left)
             return
         self._status, self._removed = RegionStatus.ARCHIVED, True
         await self._write(Event(type=RegionEvent.ARCHIVED, message="removed"))
 
-    async def _take_down(self, removal: Removal) -> str:
+    async def _take_down(self, removal: Removal, deadline: datetime) -> str:
         """Have nodes, machines and resources removed, and see them gone. What is left of them."""
         command = RemoveDependents(resource_id=self._request.region_id, removal=removal)
-        deadline, pause = workflow.now() + REMOVAL_LIMIT, REMOVAL_INTERVAL
+        pause = REMOVAL_INTERVAL
         while (await find_dependents(self._dependents)).ids and workflow.now() < deadline:
             await remove_dependents(command)
+            await self._journal.continue_when_long()
             if not self._request.is_in_cloud:
                 await workflow.sleep(pause, summary="its nodes end")
                 continue
@@ -212,16 +228,26 @@ class RegionLifecycle:
     def status(self) -> RegionReport:
         return self._report()
 
-    def _continue(self) -> None:
-        update = {"sequence": self._journal.sequence, "resumed_status": self._status}
-        workflow.continue_as_new(self._request.model_copy(update=update))
+    def _next_run(self) -> RegionRequest | None:
+        """The request of the next workflow run; None while messages wait, or it is provisioned."""
+        if len(self._inbox) or self._status is RegionStatus.PROVISIONING:
+            return None
+        update = {
+            "sequence": self._journal.sequence,
+            "resumed_status": self._status,
+            "resumed_reason": self._journal.reason,
+            "removal": self._removal,
+        }
+        return self._request.model_copy(update=update)
 
     async def _record_event(self, event: Event) -> None:
         """Record an event that leaves status and reason as they are."""
         await self._write(event, reason=self._journal.reason)
 
-    async def _write(self, event: Event, *, reason: str | None = None) -> None:
-        await self._journal.write(self._status, RegionChanges(), event, reason=reason)
+    async def _write(
+        self, event: Event, *, changes: RegionChanges | None = None, reason: str | None = None
+    ) -> None:
+        await self._journal.write(self._status, changes or RegionChanges(), event, reason=reason)
 
     def _report(self) -> RegionReport:
         return RegionReport(

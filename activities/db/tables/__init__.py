@@ -11,7 +11,7 @@ from activities.db.tables.accounts import (
     StoredSecret,
     User,
 )
-from activities.db.tables.columns import LifecycleRow
+from activities.db.tables.columns import LifecycleRow, RemovableRow
 from activities.db.tables.events import AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
@@ -45,6 +45,7 @@ __all__ = [
     "ProjectMember",
     "Provider",
     "Region",
+    "RemovableRow",
     "SchemaCompatibility",
     "ShortageRow",
     "StoredSecret",

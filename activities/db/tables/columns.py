@@ -50,3 +50,11 @@ class LifecycleRow(SQLModel):
     sequence: int = 0
     created_at: datetime = Field(sa_type=Instant)
     updated_at: datetime = Field(sa_type=Instant)
+
+
+class RemovableRow(LifecycleRow):
+    """The columns of a row whose removal may take long; they say which removal was accepted."""
+
+    removal_requested_at: datetime | None = Field(default=None, sa_type=Instant)
+    removal_force: bool = False
+    removal_requested_by: str | None = None

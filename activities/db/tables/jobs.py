@@ -4,8 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     CheckConstraint,
+    Column,
     Index,
 )
 from sqlmodel import Field, SQLModel
@@ -43,6 +45,14 @@ class Job(LifecycleRow, table=True):
     spec: dict[str, Any] = json_column()
     sealed_variables: bytes | None = None
     attempt: int = 1
+    restarts: int = 0
+    """How often the job has restarted since a person started it."""
+    ending: dict[str, Any] | None = json_column(nullable=True)
+    """The end that the job was asked for, a `JobEnding`; None: it was not asked to end."""
+    unsettled: list[dict[str, Any]] | None = Field(
+        default=None, sa_column=Column(JSON(none_as_null=True), nullable=True)
+    )
+    """The usage that could not be posted, each a `WorkerUsage`; None: all is posted."""
     workers: list[dict[str, Any]] = json_column()
     demand_key: str | None = None
     """See `demand_key` of the rules; None: the next planning round computes it."""
@@ -54,6 +64,7 @@ class Job(LifecycleRow, table=True):
     charged_microcredits: int = Field(default=0, sa_type=BigInteger)
     output_bytes: int | None = Field(default=None, sa_type=BigInteger)
     __table_args__ = (
+        index_where("unsettled IS NOT NULL", "jobs_unsettled", "updated_at"),
         Index("jobs_by_account", "account_id", "id"),
         Index(
             "jobs_by_demand",

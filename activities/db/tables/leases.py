@@ -35,6 +35,8 @@ class Lease(LifecycleRow, table=True):
     began_at: datetime | None = Field(default=None, sa_type=Instant)
     ended_at: datetime | None = Field(default=None, sa_type=Instant)
     earlier_microcredits: int = Field(default=0, sa_type=BigInteger)
+    ending: dict[str, Any] | None = json_column(nullable=True)
+    """Why the lease is being released, a `ReleaseProgress`; None: it is not."""
     __table_args__ = (
         Index("leases_name", "name", unique=True),
         Index("leases_by_status", "status"),

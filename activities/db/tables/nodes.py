@@ -12,10 +12,10 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
-from activities.db.tables.columns import LifecycleRow, index_where, json_column
+from activities.db.tables.columns import RemovableRow, index_where, json_column
 
 
-class Node(LifecycleRow, table=True):
+class Node(RemovableRow, table=True):
     __tablename__ = "nodes"
     region_id: str = Field(foreign_key="regions.id", index=True)
     minion_id: str

@@ -10,10 +10,10 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 
 from activities.db.instants import Instant
-from activities.db.tables.columns import LifecycleRow, index_where, json_column
+from activities.db.tables.columns import RemovableRow, index_where, json_column
 
 
-class Provider(LifecycleRow, table=True):
+class Provider(RemovableRow, table=True):
     __tablename__ = "providers"
     kind: str
     payment_mode: str = "credits"
@@ -30,7 +30,7 @@ class Provider(LifecycleRow, table=True):
     """When the last complete reconciliation of its machines with its leases began."""
 
 
-class Region(LifecycleRow, table=True):
+class Region(RemovableRow, table=True):
     __tablename__ = "regions"
     provider_id: str = Field(foreign_key="providers.id", index=True)
     provider_kind: str

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.ledger import add_credits, balance_of
+from activities.billing.unsettled_jobs import post_unsettled
 from activities.db import tables
 from activities.db.session import Database
 from activities.lifecycles.record import record
@@ -349,3 +350,39 @@ async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_i
 async def test_ending_what_is_not_there_is_silent(job_id: str) -> None:
     await end_billing(BillingDone(job_id=job_id, attempt=1))
     await tell_job_to_end(TellJobToEnd(job_id=job_id, request=EndRequest(reason="no credits")))
+
+
+def test_usage_that_could_not_be_settled_is_posted_later_and_once(
+    migrated: Database, job: tables.Job
+) -> None:
+    bill(job, 1800)
+    usage = WorkerUsage(job_id=job.id, worker=0, attempt=1, started_at=NOW, through_s=3600)
+    step = Record(
+        resource_id=job.id,
+        account_id=job.account_id,
+        sequence=1,
+        at=NOW,
+        status="finished",
+        changes=JobChanges(release=True, unsettled=(usage,)),
+    )
+    record(step)
+    assert post_unsettled(timedelta(minutes=2)) == [job.id]
+    assert post_unsettled(timedelta(minutes=2)) == []
+    assert charged(migrated, job) == (A100_HOUR, 3600)
+    with migrated.read() as session:
+        assert session.get_one(tables.Job, job.id).unsettled is None
+
+
+def test_usage_that_is_refused_again_stays_for_the_next_reconciliation(
+    migrated: Database, job: tables.Job
+) -> None:
+    usage = WorkerUsage(job_id=job.id, worker=0, attempt=1, started_at=NOW, through_s=3600)
+    with migrated.write() as session:
+        row = session.get_one(tables.Job, job.id)
+        right, row.rates = row.rates, {"0": {"gpu_count": "none of this release's"}}
+        row.unsettled = [usage.model_dump(mode="json")]
+    assert post_unsettled(timedelta(minutes=2)) == []
+    with migrated.write() as session:
+        session.get_one(tables.Job, job.id).rates = right
+    assert post_unsettled(timedelta(minutes=2)) == [job.id]
+    assert charged(migrated, job) == (A100_HOUR, 3600)

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.leases.leasing import acquire_lease, release_lease
+from activities.leases.leasing import acquire_lease, notify_holder, release_lease
 from activities.lifecycles.restarts import restart_of
 from activities.nodes.creation import LeasedNode, add_leased_node
 from activities.placement.withdrawals import withdraw_allocations
@@ -22,11 +22,11 @@ from tests.activities.outbox.test_relay import signals_of
 from tests.activities.placement.rows import assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region
 from tests.waiting import eventually
-from workflows.contracts.leases import LeaseRelease
+from workflows.contracts.leases import LeaseRelease, MachineLost
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import NodeRequest
-from workflows.contracts.statuses import LeaseStatus, NodeType, ProviderKind
-from workflows.effects.leases import AcquireLease, LeaseAcquired, ReleaseLease
+from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, ProviderKind
+from workflows.effects.leases import AcquireLease, LeaseAcquired, NotifyHolder, ReleaseLease
 from workflows.effects.placement import WithdrawAllocations
 
 LEASE, ANOTHER = "lea-1", "lea-2"
@@ -84,7 +84,7 @@ class World:
         with self.database.write() as session:
             row = session.get_one(tables.Node, self.node.id)
             row.sqlmodel_update({"sequence": 9, "host": "10.0.0.9", **values})
-            request = restart_of(session, row).start.argument
+            request = restart_of(session, row).argument
         assert isinstance(request, NodeRequest)
         return request
 
@@ -201,8 +201,23 @@ def test_a_leased_node_whose_workflow_was_lost_goes_on_with_its_machine(world: W
     assert (resumed_from.lease_id, resumed_from.minion_id) == (LEASE, "SHA256:k")
 
 
-def test_a_leased_node_whose_machine_has_ended_meanwhile_begins_again(world: World) -> None:
+def test_a_leased_node_whose_machine_has_ended_meanwhile_hears_of_it(world: World) -> None:
     world.lease()
     world.ready()
     world.set(LEASE, status="released")
-    assert world.restarted(status="active", minion_id="SHA256:k").resumed_from is None
+    resumed_from = world.restarted(status="active", minion_id="SHA256:k").resumed_from
+    assert resumed_from is not None
+    assert resumed_from.lost is not None
+    assert (resumed_from.status, resumed_from.lost.lease_id) == (NodeStatus.ACTIVE, LEASE)
+
+
+async def test_a_holder_whose_workflow_is_lost_is_there_and_one_that_is_archived_is_not(
+    world: World, temporal_server: Client
+) -> None:
+    set_client(temporal_server)
+    lost = MachineLost(lease_id=LEASE, reason="it was preempted")
+    command = NotifyHolder(holder_id=world.node.id, lost=lost)
+    assert (await notify_holder(command)).is_there
+    with world.database.write() as session:
+        session.get_one(tables.Node, world.node.id).status = "archived"
+    assert not (await notify_holder(command)).is_there

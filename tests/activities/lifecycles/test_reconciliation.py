@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 from sqlmodel import select
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import TerminateWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import ActivityEnvironment
 
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
+from activities.lifecycles.lost_workflows import HISTORY_SERVICE
 from activities.lifecycles.reconciliation import restart_lost_workflows
 from activities.outbox.relay import relay_outbox
 from activities.temporal.client import set_client
@@ -19,9 +23,12 @@ from tests.activities.outbox.test_relay import ask, signals_of, status_of, undel
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from tests.workflows.fake_world import node_address
 from workflows.contracts.billing import BillingRequest
+from workflows.contracts.events import PlatformEvent
 from workflows.contracts.jobs import JobRequest, WorkerAssignment, WorkerProgress
 from workflows.contracts.nodes import NodeRequest
+from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.regions import RegionRequest
+from workflows.contracts.removals import Removal, RemovalProgress
 from workflows.contracts.statuses import NodeStatus, RegionStatus, WorkerStatus
 from workflows.effects.reconciliation import (
     LostWorkflowsRestarted,
@@ -30,6 +37,7 @@ from workflows.effects.reconciliation import (
 )
 
 RUNNING = WorkflowExecutionStatus.RUNNING
+CANCEL = {"reason": "not wanted any more"}
 
 
 class World:
@@ -65,6 +73,24 @@ class World:
             ("job", self.job),
         ):
             await start_idle(self.client, f"{noun}/{row.id}")
+
+    async def start_as(self, workflow_id: str, status: str) -> None:
+        """A workflow that shows this status."""
+        pairs = [SearchAttributePair(SearchAttributeKey.for_keyword("ResourceStatus"), status)]
+        await self.client.start_workflow(
+            "Idle",
+            id=workflow_id,
+            task_queue="nobody",
+            search_attributes=TypedSearchAttributes(pairs),
+        )
+
+    async def terminate(self, workflow_id: str, identity: str) -> None:
+        request = TerminateWorkflowExecutionRequest(
+            namespace=self.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=workflow_id),
+            identity=identity,
+        )
+        await self.client.workflow_service.terminate_workflow_execution(request)
 
     async def sweep(self) -> LostWorkflowsRestarted:
         swept = await ActivityEnvironment().run(
@@ -103,6 +129,80 @@ async def test_a_job_that_was_terminated_is_started_again_to_end(world: World) -
     assert request.ending.code == "terminated"
     assert (request.resumed_from.sequence, request.resumed_from.status) == (5, "running")
     assert await world.sweep() == LostWorkflowsRestarted()
+
+
+async def test_a_job_that_temporal_does_not_know_is_adopted_and_not_ended(world: World) -> None:
+    with world.database.write() as session:
+        account = session.get_one(tables.Account, world.account.id)
+        waiting = add_job(session, account)
+    world.set(waiting, sequence=2, status="waiting_for_resources")
+    assert {world.job.id, waiting.id} <= set((await world.sweep()).restarted)
+    for job, status in ((world.job, "running"), (waiting, "waiting_for_resources")):
+        request = await world.argument_of(f"job/{job.id}", JobRequest)
+        assert request.ending is None
+        assert request.resumed_from is not None
+        assert (request.resumed_from.status, request.resumed_from.is_adopted) == (status, True)
+
+
+async def test_a_job_that_the_server_has_terminated_is_adopted(world: World) -> None:
+    await world.start_all()
+    await world.terminate(f"job/{world.job.id}", identity=HISTORY_SERVICE)
+    assert (await world.sweep()).restarted == (world.job.id,)
+    request = await world.argument_of(f"job/{world.job.id}", JobRequest)
+    assert request.ending is None
+
+
+async def test_many_lost_workflows_are_nobodys_wish_and_are_said_in_one_event(
+    world: World,
+) -> None:
+    with world.database.write() as session:
+        account = session.get_one(tables.Account, world.account.id)
+        account.is_administrator = True
+        session.add(account)
+        jobs = [add_job(session, account) for _ in range(12)]
+    for job in jobs:
+        world.set(job, sequence=2, status="running")
+    await start_idle(world.client, f"job/{jobs[0].id}")
+    await world.client.get_workflow_handle(f"job/{jobs[0].id}").terminate("by a person")
+    assert len((await world.sweep()).restarted) == 16
+    request = await world.argument_of(f"job/{jobs[0].id}", JobRequest)
+    assert request.ending is None
+    assert (await world.sweep()).restarted == ()
+    with world.database.read() as session:
+        query = select(tables.EventRow).where(tables.EventRow.type == PlatformEvent.WORKFLOWS_LOST)
+        (event,) = session.exec(query).all()
+    assert event.account_id == world.account.id
+    assert event.message.startswith("Temporal does not know 16 of 16 workflows")
+
+
+async def test_a_workflow_that_is_older_than_its_row_is_replaced_by_one_from_the_row(
+    world: World,
+) -> None:
+    await world.start_all()
+    ended = world.region
+    world.set(ended, status="archived")
+    for row, noun in ((world.node, "node"), (ended, "region")):
+        await world.client.get_workflow_handle(f"{noun}/{row.id}").terminate()
+        await world.start_as(f"{noun}/{row.id}", "healthy")
+    assert (await world.sweep()).restarted == (world.node.id,)
+    node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
+    assert node.resumed_from is not None
+    status = await status_of(world.client, f"region/{ended.id}")
+    assert status is WorkflowExecutionStatus.TERMINATED
+    assert (await world.sweep()).restarted == ()
+
+
+async def test_a_signal_that_the_lost_workflow_has_not_acted_upon_is_delivered_again(
+    world: World,
+) -> None:
+    heard, unheard = (ask(world.database, world.job.id, "cancel", CANCEL) for _ in range(2))
+    with world.database.write() as session:
+        session.get_one(tables.OutboxRow, heard).delivered_at = NOW - timedelta(seconds=1)
+        session.get_one(tables.OutboxRow, unheard).delivered_at = NOW + timedelta(seconds=1)
+    await world.sweep()
+    assert undelivered(world.database) == [unheard]
+    await relay_outbox(RelayOutbox(older_than_s=0))
+    assert await signals_of(world.client, f"job/{world.job.id}") == ["cancel"]
 
 
 async def test_a_row_that_cannot_be_read_keeps_nobody_else_from_being_started_again(
@@ -199,13 +299,23 @@ async def test_an_onboarding_that_was_lost_begins_anew_with_later_steps(world: W
     world.set(world.node, status="inspecting")
     await world.sweep()
     node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
-    assert (node.resumed_from, node.sequence) == (None, 7)
+    assert node.resumed_from is not None
+    assert (node.resumed_from.status, node.resumed_from.sequence) == (NodeStatus.INSPECTING, 7)
 
 
-async def test_a_removal_that_was_lost_goes_on(world: World) -> None:
-    world.set(world.node, status="removing")
+async def test_a_removal_that_was_lost_goes_on_as_it_was_asked_for(world: World) -> None:
+    asked = {"status": "removing", "removal_force": False, "removal_requested_by": "key-7"}
+    rows = (world.provider, world.region, world.node)
+    for row in rows:
+        world.set(row, **asked)
     await world.sweep()
-    assert await signals_of(world.client, f"node/{world.node.id}") == ["remove"]
+    removal = Removal(force=False, requested_by="key-7")
+    region = await world.argument_of(f"region/{world.region.id}", RegionRequest)
+    provider = await world.argument_of(f"provider/{world.provider.id}", ProviderRequest)
+    node = await world.argument_of(f"node/{world.node.id}", NodeRequest)
+    assert region.removal == provider.removal == RemovalProgress(removal=removal)
+    assert node.resumed_from is not None
+    assert node.resumed_from.removal == removal
 
 
 async def test_what_has_ended_stays_ended(world: World) -> None:

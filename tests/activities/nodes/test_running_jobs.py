@@ -19,8 +19,8 @@ from activities.temporal.client import set_client
 from tests.activities.outbox.test_relay import signals_of
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.jobs import EndRequest, MachineGone
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import Hardware, NodeNotice, RunSeen
+from workflows.contracts.removals import Removal
 from workflows.effects.lifecycles import FindDependents, RemoveDependents
 from workflows.effects.nodes import (
     BillOrphanedRuns,

@@ -139,3 +139,39 @@ async def test_a_job_that_cannot_be_told_keeps_its_place_and_keeps_nobody_else_f
     assert len(await signals(told_by, feed_error)) == 1
     for told in (feed_error, handle):
         await told.terminate()
+
+
+async def test_a_job_whose_workflow_is_lost_keeps_its_place_until_it_is_adopted(
+    migrated: Database, told_by: Client
+) -> None:
+    job_id = placed_job(migrated)
+    found = await notify_placed_jobs(NotifyPlacedJobs())
+    assert (found.announced, found.untold) == (0, (job_id,))
+    with migrated.read() as session:
+        assert [allocation.job_id for allocation in live(session)] == [job_id]
+    await waiting_workflow(told_by, job_id)
+    assert (await notify_placed_jobs(NotifyPlacedJobs())).announced == 1
+
+
+async def test_waiting_jobs_show_that_no_process_plans_until_one_does(
+    migrated: Database, told_by: Client
+) -> None:
+    with migrated.write() as session:
+        account = add_payer(session)
+        add_credits(session, account, 1, "first", NOW)
+        region = add_region(session, account)
+        job = add_waiting_job(session, account)
+    await notify_placed_jobs(NotifyPlacedJobs(has_no_planner=True))
+
+    def shown() -> list[str]:
+        with migrated.read() as session:
+            refusals = session.get_one(tables.Job, job.id).placement_refusals
+        return [refusal["code"] for refusal in refusals]
+
+    assert shown() == ["no-planner"]
+    plan_placements(PlanPlacements())
+    assert shown() == ["no-offers"]
+    with migrated.write() as session:
+        add_gpu_node(session, session.get_one(tables.Region, region.id))
+    assert plan_placements(PlanPlacements()).placed == 1
+    assert shown() == []

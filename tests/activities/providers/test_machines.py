@@ -143,7 +143,7 @@ async def test_a_lease_without_its_workflow_is_taken_up_where_its_row_says(
     books = Books(migrated)
     row = books.lease(LeaseStatus.READY)
     with migrated.read() as session:
-        start = restart_of(session, row).start
+        start = restart_of(session, row)
         fresh = start_lease(session, row)
     assert (start.id, start.workflow) == (f"lease/{row.id}", "LeaseLifecycle")
     found_by = {pair.key.name: pair.value for pair in start.search_attributes}

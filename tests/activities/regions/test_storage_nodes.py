@@ -29,8 +29,8 @@ from tests.activities.outbox.test_relay import signals_of
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job
 from tests.activities.rows import NOW, add_node, add_payer, add_region, allocate
 from workflows.contracts import errors
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import ProviderKind
 from workflows.effects.leases import AcquireLease
 from workflows.effects.lifecycles import FindDependents, RemoveDependents

@@ -26,7 +26,7 @@ from tests.workflows.nodes.test_node_lifecycle import reaches
 from workers.registry import WORKFLOWS, workflow_runner
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, NodeStatus
 from workflows.nodes.node_lifecycle import NodeLifecycle
 

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 from tests.failure.cases import Mode
 from tests.failure.stories.story import HARMLESS, Story
 from tests.workflows.fake_world import REGION
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import OrphanedMachine, OrphanedMachinesFound, TerminateOrphan
 from workflows.contracts.providers import ProviderRequest
 from workflows.contracts.regions import RegionRequest
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import ProviderKind, ProviderStatus, RegionStatus
 from workflows.providers.provider_lifecycle import ProviderLifecycle
 from workflows.regions.region_lifecycle import RegionLifecycle

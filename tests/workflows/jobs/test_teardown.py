@@ -1,5 +1,6 @@
 """Machines that were made for a job which says that they stay: after its own end, and no other."""
 
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -7,11 +8,20 @@ import pytest
 
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
-from tests.workflows.jobs.test_job_lifecycle import CANCEL, Handle, exits, job_id_of, reaches
+from tests.workflows.jobs.test_job_lifecycle import (
+    CANCEL,
+    Handle,
+    at_running,
+    exits,
+    job_id_of,
+    reaches,
+)
 from tests.workflows.nodes.test_leased_machine import WISH, leased
+from workflows.contracts.base import Contract
 from workflows.contracts.jobs import WorkerIdle
 from workflows.contracts.lifecycles import JobChanges
 from workflows.contracts.statuses import JobStatus, NodeType
+from workflows.effects.billing import settle_usage
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 
@@ -70,3 +80,25 @@ async def test_a_node_that_was_made_for_a_job_ends_with_the_deadline_of_its_leas
     report = await handle.result(rpc_timeout=timedelta(seconds=60))
     assert "the lease of its machine ends at " in str(report.status_reason)
     assert stage.world.cloud.machines == {}
+
+
+async def test_a_job_whose_usage_cannot_be_posted_releases_its_machines_and_says_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = dataclasses.replace(settle_usage, schedule_to_close_s=1)
+    monkeypatch.setattr("workflows.jobs.teardown.settle_usage", limited)
+    handle = await stage.job()
+    await at_running(stage, handle)
+
+    async def break_posting(_: Contract) -> None:
+        raise ValueError("rates that nobody understands")
+
+    stage.world.faults["post_usage"] += [break_posting] * 50
+    await exits(stage, handle, 0, code=0, elapsed_s=12)
+    assert (await handle.result()).status is JobStatus.FINISHED
+    job_id = job_id_of(handle)
+    assert "job.billing-failed" in stage.world.events[job_id]
+    assert job_id not in stage.world.held
+    changes = stage.world.rows[job_id].changes
+    assert isinstance(changes, JobChanges)
+    assert [usage.through_s for usage in changes.unsettled or ()] == [12]

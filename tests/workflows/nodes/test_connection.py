@@ -10,8 +10,8 @@ from tests.workflows.conftest import Stage
 from tests.workflows.nodes.test_node_lifecycle import HERE, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import Announcement
+from workflows.contracts.removals import Removal
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
 ELSEWHERE = Announcement(minion_id="SHA256:key", host="203.0.113.9", port=22)

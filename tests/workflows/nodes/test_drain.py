@@ -18,7 +18,7 @@ from tests.workflows.regions.test_cloud_resources import REQUEST as REGION_REQUE
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseEnding, LeaseRelease
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
 from workflows.effects.regions import StorageNode
 from workflows.nodes.node_lifecycle import NodeLifecycle

@@ -12,9 +12,9 @@ from tests.workflows.nodes.test_node_lifecycle import Handle, reaches
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseRelease, MachineLost
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import Gpu, Hardware, NodeProgress
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType, ProviderKind
 from workflows.nodes.node_lifecycle import NodeLifecycle
 from workflows.primitives.journal import LEASE_ID

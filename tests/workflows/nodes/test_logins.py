@@ -2,7 +2,7 @@
 
 from tests.workflows.conftest import Stage
 from tests.workflows.nodes.test_node_lifecycle import onboarded, reaches
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.removals import Removal
 from workflows.nodes.node_lifecycle import NodeLifecycle
 
 

@@ -7,8 +7,8 @@ from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from workflows.contracts import errors
 from workflows.contracts.base import Contract
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import Announcement, Hardware, NodeReport
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import RunState
 from workflows.nodes.node_lifecycle import NodeLifecycle
 

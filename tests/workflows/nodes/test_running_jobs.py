@@ -11,7 +11,8 @@ from tests.workflows.fake_machines import Run
 from tests.workflows.jobs.test_job_lifecycle import CANCEL, job_id_of
 from tests.workflows.nodes.test_node_lifecycle import last, onboarded, reaches
 from tests.workflows.nodes.test_races import busy, loses
-from workflows.contracts.lifecycles import Refresh, Removal
+from workflows.contracts.lifecycles import Refresh
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, RunState
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle

@@ -10,9 +10,9 @@ from tests.workflows.conftest import Stage
 from tests.workflows.jobs.test_job_lifecycle import at_running, job_id_of
 from tests.workflows.nodes.test_node_lifecycle import Handle, last, reaches
 from workflows.contracts import queues
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.nodes import NodeProgress, NodeRequest
 from workflows.contracts.regions import RegionRequest, SiteChange
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import JobStatus, NodeStatus, ProviderKind
 from workflows.effects.nodes import list_runs, probe_node, restore_logins
 from workflows.effects.regions import check_site

@@ -13,7 +13,7 @@ from tests.workflows.conftest import Stage
 from tests.workflows.fake_world import REGION
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.lifecycles import ProviderChanges, Removal
+from workflows.contracts.lifecycles import ProviderChanges
 from workflows.contracts.providers import (
     Check,
     PricesState,
@@ -21,6 +21,7 @@ from workflows.contracts.providers import (
     ProviderRequest,
 )
 from workflows.contracts.regions import RegionRequest
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import ProviderKind
 from workflows.providers import machine_reconciliation
 from workflows.providers.provider_lifecycle import ProviderLifecycle
@@ -247,3 +248,23 @@ async def test_what_cannot_be_removed_keeps_the_provider_until_it_is_forced_and_
     assert (await handle.result()).status == "archived"
     told = stage.world.told["prv-9"]["provider.archived"]
     assert "left, by force: network: network is in use" in told
+
+
+async def test_the_key_of_a_provider_is_kept_while_its_cloud_lists_machines_unless_forced(
+    stage: Stage,
+) -> None:
+    handle = await stage.client.start_workflow(
+        ProviderLifecycle.run, CLOUD, id=f"provider/{uuid.uuid4().hex}", task_queue=queues.MAIN
+    )
+    await reaches(stage, "prv-9", "ready")
+    stage.world.cloud.unknown.add("baseload-lea-7")
+    await handle.signal(ProviderLifecycle.remove, Removal())
+    await reaches(stage, "prv-9", "failed")
+    assert "still lists baseload-lea-7" in str(stage.world.rows["prv-9"].status_reason)
+    assert not stage.world.forgotten_keys
+    assert stage.world.resources["prv-9"] == EVERY_PART
+
+    await handle.signal(ProviderLifecycle.remove, Removal(force=True))
+    await handle.result()
+    assert "still lists baseload-lea-7" in stage.world.told["prv-9"]["provider.archived"]
+    assert stage.world.forgotten_keys == {"prv-9"}

@@ -13,8 +13,8 @@ from tests.workflows.fake_world import REGION
 from tests.workflows.providers.test_provider_lifecycle import reaches
 from workflows.contracts import errors, queues
 from workflows.contracts.base import Contract
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.regions import RegionReport, RegionRequest, Replacement
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, ProviderKind
 from workflows.regions.region_lifecycle import RegionLifecycle
 

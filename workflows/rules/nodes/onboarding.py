@@ -7,6 +7,9 @@ from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus
 from workflows.rules.nodes.requirements import ALL, PEERS
 
+TRIES = 12
+"""How often a node that was in use gets another leased machine before it waits for a person."""
+
 
 def first_status_of(services: Collection[str], *, is_leased: bool) -> NodeStatus:
     """The status of a node after its onboarding.

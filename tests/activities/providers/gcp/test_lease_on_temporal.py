@@ -119,7 +119,7 @@ async def test_a_lease_says_that_its_machine_was_deleted_by_name(
     leased(books, await asyncio.to_thread(made, books))
     gcp.cloud.knows_numbers = False
     with books.database.read() as session:
-        start = restart_of(session, session.get_one(tables.Lease, LEASE)).start
+        start = restart_of(session, session.get_one(tables.Lease, LEASE))
     async with at_work(temporal_server):
         handle = await temporal_server.start_workflow(
             start.workflow, start.argument, id=start.id, task_queue=queues.MAIN
@@ -143,7 +143,7 @@ async def test_a_preempted_machine_s_lease_is_over_in_seconds_and_costs_what_the
     seen = await asyncio.to_thread(made, books)
     leased(books, seen)
     with books.database.read() as session:
-        start = restart_of(session, session.get_one(tables.Lease, LEASE)).start
+        start = restart_of(session, session.get_one(tables.Lease, LEASE))
     news = StartNotifications(provider_id=books.provider_id, kind=ProviderKind.GCP)
     async with at_work(temporal_server):
         handle = await temporal_server.start_workflow(

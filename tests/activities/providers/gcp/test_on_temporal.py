@@ -25,8 +25,8 @@ from workers.main import cloud_workers, notifications_worker
 from workers.registry import workflow_runner
 from workers.serving import serving
 from workflows.contracts import queues
-from workflows.contracts.lifecycles import Removal
 from workflows.contracts.providers import ProviderReport, ProviderRequest
+from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import ProviderKind
 from workflows.providers.notifications import ProviderNotifications
 from workflows.providers.provider_lifecycle import ProviderLifecycle

@@ -28,7 +28,7 @@ from tests.activities.providers.gcp.test_burst_on_temporal import (
 from tests.doubles.gcp.double import GcpDouble
 from tests.doubles.gcp.faults import Fault, FaultKind
 from tests.waiting import eventually
-from workflows.contracts.lifecycles import Removal
+from workflows.contracts.removals import Removal
 
 __all__ = ["contained", "dialect", "google"]
 HERE = "us-central1"

@@ -1,0 +1,133 @@
+"""The workflows that exist once in an installation: endless loops and scheduled workflows."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleState,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+
+from activities.settings import settings
+from workflows.contracts import queues
+from workflows.contracts.base import Contract
+from workflows.contracts.placement import PlacementRequest
+from workflows.contracts.schedules import ReconciliationRequest
+
+PRICES_INTERVAL = timedelta(days=1)
+HOUSEKEEPING_INTERVAL = timedelta(hours=1)
+RECONCILIATION = "lifecycle-reconciliation"
+_OURS = "baseload: "
+"""The beginning of the note of each schedule that this code has made."""
+
+log = structlog.get_logger("temporal")
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """One schedule: the workflow that it starts, and how often."""
+
+    workflow: str
+    every: timedelta
+
+    @property
+    def note(self) -> str:
+        """What the schedule does; another note says that the schedule is out of date."""
+        return f"{_OURS}{self.workflow} every {self.every.total_seconds():g} s"
+
+
+def wanted_schedules() -> dict[str, Scheduled]:
+    """The schedules of an installation by id."""
+    every = timedelta(seconds=settings().reconciliation_interval_s)
+    return {
+        RECONCILIATION: Scheduled("LifecycleReconciliation", every),
+        "prices": Scheduled("PriceRefresh", PRICES_INTERVAL),
+        "housekeeping": Scheduled("Housekeeping", HOUSEKEEPING_INTERVAL),
+    }
+
+
+async def ensure_singletons(client: Client) -> None:
+    """Start the loops and make the schedules that are missing; update schedules that differ.
+
+    Schedules that an earlier release has made and that are not wanted any more are deleted. A
+    schedule that a person has paused stays paused. A new lifecycle reconciliation runs at once,
+    because Temporal may have lost the workflows as well.
+    """
+    await _ensure_loops(client)
+    wanted = wanted_schedules()
+    notes = {
+        found.id: found.schedule.state.note or ""
+        async for found in await client.list_schedules()
+        if found.schedule is not None
+    }
+    for name, schedule in wanted.items():
+        if name not in notes:
+            await _create(client, name, schedule)
+        elif notes[name] != schedule.note:
+            await _update(client, name, schedule)
+    await _delete_unwanted(client, notes, wanted)
+
+
+async def _ensure_loops(client: Client) -> None:
+    loops: tuple[tuple[str, Contract, str], ...] = (
+        ("Placement", PlacementRequest(), "placement"),
+        ("OutboxRelay", ReconciliationRequest(), "outbox"),
+    )
+    for workflow, argument, name in loops:
+        await client.start_workflow(
+            workflow,
+            argument,
+            id=name,
+            task_queue=queues.MAIN,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"the one {name} loop",
+        )
+
+
+async def _create(client: Client, name: str, schedule: Scheduled) -> None:
+    with contextlib.suppress(ScheduleAlreadyRunningError):
+        await client.create_schedule(
+            name, _schedule(name, schedule), trigger_immediately=name == RECONCILIATION
+        )
+
+
+async def _update(client: Client, name: str, schedule: Scheduled) -> None:
+    def changed(found: ScheduleUpdateInput) -> ScheduleUpdate:
+        state = replace(found.description.schedule.state, note=schedule.note)
+        return ScheduleUpdate(schedule=replace(_schedule(name, schedule), state=state))
+
+    log.info("updates a schedule", schedule=name, now=schedule.note)
+    await client.get_schedule_handle(name).update(changed)
+
+
+async def _delete_unwanted(
+    client: Client, notes: Mapping[str, str], wanted: Mapping[str, Scheduled]
+) -> None:
+    for name, note in notes.items():
+        if name not in wanted and note.startswith(_OURS):
+            log.info("deletes a schedule", schedule=name, was=note)
+            await client.get_schedule_handle(name).delete()
+
+
+def _schedule(name: str, schedule: Scheduled) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            schedule.workflow, ReconciliationRequest(), id=name, task_queue=queues.MAIN
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=schedule.every)]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP),
+        state=ScheduleState(note=schedule.note),
+    )

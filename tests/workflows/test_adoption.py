@@ -1,0 +1,184 @@
+"""Temporal forgets everything: a job goes on from its row, in each status."""
+
+import asyncio
+
+import pytest
+
+from activities.db import tables
+from tests.waiting import eventually
+from tests.workflows.fake_world import Machine
+from tests.workflows.installation import (
+    JOB,
+    LEASE,
+    NODE,
+    REACHABLE,
+    Installation,
+    Step,
+    installation,
+    nothing,
+)
+from tests.workflows.jobs.test_job_lifecycle import CANCEL, assert_nothing_left
+from tests.workflows.jobs.test_races import STOP, Gate
+from workflows.contracts.jobs import MachineGone, NodeUnreachable
+
+__all__ = ["installation"]
+pytestmark = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+
+
+# ── jobs ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def waits(at: Installation) -> None:
+    await at.reaches(JOB, "waiting_for_resources")
+
+
+async def is_placed_unseen(at: Installation) -> None:
+    at.place()
+
+
+def held_at(effect: str, status: str) -> Step:
+    async def comes(at: Installation) -> None:
+        gate = Gate(at.stage, effect)
+        await at.run_to(status)
+        await gate.entered()
+        asyncio.get_running_loop().call_later(0.5, gate.open)
+
+    return comes
+
+
+async def runs(at: Installation) -> None:
+    await at.run_to("running")
+
+
+async def is_unreachable(at: Installation) -> None:
+    await runs(at)
+    at.world.machines[NODE].reachable = False
+    await at.tell(JOB, "node_unreachable", NodeUnreachable(node_id=NODE, reason="no route"))
+    await at.reaches(JOB, "unreachable")
+
+
+async def uploads(at: Installation) -> None:
+    gate = Gate(at.stage, "store_output")
+    await runs(at)
+    at.end_command()
+    await at.tell(JOB, "node_reachable", REACHABLE)
+    await gate.entered()
+    asyncio.get_running_loop().call_later(0.5, gate.open)
+
+
+async def ends_unseen(at: Installation) -> None:
+    at.end_command()
+
+
+async def comes_back_and_ends_unseen(at: Installation) -> None:
+    at.world.machines[NODE].reachable = True
+    at.end_command()
+
+
+async def ends_later(at: Installation) -> None:
+    await at.reaches(JOB, "running")
+    at.end_command()
+    await at.tell(JOB, "node_reachable", REACHABLE)
+
+
+JOBS = {
+    "new": (nothing, nothing, is_placed_unseen, ends_later),
+    "waiting": (waits, nothing, is_placed_unseen, ends_later),
+    "placed unseen": (waits, is_placed_unseen, nothing, ends_later),
+    "provisioning": (held_at("seal_run_specs", "provisioning"), nothing, nothing, ends_later),
+    "staging": (held_at("stage_worker", "waiting_for_data"), nothing, nothing, ends_later),
+    "starting": (held_at("start_worker", "waiting_for_data"), nothing, nothing, ends_later),
+    "running": (runs, nothing, nothing, ends_later),
+    "ended unseen": (runs, ends_unseen, nothing, nothing),
+    "unreachable": (is_unreachable, comes_back_and_ends_unseen, nothing, nothing),
+    "uploading": (uploads, nothing, nothing, nothing),
+}
+
+
+@pytest.mark.parametrize("case", JOBS)
+async def test_a_job_whose_workflow_is_forgotten_goes_on_to_its_planned_end(
+    installation: Installation, case: str
+) -> None:
+    comes, unseen, after, ends = JOBS[case]
+    at = installation
+    await at.start(JOB)
+    await comes(at)
+    await at.forget()
+    await unseen(at)
+    handle = await at.start(JOB)
+    await after(at)
+    if after is is_placed_unseen:
+        await at.reaches(JOB, "waiting_for_resources")
+        await at.tell(JOB, "placed", at.world.held[JOB])
+    await ends(at)
+    report = await handle.result()
+    assert (report["status"], report["status_reason"]) == ("finished", None)
+    assert at.status(JOB) == "finished"
+    (run_id,) = at.world.posted_s
+    assert (run_id, at.world.posted_s[run_id]) == ((JOB, 0, 1), 12)
+    assert at.world.logs == at.world.outputs == {f"{JOB}-0-1"}
+    assert_nothing_left(at.stage, handle)
+
+
+async def test_a_cancellation_that_was_heard_before_all_was_forgotten_is_carried_out(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB)
+    gate = Gate(at.stage, "end_worker")
+    await runs(at)
+    await at.tell(JOB, "cancel", CANCEL)
+    await gate.entered()
+    await at.forget()
+    handle = await at.start(JOB)
+    report = await handle.result()
+    gate.open()
+    assert (report["status"], report["status_reason"]) == ("canceled", CANCEL.reason)
+    assert_nothing_left(at.stage, handle)
+
+
+async def test_a_notebook_that_is_stopping_or_stopped_can_be_started_again(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB, type="notebook")
+    gate = Gate(at.stage, "end_worker")
+    await runs(at)
+    await at.tell(JOB, "stop", STOP)
+    await gate.entered()
+    for _ in ("stopping", "stopped"):
+        await at.forget()
+        await at.start(JOB)
+        await at.reaches(JOB, "stopped")
+        gate.open()
+    await at.tell(JOB, "start_again")
+    await at.reaches(JOB, "waiting_for_resources")
+
+
+async def test_a_job_that_lost_its_machine_restarts_once_although_all_was_forgotten(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB)
+    gate = Gate(at.stage, "end_billing")
+    await runs(at)
+    at.world.machines[NODE] = Machine(reachable=False)
+    await at.tell(JOB, "machine_gone", MachineGone(node_id=NODE, reason="it was preempted"))
+    await gate.entered()
+    with at.database.write() as session:
+        at.row(session, LEASE).sqlmodel_update({"status": "released"})
+        job = at.row(session, JOB)
+        (worker,) = job.workers
+        worker["assignment"]["lease_id"] = LEASE
+        job.workers = [worker]
+    await at.forget()
+    gate.open()
+    await at.start(JOB)
+    await at.reaches(JOB, "waiting_for_resources")
+    await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
+    assert _job_row(at).restarts == 1
+
+
+def _job_row(at: Installation) -> tables.Job:
+    with at.database.read() as session:
+        return session.get_one(tables.Job, JOB)
