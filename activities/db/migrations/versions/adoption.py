@@ -1,12 +1,12 @@
 """Keep what a lifecycle needs to go on from its row: who asked for an end or a removal, and how.
 
-Revision: adopt, after 0015
+Revision: 0016, after 0015
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "adopt"
+revision = "0016"
 down_revision = "0015"
 branch_labels = None
 depends_on = None
