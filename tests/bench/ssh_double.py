@@ -107,7 +107,7 @@ class Machine:
         return {"removed": asked["run_ids"], "kept": []}
 
     def do_orphans(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return {"ended": {}}
+        return {"ended": {}, "alive": {}}
 
     def do_prune(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {"removed": []}

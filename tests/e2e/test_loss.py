@@ -143,16 +143,19 @@ def test_a_node_that_lost_power_comes_back_by_itself_and_its_job_says_what_happe
     assert "restarted" in failed["status_reason"]
 
 
-def test_a_job_whose_node_stays_away_fails_after_its_limit_and_frees_the_node(
+def test_a_job_whose_node_stays_away_fails_after_its_limit_and_leaves_what_it_held_to_the_node(
     platform: Platform, story: dict[str, Lost]
 ) -> None:
     lost = story["stays-away"]
     failed = platform.until_status(lost.job, "failed", limit_s=UNREACHABLE_LIMIT_S + 60)
     assert "not reachable" in failed["status_reason"]
     assert "sleep 5061" in lost.machine.command_lines(), "it was healthy all the time"
+    (left,) = platform.get(lost.node)["leaving_allocations"]
+    assert left["job_id"] == lost.job.rsplit("/", 1)[1]
     lost.machine.heal_network()
     platform.until_status(lost.node, "active", limit_s=150)
     wait_until(lambda: "sleep 5061" not in lost.machine.command_lines(), "the stray is ended", 150)
+    wait_until(lambda: not platform.get(lost.node)["leaving_allocations"], "it is freed", 150)
     again = platform.job("true", lost.site.region_id)
     platform.until_status(again, "finished", limit_s=150)
 
