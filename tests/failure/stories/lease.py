@@ -113,7 +113,7 @@ class DeadlineStory(MachineStory):
         await self.signal(self.workflow_id, "release", ended)
 
     def _was_of_use(self) -> bool:
-        is_broken = self.is_struck and self.mode not in HARMLESS
+        is_broken = "lease.holder-not-notified" in self.world.events[LEASE]
         return len(self.world.cloud.ending) > 0 or is_broken
 
     def look(self) -> None:
