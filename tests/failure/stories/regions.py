@@ -152,10 +152,18 @@ class ReconciledProviderStory(ProviderStory):
         await super().begin()
 
     async def step(self) -> bool:
+        if self.has_ended():
+            self.asked = False  # The request may have come to the run that has ended.
         is_ready = self.status == ProviderStatus.READY and not self.asked
-        if is_ready and self.is_struck and not self.world.cloud.stray:
+        is_over = self.is_struck and not self.world.cloud.stray and self._is_told()
+        if is_ready and is_over and not self.has_ended():
             await self.cancel()
         return await super().step()
+
+    def _is_told(self) -> bool:
+        """Whether people are told of the failure, where there is one to be told of."""
+        told = "provider.not-reconciled" in self.world.events[PROVIDER]
+        return told or self.mode not in (Mode.FAILS_FOR_GOOD, Mode.HANGS)
 
     async def answer(self, status: str) -> None:
         if status == ProviderStatus.FAILED:
