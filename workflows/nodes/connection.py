@@ -12,7 +12,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.lifecycles import Wake
-from workflows.contracts.nodes import Announcement, NodeAddress, NodeRequest
+from workflows.contracts.nodes import Announcement, NodeRequest
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
@@ -139,13 +139,6 @@ class NodeConnection:
         """
         command = ReachNode(node=self._location.address())
         await self._record_boot(await find_node_again(command, summary="reconnect"))
-
-    async def verify(self, there: NodeAddress) -> None:
-        """Prove that the node answers at another address, with two attempts.
-
-        Raises: the failure of the last attempt.
-        """
-        await probe_node(ReachNode(node=there))
 
     async def reboot(self) -> None:
         """Reboot the machine, unless it has restarted already. Raises: the last failure."""

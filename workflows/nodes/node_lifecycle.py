@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
@@ -15,7 +14,6 @@ from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
 from workflows.contracts.nodes import (
-    Announcement,
     NodeNotice,
     NodeReport,
     NodeRequest,
@@ -37,10 +35,11 @@ from workflows.nodes.inspection import Inspection
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
 from workflows.nodes.location import NodeLocation, refusal
 from workflows.nodes.preparation import prepared
+from workflows.nodes.relocation import Relocation
 from workflows.nodes.running_jobs import RunningJobs
 from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.journal import Journal, is_long
+from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import (
     Interrupted,
     interruptible,
@@ -87,6 +86,7 @@ class NodeLifecycle:
         self._location = NodeLocation(request)
         self._connection = NodeConnection(request, self._location, self._record_event)
         self._inspection = Inspection(request, self._location, self._record_changes)
+        self._relocation = Relocation(self._location, self._connection, self._record_changes)
         self._running_jobs = RunningJobs(request, self._location, self._record_event)
         self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
@@ -102,10 +102,6 @@ class NodeLifecycle:
         self._withheld = self._journal.reason if withheld else None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
         self._tidy_at = resumed_from.tidy_at if resumed_from else None
-        self._refused: Announcement | None = None
-        """The last announcement from which the node did not answer."""
-        self._move_refused = False
-        """Whether a refused move is recorded since the node went offline."""
 
     @workflow.run
     async def run(self, _request: NodeRequest) -> NodeReport:
@@ -238,12 +234,13 @@ class NodeLifecycle:
         Announcements are verified beside the tries at the node's own address, which they therefore
         never hold up.
         """
-        self._move_refused = False
-        self._inbox.put(Wake())  # The machine may have announced itself before it was missed.
+        self._relocation.start(self._inbox)
         pause = REFUSED_KEY_INTERVAL
         while self._removal is None:
             reconnection = while_handling(
-                self._connection.reconnect(), partial(self._inbox.holds, Wake), self._move
+                self._connection.reconnect(),
+                partial(self._inbox.holds, Wake),
+                partial(self._relocation.follow, self._inbox),
             )
             try:
                 if await self._unless_urgent(reconnection):
@@ -498,40 +495,6 @@ class NodeLifecycle:
             )
             changes = NodeChanges(removal=removal)
             await self._write(removing, changes=changes, reason=self._ended_by)
-
-    async def _move(self) -> None:
-        """Move the node to its announced address, if it answers there with its own host key.
-
-        Anybody may announce a machine.
-        Raises: Interrupted, when the node has moved, or its history is long.
-        """
-        self._inbox.pick(Wake)
-        announcement = await self._connection.announcement()
-        if announcement is not None and announcement != self._refused:
-            await self._move_to(announcement)
-        if is_long():
-            raise Interrupted
-
-    async def _move_to(self, announcement: Announcement) -> None:
-        announced = announcement.model_dump(include={"host", "port", "user"})
-        there = self._location.address().model_copy(update=announced)
-        if there == self._location.address():
-            return
-        try:
-            await self._connection.verify(there)
-        except EFFECT_FAILED as failure:
-            if is_cancelled_exception(failure):
-                raise
-            self._refused = announcement
-            if not self._move_refused:
-                self._move_refused = True
-                message = cause_of(failure)[1]
-                await self._record_event(Event(type=NodeEvent.MOVE_REFUSED, message=message))
-            return
-        self._location.take(announcement)
-        moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
-        await self._write(moved, changes=NodeChanges(**announced), reason=self._journal.reason)
-        raise Interrupted
 
     async def _reboot(self, asked: Reboot) -> None:
         """Restart the machine: with jobs on the node that needs force.

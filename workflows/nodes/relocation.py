@@ -1,0 +1,72 @@
+"""The relocation of an offline node to the address at which its machine announced itself."""
+
+from temporalio.exceptions import is_cancelled_exception
+
+from workflows.contracts.events import Event, NodeEvent
+from workflows.contracts.lifecycles import NodeChanges, Wake
+from workflows.contracts.nodes import Announcement
+from workflows.effects.nodes import ReachNode, probe_node
+from workflows.nodes.connection import NodeConnection
+from workflows.nodes.inspection import ChangeWriter
+from workflows.nodes.location import NodeLocation
+from workflows.primitives.failures import EFFECT_FAILED, cause_of
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import is_long
+from workflows.primitives.waiting import Interrupted
+
+
+class Relocation:
+    """The moves of one node while it is offline. Anybody may announce a machine.
+
+    record: writes changes and events that leave the node's status as it is.
+    """
+
+    def __init__(
+        self, location: NodeLocation, connection: NodeConnection, record: ChangeWriter
+    ) -> None:
+        self._location = location
+        self._connection = connection
+        self._record = record
+        self._refused: Announcement | None = None
+        """The last announcement from which the node did not answer."""
+        self._is_refusal_recorded = False
+
+    def start(self, inbox: Inbox) -> None:
+        """Prepare for an outage: its first refused move is recorded."""
+        self._is_refusal_recorded = False
+        inbox.put(Wake())  # The machine may have announced itself before it was missed.
+
+    async def follow(self, inbox: Inbox) -> None:
+        """Move the node to its announced address, if it answers there with its own host key.
+
+        Raises: Interrupted, when the node has moved, or its history is long.
+        """
+        inbox.pick(Wake)
+        announcement = await self._connection.announcement()
+        if announcement is not None and announcement != self._refused:
+            await self._move(announcement)
+        if is_long():
+            raise Interrupted
+
+    async def _move(self, announcement: Announcement) -> None:
+        announced = announcement.model_dump(include={"host", "port", "user"})
+        there = self._location.address().model_copy(update=announced)
+        if there == self._location.address():
+            return
+        try:
+            await probe_node(ReachNode(node=there))
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            await self._refuse(announcement, cause_of(failure)[1])
+            return
+        self._location.take(announcement)
+        moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
+        await self._record(NodeChanges(**announced), (moved,))
+        raise Interrupted
+
+    async def _refuse(self, announcement: Announcement, why: str) -> None:
+        self._refused = announcement
+        if not self._is_refusal_recorded:
+            self._is_refusal_recorded = True
+            await self._record(NodeChanges(), (Event(type=NodeEvent.MOVE_REFUSED, message=why),))
