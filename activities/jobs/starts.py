@@ -77,7 +77,7 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
         status=status,
         workers=workers,
         lost=_unreachable_nodes(session, row.id),
-        restarts=row.restarts + is_over,
+        restarts=row.restarts,
         has_copies=leased or row.attempt + is_over > 1,
         unsettled=_USAGES.validate_python(row.unsettled or ()),
         reason=row.status_reason if waits else None,

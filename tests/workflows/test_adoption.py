@@ -19,7 +19,7 @@ from tests.workflows.installation import (
 )
 from tests.workflows.jobs.test_job_lifecycle import CANCEL, assert_nothing_left
 from tests.workflows.jobs.test_races import STOP, Gate
-from workflows.contracts.jobs import MachineGone, NodeUnreachable
+from workflows.contracts.jobs import MachineGone, NodeEnding, NodeUnreachable
 
 __all__ = ["installation"]
 pytestmark = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
@@ -177,6 +177,22 @@ async def test_a_job_that_lost_its_machine_restarts_once_although_all_was_forgot
     await at.reaches(JOB, "waiting_for_resources")
     await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
     assert _job_row(at).restarts == 1
+
+
+async def test_a_rescheduled_job_uses_up_no_restart_although_all_was_forgotten(
+    installation: Installation,
+) -> None:
+    at = installation
+    await at.start(JOB)
+    await runs(at)
+    gate = Gate(at.stage, "collect_log")
+    await at.tell(JOB, "node_ending", NodeEnding(node_id=NODE, reason="its lease ends"))
+    await gate.entered()
+    await at.forget()
+    gate.open()
+    await at.start(JOB)
+    await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
+    assert _job_row(at).restarts == 0
 
 
 def _job_row(at: Installation) -> tables.Job:

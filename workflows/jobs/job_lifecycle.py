@@ -594,7 +594,7 @@ class JobLifecycle:
             workers=progress_of(self._workers),
             output_bytes=self._teardown.output_bytes,
             confirms=confirms,
-            restarts=ending.restarts,
+            restarts=ending.next_restarts if release else ending.restarts,
             unsettled=self._teardown.unsettled,
             ending=ending.progress(removes=self._remove_asked) if is_asked else None,
             release=release,

@@ -118,10 +118,15 @@ class Termination:
         details = {"reschedules": self.reschedules + 1}
         return Event(type=JobEvent.RESCHEDULED, message=message, details=details)
 
+    @property
+    def next_restarts(self) -> int:
+        """How often the next attempt has restarted: a reschedule is no restart."""
+        return self.restarts + (self.will_restart and not self.is_rescheduled)
+
     def start_next_attempt(self) -> None:
         """Prepare the next attempt: after a loss, a reschedule, or a person's start."""
         if self.will_restart:
-            self.restarts += not self.is_rescheduled
+            self.restarts = self.next_restarts
             self.reschedules += self.is_rescheduled
             self.before = self.reason
             self.forget()
