@@ -10,7 +10,6 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.base import Contract
-from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
@@ -32,7 +31,7 @@ from workflows.effects.nodes import (
     find_wanted_status,
     watch_node,
 )
-from workflows.nodes.connection import NodeConnection
+from workflows.nodes.connection import NodeConnection, loss_type
 from workflows.nodes.inspection import Inspection
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
 from workflows.nodes.location import NodeLocation, refusal
@@ -93,9 +92,10 @@ class NodeLifecycle:
         self._journal.next_run = self._next_run
         if resumed_from is not None and resumed_from.lost is not None:
             self._inbox.put(resumed_from.lost)
-        self._removal: Removal | None = None
-        if resumed_from is not None and resumed_from.removal is not None:
-            self._resume_removal(resumed_from.removal)
+        removal = resumed_from.removal if resumed_from else None
+        self._removal = removal if removal is not None and removal.force else None
+        if removal is not None and not removal.force:  # Jobs may be there by now.
+            self._inbox.put(removal)
         self._ended_by = resumed_from.ended_by if resumed_from else None
         """Why the node removes itself; None: it does not."""
         withheld = self._status is NodeStatus.MAINTENANCE
@@ -227,7 +227,7 @@ class NodeLifecycle:
         if kind == UNSERVED:
             reason = f"no worker serves the site of {self._request.region_id} ({message})"
         self._status = NodeStatus.OFFLINE
-        await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
+        await self._write(Event(type=loss_type(failure), message=reason), reason=reason)
         await self._running_jobs.notify(NodeNotice.UNREACHABLE, reason)
         if kind == UNSERVED:
             await self._connection.refresh_region()
@@ -349,11 +349,7 @@ class NodeLifecycle:
         resumed_from = self._request.resumed_from
         if resumed_from is None or resumed_from.removal is None or not self._location.is_known:
             return self._status is NodeStatus.OFFLINE
-        try:
-            await self._connection.probe()
-        except EFFECT_FAILED:
-            return True
-        return False
+        return not await self._connection.answers()
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -464,13 +460,6 @@ class NodeLifecycle:
                 self._status = NodeStatus.MAINTENANCE
             await self._write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
 
-    def _resume_removal(self, removal: Removal) -> None:
-        """Go on with a removal; without force it is considered again, because jobs may be there."""
-        if removal.force:
-            self._removal = removal
-        else:
-            self._inbox.put(removal)
-
     async def _consider(self, removal: Removal) -> None:
         """Accept or refuse a removal: with jobs on the node it needs force.
 
@@ -556,7 +545,7 @@ class NodeLifecycle:
         """Record why the reconnection failed, and wait before the next; runs are not touched."""
         kind, message = cause_of(failure)
         if self._journal.reason != message:
-            event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
+            event = Event(type=loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
         news = partial(self._inbox.holds, *URGENT, Wake)
         await wait_until(news, pause, "before the next try")
@@ -726,8 +715,3 @@ class NodeLifecycle:
             status=self._status,
             status_reason=self._journal.reason,
         )
-
-
-def _loss_type(failure: BaseException) -> str:
-    refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
-    return NodeEvent.HOST_KEY_REFUSED if refused else NodeEvent.OFFLINE
