@@ -132,13 +132,16 @@ class NodeConnection:
         """Connect with two attempts. Raises: the failure of the last attempt."""
         await self._record_boot(await probe_node(ReachNode(node=self._location.address())))
 
-    async def answers(self) -> bool:
-        """Whether the node answers to one of two attempts."""
+    async def is_gone(self, status: NodeStatus) -> bool:
+        """Whether the node cannot be reached; one whose removal is resumed is probed again."""
+        resumed_from = self._request.resumed_from
+        if resumed_from is None or resumed_from.removal is None or not self._location.is_known:
+            return status is NodeStatus.OFFLINE
         try:
             await self.probe()
         except EFFECT_FAILED:
-            return False
-        return True
+            return True
+        return False
 
     async def reconnect(self) -> None:
         """Connect again within an hour.

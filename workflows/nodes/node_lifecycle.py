@@ -90,16 +90,15 @@ class NodeLifecycle:
         self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
         self._journal.next_run = self._next_run
-        if resumed_from is not None and resumed_from.lost is not None:
+        if resumed_from and resumed_from.lost:
             self._inbox.put(resumed_from.lost)
         removal = resumed_from.removal if resumed_from else None
-        self._removal = removal if removal is not None and removal.force else None
-        if removal is not None and not removal.force:  # Jobs may be there by now.
+        self._removal = removal if removal and removal.force else None
+        if removal and not removal.force:  # Jobs may be there by now.
             self._inbox.put(removal)
         self._ended_by = resumed_from.ended_by if resumed_from else None
         """Why the node removes itself; None: it does not."""
-        withheld = self._status is NodeStatus.MAINTENANCE
-        self._withheld = self._journal.reason if withheld else None
+        self._withheld = self._journal.reason if self._status is NodeStatus.MAINTENANCE else None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
         self._tidy_at = resumed_from.tidy_at if resumed_from else None
         self._refused: Announcement | None = None
@@ -290,7 +289,7 @@ class NodeLifecycle:
 
     async def _drain(self) -> None:
         """Take no new jobs, wait until the running ones have left, then let the machine go."""
-        is_offline = await self._is_gone()
+        is_offline = await self._connection.is_gone(self._status)
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
         if self._machine.is_claimed or self._status not in never_used:
             await self._close(self._removal)
@@ -343,13 +342,6 @@ class NodeLifecycle:
 
     def _is_lost(self) -> bool:
         return self._machine.is_lost(self._inbox)
-
-    async def _is_gone(self) -> bool:
-        """Whether the node cannot be reached; one whose removal is resumed is probed again."""
-        resumed_from = self._request.resumed_from
-        if resumed_from is None or resumed_from.removal is None or not self._location.is_known:
-            return self._status is NodeStatus.OFFLINE
-        return not await self._connection.answers()
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -439,7 +431,6 @@ class NodeLifecycle:
         return await find_wanted_status.run_locally(question)
 
     async def _activation(self) -> None:
-        """Wait until a person activates the node."""
         while True:
             woken = partial(self._inbox.holds, Wake)
             await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
@@ -597,10 +588,7 @@ class NodeLifecycle:
     async def _rest_failed(self) -> None:
         """Wait until the machine is announced, or a person activates or removes the node."""
         if self._machine.is_claimed:
-            with suppress(Interrupted):
-                await interruptible(
-                    self._change_machine(self._journal.reason or "", None), when=self._has_removal
-                )
+            await self._change_machine(self._journal.reason or "", None)
             return
         while self._removal is None:
             await self._journal.continue_when_long()
@@ -633,14 +621,14 @@ class NodeLifecycle:
             self._status, kind = NodeStatus.OFFLINE, NodeEvent.MACHINE_LOST
         await self._write(Event(type=kind, message=reason), reason=reason)
         await self._machine.withdraw_allocations(reason)
-        with suppress(Interrupted):
-            await interruptible(self._change_machine(reason, pause), when=self._has_removal)
+        await self._change_machine(reason, pause)
 
     async def _change_machine(self, reason: str, pause: timedelta | None) -> None:
-        """See the jobs off the machine, release it, and wait until another one may be claimed.
+        with suppress(Interrupted):
+            await interruptible(self._next_machine(reason, pause), when=self._has_removal)
 
-        pause: before the next try; None: no try is left, so a person activates the node.
-        """
+    async def _next_machine(self, reason: str, pause: timedelta | None) -> None:
+        """See the jobs off the machine, release it, and wait until another one may be claimed."""
         notice = partial(self._notice, reason, is_offline=False)
         await self._running_jobs.drain(notice, self._is_lost)
         self._stop_watch()
@@ -673,11 +661,7 @@ class NodeLifecycle:
             self._watch.cancel()
 
     def _next_run(self) -> NodeRequest | None:
-        """The request of the next workflow run; None while messages wait.
-
-        The watch is cancelled first and started anew after it, because no activity may be open
-        across continue-as-new. An accepted removal is not considered again.
-        """
+        """The request of the next workflow run, with a watch of its own; None: messages wait."""
         if self._inbox.holds_others_than(Wake):  # The next run reads the row anyway.
             return None
         self._stop_watch()
@@ -685,12 +669,10 @@ class NodeLifecycle:
             self._status,
             sequence=self._journal.sequence,
             resume_status=self._resume_status,
-            lease_id=self._machine.lease_id,
+            **self._machine.progress(),
             tidy_at=self._tidy_at,
             end_tries=self._running_jobs.end_tries,
-            tries_left=self._machine.tries_left,
             reason=self._journal.reason,
-            lost=self._machine.progress_of_loss(),
             removal=self._removal and self._removal.model_copy(update={"force": True}),
             ended_by=self._ended_by,
         )
@@ -706,8 +688,7 @@ class NodeLifecycle:
         await self._write(*events, changes=changes, reason=self._journal.reason)
 
     async def _record_event(self, event: Event) -> None:
-        """Record an event that leaves status and reason as they are."""
-        await self._write(event, reason=self._journal.reason)
+        await self._record_changes(NodeChanges(), (event,))
 
     def _report(self) -> NodeReport:
         return NodeReport(
