@@ -132,6 +132,17 @@ class NodeConnection:
         """Connect with two attempts. Raises: the failure of the last attempt."""
         await self._record_boot(await probe_node(ReachNode(node=self._location.address())))
 
+    async def is_gone(self, status: NodeStatus) -> bool:
+        """Whether the node cannot be reached; one whose removal is resumed is probed again."""
+        resumed_from = self._request.resumed_from
+        if resumed_from is None or resumed_from.removal is None or not self._location.is_known:
+            return status is NodeStatus.OFFLINE
+        try:
+            await self.probe()
+        except EFFECT_FAILED:
+            return True
+        return False
+
     async def reconnect(self) -> None:
         """Connect again within an hour.
 
@@ -219,3 +230,9 @@ class NodeConnection:
 async def _woken(inbox: Inbox, limit: timedelta) -> bool:
     """Wait for a wake, and leave it in the inbox; False: none arrived within the limit."""
     return await wait_until(partial(inbox.holds, Wake), limit, "a wake")
+
+
+def loss_type(failure: BaseException) -> str:
+    """The type of the event that says why a node is not reached."""
+    refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
+    return NodeEvent.HOST_KEY_REFUSED if refused else NodeEvent.OFFLINE

@@ -198,8 +198,12 @@ class LeasedMachine:
     def loss(self) -> MachineGoneError:
         return MachineGoneError(self.lost or "its machine is gone")
 
-    def progress_of_loss(self) -> MachineLost | None:
-        """The loss of the machine for the next workflow run; None: it is not lost."""
+    def progress(self) -> dict[str, Any]:
+        """What the next workflow run of the node must know of its machine."""
+        lost = self._progress_of_loss()
+        return {"lease_id": self.lease_id, "tries_left": self.tries_left, "lost": lost}
+
+    def _progress_of_loss(self) -> MachineLost | None:
         reason = self.lost or self._released_for
         if reason is None:
             return None

@@ -9,7 +9,6 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.contracts.base import Contract
-from workflows.contracts.errors import HOST_KEY_MISMATCH
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
@@ -30,7 +29,7 @@ from workflows.effects.nodes import (
     find_wanted_status,
     watch_node,
 )
-from workflows.nodes.connection import NodeConnection
+from workflows.nodes.connection import NodeConnection, loss_type
 from workflows.nodes.inspection import Inspection
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
 from workflows.nodes.location import NodeLocation, refusal
@@ -91,15 +90,15 @@ class NodeLifecycle:
         self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
         self._journal.next_run = self._next_run
-        if resumed_from is not None and resumed_from.lost is not None:
+        if resumed_from and resumed_from.lost:
             self._inbox.put(resumed_from.lost)
-        self._removal: Removal | None = None
-        if resumed_from is not None and resumed_from.removal is not None:
-            self._resume_removal(resumed_from.removal)
+        removal = resumed_from.removal if resumed_from else None
+        self._removal = removal if removal and removal.force else None
+        if removal and not removal.force:  # Jobs may be there by now.
+            self._inbox.put(removal)
         self._ended_by = resumed_from.ended_by if resumed_from else None
         """Why the node removes itself; None: it does not."""
-        withheld = self._status is NodeStatus.MAINTENANCE
-        self._withheld = self._journal.reason if withheld else None
+        self._withheld = self._journal.reason if self._status is NodeStatus.MAINTENANCE else None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
         self._tidy_at = resumed_from.tidy_at if resumed_from else None
 
@@ -223,7 +222,7 @@ class NodeLifecycle:
         if kind == UNSERVED:
             reason = f"no worker serves the site of {self._request.region_id} ({message})"
         self._status = NodeStatus.OFFLINE
-        await self._write(Event(type=_loss_type(failure), message=reason), reason=reason)
+        await self._write(Event(type=loss_type(failure), message=reason), reason=reason)
         await self._running_jobs.notify(NodeNotice.UNREACHABLE, reason)
         if kind == UNSERVED:
             await self._connection.refresh_region()
@@ -287,7 +286,7 @@ class NodeLifecycle:
 
     async def _drain(self) -> None:
         """Take no new jobs, wait until the running ones have left, then let the machine go."""
-        is_offline = await self._is_gone()
+        is_offline = await self._connection.is_gone(self._status)
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
         if self._machine.is_claimed or self._status not in never_used:
             await self._close(self._removal)
@@ -340,17 +339,6 @@ class NodeLifecycle:
 
     def _is_lost(self) -> bool:
         return self._machine.is_lost(self._inbox)
-
-    async def _is_gone(self) -> bool:
-        """Whether the node cannot be reached; one whose removal is resumed is probed again."""
-        resumed_from = self._request.resumed_from
-        if resumed_from is None or resumed_from.removal is None or not self._location.is_known:
-            return self._status is NodeStatus.OFFLINE
-        try:
-            await self._connection.probe()
-        except EFFECT_FAILED:
-            return True
-        return False
 
     async def _archive(self) -> None:
         self._status = NodeStatus.ARCHIVED
@@ -440,7 +428,6 @@ class NodeLifecycle:
         return await find_wanted_status.run_locally(question)
 
     async def _activation(self) -> None:
-        """Wait until a person activates the node."""
         while True:
             woken = partial(self._inbox.holds, Wake)
             await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
@@ -460,13 +447,6 @@ class NodeLifecycle:
             if self._status is NodeStatus.ACTIVE:
                 self._status = NodeStatus.MAINTENANCE
             await self._write(Event(type=NodeEvent.MAINTENANCE, message=reason), reason=reason)
-
-    def _resume_removal(self, removal: Removal) -> None:
-        """Go on with a removal; without force it is considered again, because jobs may be there."""
-        if removal.force:
-            self._removal = removal
-        else:
-            self._inbox.put(removal)
 
     async def _consider(self, removal: Removal) -> None:
         """Accept or refuse a removal: with jobs on the node it needs force.
@@ -519,7 +499,7 @@ class NodeLifecycle:
         """Record why the reconnection failed, and wait before the next; runs are not touched."""
         kind, message = cause_of(failure)
         if self._journal.reason != message:
-            event = Event(type=_loss_type(failure), message=message, details={"cause": kind})
+            event = Event(type=loss_type(failure), message=message, details={"cause": kind})
             await self._write(event, reason=message)
         news = partial(self._inbox.holds, *URGENT, Wake)
         await wait_until(news, pause, "before the next try")
@@ -571,10 +551,7 @@ class NodeLifecycle:
     async def _rest_failed(self) -> None:
         """Wait until the machine is announced, or a person activates or removes the node."""
         if self._machine.is_claimed:
-            with suppress(Interrupted):
-                await interruptible(
-                    self._change_machine(self._journal.reason or "", None), when=self._has_removal
-                )
+            await self._change_machine(self._journal.reason or "", None)
             return
         while self._removal is None:
             await self._journal.continue_when_long()
@@ -607,14 +584,14 @@ class NodeLifecycle:
             self._status, kind = NodeStatus.OFFLINE, NodeEvent.MACHINE_LOST
         await self._write(Event(type=kind, message=reason), reason=reason)
         await self._machine.withdraw_allocations(reason)
-        with suppress(Interrupted):
-            await interruptible(self._change_machine(reason, pause), when=self._has_removal)
+        await self._change_machine(reason, pause)
 
     async def _change_machine(self, reason: str, pause: timedelta | None) -> None:
-        """See the jobs off the machine, release it, and wait until another one may be claimed.
+        with suppress(Interrupted):
+            await interruptible(self._next_machine(reason, pause), when=self._has_removal)
 
-        pause: before the next try; None: no try is left, so a person activates the node.
-        """
+    async def _next_machine(self, reason: str, pause: timedelta | None) -> None:
+        """See the jobs off the machine, release it, and wait until another one may be claimed."""
         notice = partial(self._notice, reason, is_offline=False)
         await self._running_jobs.drain(notice, self._is_lost)
         self._stop_watch()
@@ -647,11 +624,7 @@ class NodeLifecycle:
             self._watch.cancel()
 
     def _next_run(self) -> NodeRequest | None:
-        """The request of the next workflow run; None while messages wait.
-
-        The watch is cancelled first and started anew after it, because no activity may be open
-        across continue-as-new. An accepted removal is not considered again.
-        """
+        """The request of the next workflow run, with a watch of its own; None: messages wait."""
         if self._inbox.holds_others_than(Wake):  # The next run reads the row anyway.
             return None
         self._stop_watch()
@@ -659,12 +632,10 @@ class NodeLifecycle:
             self._status,
             sequence=self._journal.sequence,
             resume_status=self._resume_status,
-            lease_id=self._machine.lease_id,
+            **self._machine.progress(),
             tidy_at=self._tidy_at,
             end_tries=self._running_jobs.end_tries,
-            tries_left=self._machine.tries_left,
             reason=self._journal.reason,
-            lost=self._machine.progress_of_loss(),
             removal=self._removal and self._removal.model_copy(update={"force": True}),
             ended_by=self._ended_by,
         )
@@ -680,8 +651,7 @@ class NodeLifecycle:
         await self._write(*events, changes=changes, reason=self._journal.reason)
 
     async def _record_event(self, event: Event) -> None:
-        """Record an event that leaves status and reason as they are."""
-        await self._write(event, reason=self._journal.reason)
+        await self._record_changes(NodeChanges(), (event,))
 
     def _report(self) -> NodeReport:
         return NodeReport(
@@ -689,8 +659,3 @@ class NodeLifecycle:
             status=self._status,
             status_reason=self._journal.reason,
         )
-
-
-def _loss_type(failure: BaseException) -> str:
-    refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
-    return NodeEvent.HOST_KEY_REFUSED if refused else NodeEvent.OFFLINE

@@ -16,25 +16,25 @@ REMOVABLE = ("providers", "regions", "nodes")
 
 
 def upgrade() -> None:
-    with op.batch_alter_table("jobs") as jobs:
-        jobs.add_column(sa.Column("restarts", sa.Integer(), nullable=False, server_default="0"))
-        jobs.add_column(sa.Column("ending", sa.JSON(), nullable=True))
-        jobs.add_column(sa.Column("unsettled", sa.JSON(), nullable=True))
+    op.add_column("jobs", sa.Column("restarts", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("jobs", sa.Column("ending", sa.JSON(), nullable=True))
+    op.add_column("jobs", sa.Column("unsettled", sa.JSON(), nullable=True))
     op.create_index(
-        "jobs_unsettled", "jobs", ["updated_at"],
-        sqlite_where=UNSETTLED, postgresql_where=UNSETTLED,
-    )  # fmt: skip
-    with op.batch_alter_table("leases") as leases:
-        leases.add_column(sa.Column("ending", sa.JSON(), nullable=True))
+        "jobs_unsettled",
+        "jobs",
+        ["updated_at"],
+        sqlite_where=UNSETTLED,
+        postgresql_where=UNSETTLED,
+    )
+    op.add_column("leases", sa.Column("ending", sa.JSON(), nullable=True))
     for name in REMOVABLE:
-        with op.batch_alter_table(name) as table:
-            table.add_column(
-                sa.Column("removal_requested_at", sa.DateTime(timezone=True), nullable=True)
-            )
-            table.add_column(
-                sa.Column("removal_force", sa.Boolean(), nullable=False, server_default=sa.false())
-            )
-            table.add_column(sa.Column("removal_requested_by", sa.String(), nullable=True))
+        at = sa.Column("removal_requested_at", sa.DateTime(timezone=True), nullable=True)
+        op.add_column(name, at)
+        force = sa.Column(
+            "removal_force", sa.Boolean(), nullable=False, server_default=sa.text("false")
+        )
+        op.add_column(name, force)
+        op.add_column(name, sa.Column("removal_requested_by", sa.String(), nullable=True))
 
 
 def downgrade() -> None:
