@@ -11,7 +11,7 @@ from temporalio.exceptions import FailureError, is_cancelled_exception
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE
 from workflows.contracts.events import Event, NodeEvent
-from workflows.contracts.lifecycles import Wake
+from workflows.contracts.lifecycles import NodeChanges, Wake
 from workflows.contracts.nodes import Announcement, NodeAddress, NodeRequest
 from workflows.contracts.regions import Replacement
 from workflows.contracts.statuses import NodeStatus
@@ -28,11 +28,12 @@ from workflows.effects.nodes import (
     restore_logins,
     try_node,
 )
+from workflows.nodes.inspection import ChangeWriter
 from workflows.nodes.location import NodeLocation, refusal
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.journal import EventWriter
-from workflows.primitives.waiting import wait_until
+from workflows.primitives.journal import EventWriter, is_long
+from workflows.primitives.waiting import Interrupted, wait_until
 from workflows.rules.nodes.onboarding import describe_closed_logins
 
 ANNOUNCEMENT_LIMIT = timedelta(days=7)
@@ -57,6 +58,10 @@ class NodeConnection:
         self._location = location
         self._record_event = record_event
         self._shown: NodeStatus | None = None
+        self._refused: Announcement | None = None
+        """The last announcement from which the node did not answer."""
+        self.move_is_refused = False
+        """Whether a refused move is recorded since the node went offline."""
 
     async def await_announcement(self, inbox: Inbox) -> None:
         """Wait until the node's address is known: from the request or from an announcement.
@@ -139,6 +144,40 @@ class NodeConnection:
         """
         command = ReachNode(node=self._location.address())
         await self._record_boot(await find_node_again(command, summary="reconnect"))
+
+    async def move(self, inbox: Inbox, record_changes: ChangeWriter) -> None:
+        """Move an offline node to its announced address, if it answers there with its own host key.
+
+        Anybody may announce a machine.
+        Raises: Interrupted, when the node has moved, or its history is long.
+        """
+        inbox.pick(Wake)
+        announcement = await self.announcement()
+        if announcement is not None and announcement != self._refused:
+            await self._move_to(announcement, record_changes)
+        if is_long():
+            raise Interrupted
+
+    async def _move_to(self, announcement: Announcement, record_changes: ChangeWriter) -> None:
+        announced = announcement.model_dump(include={"host", "port", "user"})
+        there = self._location.address().model_copy(update=announced)
+        if there == self._location.address():
+            return
+        try:
+            await self.verify(there)
+        except EFFECT_FAILED as failure:
+            if is_cancelled_exception(failure):
+                raise
+            self._refused = announcement
+            if not self.move_is_refused:
+                self.move_is_refused = True
+                message = cause_of(failure)[1]
+                await self._record_event(Event(type=NodeEvent.MOVE_REFUSED, message=message))
+            return
+        self._location.take(announcement)
+        moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
+        await record_changes(NodeChanges(**announced), (moved,))
+        raise Interrupted
 
     async def verify(self, there: NodeAddress) -> None:
         """Prove that the node answers at another address, with two attempts.

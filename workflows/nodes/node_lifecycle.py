@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.base import Contract
 from workflows.contracts.errors import HOST_KEY_MISMATCH
@@ -15,7 +14,6 @@ from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
 from workflows.contracts.nodes import (
-    Announcement,
     NodeNotice,
     NodeReport,
     NodeRequest,
@@ -40,7 +38,7 @@ from workflows.nodes.preparation import prepared
 from workflows.nodes.running_jobs import RunningJobs
 from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
-from workflows.primitives.journal import Journal, is_long
+from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import (
     Interrupted,
     interruptible,
@@ -102,10 +100,6 @@ class NodeLifecycle:
         self._withheld = self._journal.reason if withheld else None
         self._watch: workflow.ActivityHandle[WatchEnded] | None = None
         self._tidy_at = resumed_from.tidy_at if resumed_from else None
-        self._refused: Announcement | None = None
-        """The last announcement from which the node did not answer."""
-        self._move_refused = False
-        """Whether a refused move is recorded since the node went offline."""
 
     @workflow.run
     async def run(self, _request: NodeRequest) -> NodeReport:
@@ -238,12 +232,14 @@ class NodeLifecycle:
         Announcements are verified beside the tries at the node's own address, which they therefore
         never hold up.
         """
-        self._move_refused = False
+        self._connection.move_is_refused = False
         self._inbox.put(Wake())  # The machine may have announced itself before it was missed.
         pause = REFUSED_KEY_INTERVAL
         while self._removal is None:
             reconnection = while_handling(
-                self._connection.reconnect(), partial(self._inbox.holds, Wake), self._move
+                self._connection.reconnect(),
+                partial(self._inbox.holds, Wake),
+                partial(self._connection.move, self._inbox, self._record_changes),
             )
             try:
                 if await self._unless_urgent(reconnection):
@@ -445,10 +441,10 @@ class NodeLifecycle:
     async def _activation(self) -> None:
         """Wait until a person activates the node."""
         while True:
+            await self._journal.continue_when_long()
             woken = partial(self._inbox.holds, Wake)
             await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
             self._inbox.pick(Wake)
-            await self._journal.continue_when_long()
             wanted = await self._wanted()
             if wanted.status is not None:
                 seen = NodeChanges(seen_revision=wanted.revision)
@@ -498,40 +494,6 @@ class NodeLifecycle:
             )
             changes = NodeChanges(removal=removal)
             await self._write(removing, changes=changes, reason=self._ended_by)
-
-    async def _move(self) -> None:
-        """Move the node to its announced address, if it answers there with its own host key.
-
-        Anybody may announce a machine.
-        Raises: Interrupted, when the node has moved, or its history is long.
-        """
-        self._inbox.pick(Wake)
-        announcement = await self._connection.announcement()
-        if announcement is not None and announcement != self._refused:
-            await self._move_to(announcement)
-        if is_long():
-            raise Interrupted
-
-    async def _move_to(self, announcement: Announcement) -> None:
-        announced = announcement.model_dump(include={"host", "port", "user"})
-        there = self._location.address().model_copy(update=announced)
-        if there == self._location.address():
-            return
-        try:
-            await self._connection.verify(there)
-        except EFFECT_FAILED as failure:
-            if is_cancelled_exception(failure):
-                raise
-            self._refused = announcement
-            if not self._move_refused:
-                self._move_refused = True
-                message = cause_of(failure)[1]
-                await self._record_event(Event(type=NodeEvent.MOVE_REFUSED, message=message))
-            return
-        self._location.take(announcement)
-        moved = Event(type=NodeEvent.MOVED, message=f"now at {there.host}:{there.port}")
-        await self._write(moved, changes=NodeChanges(**announced), reason=self._journal.reason)
-        raise Interrupted
 
     async def _reboot(self, asked: Reboot) -> None:
         """Restart the machine: with jobs on the node that needs force.
@@ -689,7 +651,8 @@ class NodeLifecycle:
         The watch is cancelled first and started anew after it, because no activity may be open
         across continue-as-new. An accepted removal is not considered again.
         """
-        if self._inbox.holds_others_than(Wake):  # The next run reads the row anyway.
+        needs_wake = self._status not in _ONBOARDED  # The others read the row when they resume.
+        if self._inbox.holds_others_than(Wake) or (needs_wake and self._inbox.holds(Wake)):
             return None
         self._stop_watch()
         progress = self._location.progress(
