@@ -432,13 +432,13 @@ class NodeLifecycle:
             woken = partial(self._inbox.holds, Wake)
             await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
             self._inbox.pick(Wake)
-            await self._journal.continue_when_long()
             wanted = await self._wanted()
             if wanted.status is not None:
                 seen = NodeChanges(seen_revision=wanted.revision)
                 await self._write(changes=seen, reason=self._journal.reason)
             if wanted.status is NodeStatus.ACTIVE:
                 return
+            await self._journal.continue_when_long()
 
     async def _withhold(self, reason: str) -> None:
         """Take no jobs until a person has read the reason and activates the node."""
@@ -625,7 +625,8 @@ class NodeLifecycle:
 
     def _next_run(self) -> NodeRequest | None:
         """The request of the next workflow run, with a watch of its own; None: messages wait."""
-        if self._inbox.holds_others_than(Wake):  # The next run reads the row anyway.
+        needs_wake = self._status not in _ONBOARDED  # The others read the row when they resume.
+        if self._inbox.holds_others_than(Wake) or (needs_wake and self._inbox.holds(Wake)):
             return None
         self._stop_watch()
         progress = self._location.progress(
