@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -131,3 +132,26 @@ def test_the_checks_follow_imports_through_modules() -> None:
     assert (ROOT / "activities/db/session.py").exists()
     assert "activities.db.tables" in reached_from("activities.lifecycles.record")
     assert "activities.transport.pool" in reached_from("activities.site.nodes")
+
+
+def test_no_workflow_awaits_while_it_is_evicted() -> None:
+    """Temporal closes the coroutines of an evicted workflow; one that awaits then breaks others."""
+    awaiting = [
+        f"{source.name}:{node.lineno}"
+        for source in sources("workflows")
+        for handler in _runs_at_eviction(source.tree)
+        for node in ast.walk(handler)
+        if isinstance(node, ast.Await)
+    ]
+    assert not awaiting, "\n".join(awaiting)
+
+
+def _runs_at_eviction(tree: ast.Module) -> Iterator[ast.AST]:
+    """What runs at GeneratorExit: `finally`, and the handlers of BaseException."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            yield from node.finalbody
+        elif isinstance(node, ast.ExceptHandler) and "BaseException" in ast.dump(
+            node.type or ast.Name(id="BaseException")
+        ):
+            yield node

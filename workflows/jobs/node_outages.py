@@ -138,8 +138,10 @@ class NodeOutages:
                 if kind != HOST_KEY_MISMATCH:
                     raise
                 await self._await_own_key(worker, worker.node, reason)
-            finally:
+            except asyncio.CancelledError:
                 await cancel_and_wait([task])
+                raise
+            await cancel_and_wait([task])
         raise ApplicationError(self._describe(worker.node.node_id), type=NODE_UNREACHABLE)
 
     async def _while_reachable(
