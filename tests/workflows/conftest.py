@@ -114,10 +114,12 @@ async def stage(temporal_server: Client) -> AsyncIterator[Stage]:
         yield stage
 
 
-async def end_open_workflows(client: Client) -> None:
-    async for found in client.list_workflows("ExecutionStatus = 'Running'"):
+async def end_open_workflows(client: Client, *known: str) -> None:
+    """Terminate what Temporal lists as running, and these workflows, which it may not list yet."""
+    listed = [found.id async for found in client.list_workflows("ExecutionStatus = 'Running'")]
+    for workflow_id in dict.fromkeys((*known, *listed)):
         try:
-            await client.get_workflow_handle(found.id).terminate("the test has ended")
+            await client.get_workflow_handle(workflow_id).terminate("the test has ended")
         except RPCError as cause:  # it has just ended: visibility follows later
             if cause.status is not RPCStatusCode.NOT_FOUND:
                 raise

@@ -1,7 +1,7 @@
 """An installation whose rows are in a real database, and whose Temporal forgets everything."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -48,6 +48,8 @@ class Installation:
 
     stage: Stage
     database: Database
+    started: set[str] = field(default_factory=set)
+    """The ids of its workflows; Temporal's lists follow later."""
 
     @property
     def world(self) -> World:
@@ -62,6 +64,7 @@ class Installation:
             session.flush()
             start = restart_of(session, row)
         self.world.holders[NODE] = f"node/{NODE}"
+        self.started.add(start.id)
         return await self.stage.client.start_workflow(
             start.workflow, start.argument, id=start.id, task_queue=queues.MAIN,
             search_attributes=start.search_attributes,
@@ -91,7 +94,7 @@ class Installation:
 
     async def forget(self) -> None:
         """Temporal loses every workflow; what runs elsewhere goes on."""
-        await end_open_workflows(self.stage.client)
+        await end_open_workflows(self.stage.client, *self.started)
 
     def place(self, attempt: int = 1) -> None:
         self.world.place(JOB, attempt)
