@@ -25,23 +25,25 @@ _RETENTION_S = 24 * 3600
 
 FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
 """Several servers share two cores: each has one thread, and collects its garbage more rarely."""
-FEW_POLLERS = (
+FEW_PARTITIONS = (
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
-    "worker.perNamespaceWorkerCount=0",
 )
-"""An idle server polls for its own system workflows in each namespace, which no test needs."""
+NO_SCHEDULES = ("worker.perNamespaceWorkerCount=0",)
+"""An idle server polls for its schedules in each namespace, which hardly any test needs."""
 
 
 class TemporalServer:
     """One dev server on a port of its own; what it knows outlives a stop and a start.
 
     durable: False where nothing is to outlive it: then it writes no file.
+    schedules: True where schedules are to run.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+    def __init__(self, folder: Path, *, durable: bool = True, schedules: bool = False) -> None:
         self.folder = folder
         self._durable = durable
+        self._settings = FEW_PARTITIONS if schedules else (*FEW_PARTITIONS, *NO_SCHEDULES)
         self.port, *self._more_ports = (free_port() for _ in range(3))
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -122,7 +124,7 @@ class TemporalServer:
             *("--log-level", "error"),
             *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"),
         ]
-        for setting in FEW_POLLERS:
+        for setting in self._settings:
             flags += ["--dynamic-config-value", setting]
         if self._durable:
             flags += ["--db-filename", str(self.folder / "temporal.db")]

@@ -51,7 +51,7 @@ def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Jo
     reason = created[0] if waits and created else row.status_reason
     return schemas.Job(
         **lifecycle(row) | {"status_reason": reason},
-        status_label=_status_label(row, spec),
+        status_label=_status_label(row, spec, refusals),
         type=row.type,
         project_id=row.project_id,
         priority=row.priority,
@@ -72,9 +72,9 @@ def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Jo
     )
 
 
-def _status_label(row: tables.Job, spec: JobSubmission) -> str:
+def _status_label(row: tables.Job, spec: JobSubmission, refusals: list[dict[str, Any]]) -> str:
     waits = row.status == JobStatus.WAITING_FOR_RESOURCES
-    refused = {refusal["code"] for refusal in row.placement_refusals}
+    refused = {refusal["code"] for refusal in refusals}
     if waits and refused & GPUS_MISSING and resources_of(spec).gpu_count:
         return "waiting for GPUs"
     return row.status.replace("_", " ")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.lab.waiting import wait_until
-from tests.temporal_server import FEW_POLLERS, FRUGAL
+from tests.temporal_server import FEW_PARTITIONS, FRUGAL
 from workers.runner.lifecycle import program_states
 from workers.runner.probes import free_port
 from workers.runner.process_records import orphaned_processes, read_record
@@ -21,8 +21,8 @@ SSH_PROGRAM, TEMPORAL_PROGRAM = "sshd", "temporal"
 
 
 def frugal(temporal: Program) -> Program:
-    """The same server, as the tests' own ones are."""
-    settings = (word for one in FEW_POLLERS for word in ("--dynamic-config-value", one))
+    """The same server, as the tests' own ones are, with schedules."""
+    settings = (word for one in FEW_PARTITIONS for word in ("--dynamic-config-value", one))
     return temporal.model_copy(
         update={"command": (*temporal.command, *settings), "environment": FRUGAL}
     )

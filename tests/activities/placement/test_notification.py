@@ -13,6 +13,7 @@ from activities.billing.ledger import add_credits
 from activities.db import tables
 from activities.db.session import Database
 from activities.placement.planning import find_placement, notify_placed_jobs, plan_placements
+from activities.placement.refusals import refusals_of_jobs
 from activities.temporal import client as temporal
 from activities.temporal.client import set_client, tell
 from tests.activities.placement.rows import add_gpu_node, add_waiting_job, assert_books_agree, live
@@ -81,6 +82,7 @@ async def test_a_placed_job_is_told_once_with_all_that_it_needs(
         "user": "root",
         "minion_id": node.minion_id,
         "root": "/srv/baseload",
+        "own_worker": False,
     }
     await handle.terminate()
 
@@ -165,11 +167,12 @@ async def test_waiting_jobs_show_that_no_process_plans_until_one_does(
 
     def shown() -> list[str]:
         with migrated.read() as session:
-            refusals = session.get_one(tables.Job, job.id).placement_refusals
-        return [refusal["code"] for refusal in refusals]
+            found = refusals_of_jobs(session, [session.get_one(tables.Job, job.id)])[job.id]
+        return [refusal["code"] for refusal in found]
 
     assert shown() == ["no-planner"]
     plan_placements(PlanPlacements())
+    await notify_placed_jobs(NotifyPlacedJobs(refused_before=NOW))
     assert shown() == ["no-offers"]
     with migrated.write() as session:
         add_gpu_node(session, session.get_one(tables.Region, region.id))

@@ -1,5 +1,6 @@
 """The singletons: what is missing is started, what differs is updated, what is over is deleted."""
 
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -15,9 +16,25 @@ from temporalio.client import (
 
 from activities.settings import settings
 from activities.temporal.singletons import RECONCILIATION, ensure_singletons, wanted_schedules
+from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
 
 LOOPS = ("placement", "outbox")
+
+
+@pytest.fixture(scope="module")
+async def temporal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TemporalServer]:
+    """A server whose schedules run: only such a one describes and updates them."""
+    server = TemporalServer(tmp_path_factory.mktemp("schedules"), durable=False, schedules=True)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def temporal_server(temporal: TemporalServer) -> Client:
+    """A client of a namespace for each test."""
+    return await temporal.namespace()
 
 
 async def listed(client: Client) -> set[str]:
