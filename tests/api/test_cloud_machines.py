@@ -233,7 +233,7 @@ async def test_storage_is_replaced_by_its_region_and_not_removed_alone(
     assert refused.status_code == 409
     assert "replace it, or remove the region" in refused.json()["detail"]
     assert (await ada.post(f"/v1/nodes/{node_id}/replace")).status_code == 202
-    assert site.asked_of(region_id)[-1] == ("replace", {"requested_by": ada.user_id})
+    assert site.asked_of(region_id)[-1] == ("replace", {"requested_by": ada.user_id, "node_id": ""})
     assert site.asked_of(node_id) == []
 
     worker = storage_node(site, ada, region_id, id="nod-w", services=["compute"])
@@ -260,7 +260,7 @@ async def test_a_region_is_removed_right_after_a_job_whose_machine_still_leaves(
     storage_node(site, ada, region_id, id="nod-w", services=["compute"], **values)
     assert (await ada.call("DELETE", f"/v1/regions/{region_id}")).status_code == 202
     assert site.asked_of(region_id)[-1] == (
-        "remove", {"force": False, "requested_by": ada.user_id},
+        "remove", {"force": False, "requested_by": ada.user_id, "reschedules": False},
     )  # fmt: skip
 
 

@@ -160,7 +160,7 @@ async def test_what_holds_something_is_removed_only_when_forced(site: Site, ada:
     forced = await ada.call("DELETE", f"/v1/regions/{region_id}?force=true")
     assert forced.status_code == 202
     assert site.asked_of(region_id)[-1] == (
-        "remove", {"force": True, "requested_by": ada.user_id},
+        "remove", {"force": True, "requested_by": ada.user_id, "reschedules": False},
     )  # fmt: skip
 
 

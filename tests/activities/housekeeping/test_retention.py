@@ -250,11 +250,12 @@ def test_a_removal_that_was_cut_off_is_finished_later(
     migrated: Database, account: tables.Account, store: BlobStore
 ) -> None:
     store.put(code_name(SHA), b"code")
+    now = datetime.now(UTC)
     with migrated.write() as session:
-        add_upload(session, account).removed_at = NOW - retention.ABANDONED_REMOVAL / 2
+        add_upload(session, account).removed_at = now - retention.ABANDONED_REMOVAL / 2
     assert keep_house().uploads == 0
     with migrated.write() as session:
         row = session.exec(select(tables.Upload).where(col(tables.Upload.sha256) == SHA)).one()
-        row.removed_at = NOW - 2 * retention.ABANDONED_REMOVAL
+        row.removed_at = now - 2 * retention.ABANDONED_REMOVAL
     assert keep_house().uploads == 1
     assert not store.exists(code_name(SHA))
