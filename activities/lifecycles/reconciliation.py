@@ -216,7 +216,7 @@ async def _restart_billings(running: Collection[str]) -> list[str]:
 async def _restart(lost: Lost, *, adopts_all: bool) -> bool:
     """Restart a lifecycle from its row; False when it has ended meanwhile."""
     by_person = lost.known.ended_by_person and not adopts_all
-    found = await asyncio.to_thread(_start, lost.resource_id, by_person)
+    found = await asyncio.to_thread(_start, lost, by_person)
     if found is None:
         return False
     start, unheard = found
@@ -237,14 +237,15 @@ async def _restart(lost: Lost, *, adopts_all: bool) -> bool:
     return True
 
 
-def _start(resource_id: str, by_person: bool) -> tuple[WorkflowStart[Any], list[str]] | None:
+def _start(lost: Lost, by_person: bool) -> tuple[WorkflowStart[Any], list[str]] | None:
     """The restart from the present row, and the outbox rows of the signals to deliver again.
 
-    None: the lifecycle has ended since it was listed.
+    None: the lifecycle has ended since it was listed, or its workflow has taken a step since then
+    and is not stale.
     """
     with database().read() as session:
-        row = _still_open(session, resource_id)
-        if row is None:
+        row = _still_open(session, lost.resource_id)
+        if row is None or (lost.known.runs and not lost.known.is_stale(row.status)):
             return None
         return restart_of(session, row, ended_by_person=by_person), _unheard(session, row)
 

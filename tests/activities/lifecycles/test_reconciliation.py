@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
-from activities.lifecycles.lost_workflows import HISTORY_SERVICE
+from activities.lifecycles.lost_workflows import HISTORY_SERVICE, describe, running_workflows
 from activities.lifecycles.reconciliation import restart_lost_workflows
 from activities.outbox.relay import relay_outbox
 from activities.temporal.client import set_client
@@ -94,11 +94,19 @@ class World:
         await self.client.workflow_service.terminate_workflow_execution(request)
 
     async def sweep(self) -> LostWorkflowsRestarted:
+        """One reconciliation, as soon as Temporal lists what it knows."""
+        await eventually(self._lists_what_runs, "Temporal lists what runs")
         swept = await ActivityEnvironment().run(
             restart_lost_workflows, RestartLostWorkflows(page_size=2)
         )
         assert isinstance(swept, LostWorkflowsRestarted)
         return swept
+
+    async def _lists_what_runs(self) -> bool:
+        listed = await running_workflows(self.client)
+        everything = [found.id async for found in self.client.list_workflows()]
+        known = {workflow_id: await describe(workflow_id) for workflow_id in everything}
+        return listed == {workflow_id: it for workflow_id, it in known.items() if it.runs}
 
     async def argument_of(self, workflow_id: str, shape: Any) -> Any:
         """What the workflow was started with."""
