@@ -9,7 +9,7 @@ from typing import Any
 from temporalio import workflow
 
 from tests.failure.cases import BY_KILLING, Mode
-from tests.failure.pairs import stubs
+from tests.failure.pairs import pairs, stubs
 from workflows.billing import job_billing
 from workflows.effects.effect import Effect
 from workflows.jobs import job_lifecycle, node_outages, teardown
@@ -67,10 +67,15 @@ def case_of(workflow_id: str) -> str:
     return name.removeprefix("job-") if noun == "job" else name
 
 
-def stub_of(activity_id: str, effect: str) -> str:
-    """What a call is by its id; local ones have a number only, and no name but their effect's."""
+def stub_of(lifecycle: str, activity_id: str, effect: str) -> str:
+    """What a call is by its id; a local one has a number only, and is the lifecycle's own effect
+    of that activity."""
     stub, found, _ = activity_id.partition("/")
-    return stub if found else effect
+    if found:
+        return stub
+    asked = {pair.stub for pair in pairs() if pair.lifecycle == lifecycle}
+    same = [name for name in sorted(asked) if stubs()[name].name == effect]
+    return effect if effect in asked or len(same) != 1 else same[0]
 
 
 _planned = Effect._options

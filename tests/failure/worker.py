@@ -75,7 +75,7 @@ def _call(number: int, command: str) -> Call:
         workflow_id=str(info.workflow_id),
         lifecycle=str(info.workflow_type),
         effect=info.activity_type,
-        stub=stub_of(info.activity_id, info.activity_type),
+        stub=stub_of(str(info.workflow_type), info.activity_id, info.activity_type),
         activity_id=f"{info.workflow_run_id}/{info.activity_id}",
         command=command,
     )

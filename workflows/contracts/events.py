@@ -124,6 +124,7 @@ class JobEvent(StrEnum):
     FAILED = "job.failed"
     FINISHED = "job.finished"
     MACHINE_STAYS = "job.machine-stays"
+    NOT_STORED = "job.not-stored"
     PLACED = "job.placed"
     REACHABLE = "job.reachable"
     REMOVING = "job.removing"

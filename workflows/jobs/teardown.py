@@ -171,6 +171,10 @@ class Teardown:
             else:
                 await interruptible(storing, when=lambda: self._termination.is_asked)
         except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
+            if self._termination.outcome is not JobStatus.FINISHED:
+                why = cause_of(cause)[1] or f"not within {STORE_LIMIT}"
+                message = f"log or output is not stored: {why}"
+                await self._write(Event(type=JobEvent.NOT_STORED, message=message), None)
             self._fail_to_store(cause)
 
     def _fail_to_store(self, cause: BaseException | None = None) -> None:

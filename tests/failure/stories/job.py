@@ -38,6 +38,7 @@ class JobStory(Story):
     """Nodes whose machines can be lost."""
     silent: ClassVar[dict[str, str]] = {
         "clean_worker": "its folder is left to its node's sweep",
+        "settle_usage": "what a local attempt cannot post, an ordinary one posts",
     }
 
     @property

@@ -107,6 +107,7 @@ class CloudProviderStory(ProviderStory):
             "ensure_provider_resource",
             "remove_provider_resource",
             "forget_provider_key",
+            "list_owned_machines",
             "start_notifications",
             "terminate_orphaned_machine",
         }
