@@ -67,6 +67,8 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
         "status_reason": step.status_reason,
         "sequence": step.sequence,
         "updated_at": step.at,
+        "recorded_run_id": step.run_id,
+        "recorded_history_length": step.history_length,
         **_values(step),
     }
     written = session.execute(
@@ -75,7 +77,7 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
         .values(values)
     )
     if not isinstance(written, CursorResult) or written.rowcount == 0:
-        return Recorded(applied=False, sequence=_sequence(session, table, step.resource_id)), []
+        return _not_applied(session, table, step), []
     request_ids: list[str] = []
     if isinstance(step.changes, JobChanges) and step.changes.release:
         request_ids = release_allocations(
@@ -182,16 +184,27 @@ def _append_events(session: Session, step: Record) -> None:
         session.flush()
 
 
-def _sequence(session: Session, table: type[LifecycleRow], resource_id: str) -> int:
-    """The last step of a row. Raises: NotFound, when there is no such row."""
-    found = session.exec(select(table.sequence).where(col(table.id) == resource_id)).first()
+def _not_applied(session: Session, table: type[LifecycleRow], step: Record) -> Recorded:
+    """The answer to a step that the row has, or is ahead of.
+
+    A run whose worker was killed in a workflow task begins that task anew, and writes once more
+    what it has written in it; its history is as long as before. That of a restored run is shorter.
+
+    Raises: NotFound, when there is no such row.
+    """
+    query = select(table.sequence, table.recorded_run_id, table.recorded_history_length)
+    found = session.exec(query.where(col(table.id) == step.resource_id)).first()
     if found is None:
         raise ApplicationError(
-            f"{table.__tablename__}: asked to record a step of {resource_id}, found no such row",
+            f"{table.__tablename__}: asked to record a step of {step.resource_id}, "
+            "found no such row",
             type=NOT_FOUND,
             non_retryable=True,
         )
-    return found
+    sequence, run_id, history_length = found
+    is_own = bool(run_id) and run_id == step.run_id and history_length <= step.history_length
+    is_stale = sequence > step.sequence and not is_own
+    return Recorded(applied=False, sequence=sequence, is_stale=is_stale)
 
 
 def _matters_to_placement(step: Record) -> bool:

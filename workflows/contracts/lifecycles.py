@@ -177,6 +177,9 @@ class Record(Contract):
     status_reason: str | None = None
     events: tuple[Event, ...] = ()
     changes: Changes = Field(discriminator="noun")
+    run_id: str = ""
+    history_length: int = 0
+    """The workflow run that records the step, and how long its history is then."""
 
 
 class Recorded(Contract):
@@ -186,3 +189,6 @@ class Recorded(Contract):
     """False: the step was to confirm allocations that are not live any more."""
     sequence: int = 0
     """Of the last step that the row has; higher than the written one when the row is ahead."""
+    is_stale: bool = False
+    """Whether this run does not know that later step. A run whose worker was killed writes steps
+    once more that it has written before, and is not stale."""

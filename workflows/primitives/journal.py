@@ -77,11 +77,13 @@ class Journal:
             status_reason=reason,
             events=events,
             changes=changes,
+            run_id=workflow.info().run_id,
+            history_length=workflow.info().get_current_history_length(),
         )
         recorded = await record.run_locally(
             step, summary=f"{status}: {events[0].type if events else 'changed'}"
         )
-        if recorded.sequence > self.sequence:
+        if recorded.is_stale:
             await self._stop_as_stale(recorded.sequence)
         if not recorded.confirmed:
             self._show(*before)

@@ -48,6 +48,9 @@ class LifecycleRow(SQLModel):
     status: str = "new"
     status_reason: str | None = Field(default=None, sa_type=Text)
     sequence: int = 0
+    recorded_run_id: str = ""
+    recorded_history_length: int = 0
+    """The workflow run that recorded the last step, and how long its history was then."""
     created_at: datetime = Field(sa_type=Instant)
     updated_at: datetime = Field(sa_type=Instant)
 

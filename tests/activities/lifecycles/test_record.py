@@ -74,6 +74,22 @@ def test_a_stale_writer_changes_nothing(migrated: Database, job: tables.Job) -> 
     assert [event.sequence for event in events_of(migrated, job.id)] == [3]
 
 
+@pytest.mark.parametrize(
+    ("run_id", "history_length", "is_stale"),
+    [("run-1", 20, False), ("run-1", 23, False), ("run-1", 14, True), ("run-2", 20, True)],
+)
+def test_a_run_is_stale_unless_it_has_written_the_later_step_itself(
+    migrated: Database, job: tables.Job, run_id: str, history_length: int, is_stale: bool
+) -> None:
+    """A killed worker's workflow task is begun anew; a restored history is shorter."""
+    for sequence in (1, 2):
+        step = step_of(job, sequence, "running")
+        record(step.model_copy(update={"run_id": "run-1", "history_length": 20}))
+    again = {"run_id": run_id, "history_length": history_length}
+    told = record(step_of(job, 1, "running").model_copy(update=again))
+    assert (told.applied, told.sequence, told.is_stale) == (False, 2, is_stale)
+
+
 def test_changes_left_out_leave_what_is_there(migrated: Database, job: tables.Job) -> None:
     record(step_of(job, 1, "uploading", output_bytes=7))
     record(step_of(job, 2, "finished"))
