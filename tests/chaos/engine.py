@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import sqlite3
 import time
@@ -35,14 +34,9 @@ async def adopted(scene: Scene) -> None:
 @kind("ours")
 async def the_engine_forgets_everything(scene: Scene) -> None:
     """Temporal is killed and its files are deleted, while jobs wait, run and upload."""
-    stack = scene.room.stack
-    folder = stack.home / "temporal"
     await in_some_state(scene)
     scene.inject(scene.room.alive())
-    with stack.left_alone():
-        await killed(scene)
-        shutil.rmtree(folder)
-        folder.mkdir()
+    await aside(scene.room.stack.lose_temporal)
     await adopted(scene)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -25,6 +26,7 @@ from workers.runner.stack import Backoff, Program, Stack
 PROGRAMS = ("temporal", "api", "worker", "planning")
 HOME_MIB = 1500
 PATIENCE_S = 780.0
+ENDED_S = 30.0
 CLONE_NEWNS, MS_PRIVATE, MS_REC = 0x20000, 1 << 18, 1 << 14
 
 
@@ -60,6 +62,18 @@ class RoomStack(RunningStack):
         programs = tuple(_in_namespace(program, namespace) for program in plan.programs)
         self._stack = plan.model_copy(update={"programs": programs})
         self._runner = self._start_runner()
+
+    def lose_temporal(self) -> None:
+        """Kill Temporal and delete its files: it starts with nothing. Raises: TimeoutError."""
+        deadline = time.monotonic() + ENDED_S
+        with self.left_alone():
+            self.send("temporal", signal.SIGKILL)
+            while self.pid("temporal") is not None:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("Temporal has not ended")
+                time.sleep(0.02)
+            shutil.rmtree(self.home / "temporal")
+            (self.home / "temporal").mkdir()
 
     def send(self, name: str, number: int) -> int | None:
         """Send a signal to a program, if it runs just now: the process id that it had."""

@@ -123,6 +123,12 @@ class CloudRoom:
         with self.cloud.lock:
             return list(self.cloud.machines.vms.values())
 
+    def preempt(self, name: str) -> bool:
+        """Let the provider take this machine back. False: it does not run."""
+        with self.cloud.lock:
+            paths = [path for path, vm in self.cloud.machines.vms.items() if vm.name == name]
+            return any(self.cloud.machines.preempt(path) for path in paths)
+
     def rows(self, query: str) -> Rows:
         """What the database answers."""
         return self.database.rows(query)

@@ -30,6 +30,9 @@ CREATE, RELEASE = "compute.instances.insert", "compute.instances.delete"
 EVERY_CREATE, EVERY_RELEASE = 4, 3
 LOST = {CREATE: "create-reply-lost", RELEASE: "release-reply-lost"}
 ROUND_LIMIT_S = 400.0
+WHERE_ALL_IS_FORGOTTEN = ("creating", "running", "releasing")
+WHILE_IT_RUNS = ("waiting-for-ssh", "connecting", "inspecting", "preparing", "placed", "staging",
+                 "running", "uploading")  # fmt: skip
 
 
 @dataclass
@@ -45,6 +48,8 @@ class Scene:
     tally: Tally
     points: tuple[str, ...] = tuple(POINTS)
     times: int = 1
+    machine: str = ""
+    """Name of the machine that has come to the last point."""
 
     def inject(self, count: int = 1) -> None:
         self.tally.rows[self.kind].faults += count
@@ -60,12 +65,13 @@ class Scene:
         while left.total() and not self.round.is_over() and time.monotonic() < deadline:
             here = self._here()
             stale &= here
-            fresh = {point for point, _ in here - stale}
+            fresh = dict(here - stale)
             rarest = [point for point, times_left in left.most_common() if point in fresh]
             if not rarest or not left[found := rarest[0]]:
                 await asyncio.sleep(LOOK_S)
                 continue
             left[found] -= 1
+            self.machine = fresh[found]
             yield found
             stale = self._here()
         missed = (point for point in left if left[point] == whole[point])
@@ -126,6 +132,28 @@ def ended_by(number: int, *names: str) -> Act:
 for _verb, _number in (("kill", signal.SIGKILL), ("term", signal.SIGTERM)):
     for _names in (("worker",), ("api",), ("worker", "api"), ("temporal",)):
         kind(f"{_verb}-{'-and-'.join(_names)}")(ended_by(_number, *_names))
+
+
+@kind("engine-forgets")
+async def engine_forgets(scene: Scene) -> None:
+    """Temporal is killed and its files are deleted, while leases are created, used and released."""
+    stack = scene.room.stack
+    async for _ in scene.as_they_come(*WHERE_ALL_IS_FORGOTTEN, times=1):
+        async with scene.room.held(("temporal",)):
+            pid = stack.pid("temporal")
+            assert pid is not None, f"{scene.kind}: Temporal does not run"
+            scene.inject()
+            await aside(stack.lose_temporal)
+            await scene.whole({"temporal": pid}, {})
+
+
+@kind("preempted")
+async def preempted(scene: Scene) -> None:
+    """The provider takes back a machine that runs; its job has another one, and begins again."""
+    async for _ in scene.as_they_come(*WHILE_IT_RUNS, times=1):
+        if await aside(scene.room.preempt, scene.machine):
+            scene.round.preempted += 1
+            scene.inject()
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Seen:
     """Of machines that were made in the round."""
     left: list[str] = field(default_factory=list)
     """Machines and what holds them."""
+    preempted: int = 0
+    """Machines that the provider took back: as many more may be made, and commands begun."""
 
 
 class Round:
@@ -49,6 +51,7 @@ class Round:
     def __init__(self, room: CloudRoom, job_count: int, at_once: int) -> None:
         self.room, self.job_count, self.at_once = room, job_count, at_once
         self.paths: list[str] = []
+        self.preempted = 0
         self._jobs_before = self._count("jobs")
         self._leases_before = {row[0] for row in room.rows("SELECT id FROM leases")}
         with room.cloud.lock:
@@ -126,6 +129,7 @@ class Round:
             leases=[lease for lease in leases if lease["id"] not in self._leases_before],
             charges=charges,
             left=self._left(),
+            preempted=self.preempted,
         )
 
     def _left(self) -> list[str]:

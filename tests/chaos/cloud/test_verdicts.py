@@ -63,6 +63,20 @@ def test_what_is_wrong_with_a_round_is_found(change: dict[str, Any], what: str) 
     assert what in found(replace(RIGHT, **change))
 
 
+def test_a_job_whose_machine_was_preempted_may_have_another_and_begin_again() -> None:
+    seen = replace(
+        RIGHT,
+        charges=[charge(), charge("m-2", "2")],
+        leases=[lease(), lease(id="lea-2", name="m-2")],
+        begun={"job-1": 2},
+        logs={"job-1": "line 1\n" + SAID},
+        preempted=1,
+    )
+    assert found(seen) == set()
+    assert found(replace(seen, preempted=0)) == {"doubled"}
+    assert found(replace(seen, logs={"job-1": SAID + "line 1\n"})) == {"lost"}
+
+
 def test_a_machine_that_was_refused_is_one_more_that_may_be_made() -> None:
     refused = lease(id="lea-2", name="m-2", status="refused")
     seen = replace(RIGHT, charges=[charge(), charge("m-2", "2")], leases=[lease(), refused])
