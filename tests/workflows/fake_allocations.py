@@ -19,6 +19,8 @@ class Allocations:
     held: dict[str, Placement] = field(default_factory=dict)
     leaving: dict[str, str] = field(default_factory=dict)
     """Runs with a leaving allocation, each with its node."""
+    unconfirmed: set[str] = field(default_factory=set)
+    """Jobs whose placement was made, and which cannot be notified of it."""
     placements: int = 0
     """How many were ever made."""
 
@@ -84,6 +86,18 @@ class Allocations:
                 if node_id == asked.node_id
             ),
         )
+
+    def withdraw(self, node_id: str) -> tuple[str, ...]:
+        """Delete what was placed on the node and never confirmed; the jobs that had it."""
+        on_node = [
+            job_id
+            for job_id in sorted(self.unconfirmed)
+            if any(one.node.node_id == node_id for one in self.held[job_id].assignments)
+        ]
+        for job_id in on_node:
+            self.unconfirmed.remove(job_id)
+            del self.held[job_id]
+        return tuple(on_node)
 
     def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
         return job.PlacementFound(placement=self.held.get(asked.job_id))

@@ -87,7 +87,7 @@ class LeasedNodes(RentedMachines):
         self, asked: placement.WithdrawAllocations
     ) -> placement.AllocationsWithdrawn:
         self.withdrawn.append(asked.reason)
-        return placement.AllocationsWithdrawn()
+        return placement.AllocationsWithdrawn(job_ids=self.withdraw(asked.node_id))
 
     async def notify_holder(self, asked: leased.NotifyHolder) -> leased.HolderNotified:  # type: ignore[override]
         told = super().notify_holder(asked)

@@ -18,7 +18,6 @@ from workflows.effects.leases import (
     acquire_lease,
     release_lease,
 )
-from workflows.effects.placement import WithdrawAllocations, withdraw_allocations
 from workflows.nodes.location import NodeLocation, refusal
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import LEASE_ID, EventWriter, Journal
@@ -212,15 +211,6 @@ class LeasedMachine:
             reason=reason,
             by_person=self.is_killed,
             ended_at=self.ended_at,
-        )
-
-    async def withdraw_allocations(self, reason: str) -> None:
-        """Withdraw the allocations that no job has confirmed; those jobs are placed anew."""
-        if self._claim is None:
-            return
-        node_id = self._request.node_id
-        await withdraw_allocations(
-            WithdrawAllocations(node_id=node_id, reason=reason, at=workflow.now())
         )
 
     async def wait_for_next(

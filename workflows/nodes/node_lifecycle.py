@@ -290,10 +290,8 @@ class NodeLifecycle:
         never_used = (NodeStatus.NEW, NodeStatus.CONNECTING, NodeStatus.FAILED)
         if self._machine.is_claimed or self._status not in never_used:
             await self._close(self._removal)
-        if self._machine.is_claimed:
-            await self._machine.withdraw_allocations(
-                self._ended_by or "the node that was created for it is being removed"
-            )
+        # Jobs are not notified of a node that is being removed, so they would hold it for long.
+        await self._running_jobs.withdraw(self._ended_by or "the node is being removed")
         planned = self._ended_by or self._machine.ending or self._reschedules(is_offline)
         notice = partial(self._notice, planned, is_offline)
         await self._running_jobs.drain(notice, self._is_lost)
@@ -583,7 +581,7 @@ class NodeLifecycle:
         else:
             self._status, kind = NodeStatus.OFFLINE, NodeEvent.MACHINE_LOST
         await self._write(Event(type=kind, message=reason), reason=reason)
-        await self._machine.withdraw_allocations(reason)
+        await self._running_jobs.withdraw(reason)
         await self._change_machine(reason, pause)
 
     async def _change_machine(self, reason: str, pause: timedelta | None) -> None:

@@ -20,6 +20,7 @@ from workflows.effects.nodes import (
     list_runs,
     notify_jobs,
 )
+from workflows.effects.placement import WithdrawAllocations, withdraw_allocations
 from workflows.nodes.location import NodeLocation
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.journal import EventWriter
@@ -66,6 +67,13 @@ class RunningJobs:
         held = await self.held()
         leaving = held.leaving if self._request.machine is None else ()
         return (*held.job_ids, *(run.run_id for run in leaving))
+
+    async def withdraw(self, reason: str) -> None:
+        """Withdraw the allocations that no job has confirmed; those jobs are placed anew."""
+        node_id = self._request.node_id
+        await withdraw_allocations(
+            WithdrawAllocations(node_id=node_id, reason=reason, at=workflow.now())
+        )
 
     async def notify(
         self, notice: NodeNotice, reason: str = "", *, ended_at: datetime | None = None

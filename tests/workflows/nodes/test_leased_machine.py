@@ -262,5 +262,5 @@ async def test_a_node_removed_while_its_machine_is_made_leaves_none(stage: Stage
     await eventually(lambda: sum(stage.world.cloud.made.values()) == 1, "it is made")
     await handle.signal(NodeLifecycle.remove, Removal())
     assert (await handle.result()).status == "archived"
-    assert stage.world.withdrawn == ["the node that was created for it is being removed"]
+    assert stage.world.withdrawn == ["the node is being removed"]
     assert stage.world.cloud.machines == {}

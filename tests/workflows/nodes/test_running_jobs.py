@@ -69,6 +69,22 @@ async def test_what_ran_on_a_node_that_was_away_holds_its_gpus_until_the_node_is
     assert stage.world.live_runs() == []
 
 
+async def test_a_job_that_was_placed_right_before_the_removal_of_its_node_is_placed_elsewhere(
+    stage: Stage,
+) -> None:
+    handle = await onboarded(stage)
+    job = await stage.job()
+    await eventually(
+        lambda: "waiting_for_resources" in stage.world.statuses[job_id_of(job)], "it waits"
+    )
+    stage.world.place(job_id_of(job))
+    stage.world.unconfirmed.add(job_id_of(job))
+    await handle.signal(NodeLifecycle.remove, Removal(force=True))
+    assert (await asyncio.wait_for(handle.result(), 60)).status == "archived"
+    assert job_id_of(job) not in stage.world.held
+    assert stage.world.statuses[job_id_of(job)][-1] == "waiting_for_resources"
+
+
 async def test_a_node_that_holds_a_run_is_removed_by_force_only_which_frees_it(
     stage: Stage,
 ) -> None:
