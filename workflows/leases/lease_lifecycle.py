@@ -55,10 +55,12 @@ from workflows.leases.holder import Holder
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
-from workflows.primitives.waiting import Interrupted, interruptible, shielded
+from workflows.primitives.waiting import Interrupted, interruptible, shielded, with_watch
 from workflows.rules.billing.metering import cumulative_microcredits
 
 POLL_INTERVAL = timedelta(minutes=10)
+START_POLL_INTERVAL = timedelta(minutes=1)
+"""While a machine starts that does not answer over SSH yet."""
 NOTIFIED_POLL_INTERVAL = timedelta(seconds=30)
 """After a notification; a provider sends that before its own answers show the machine's end."""
 RELEASE_INTERVAL = timedelta(minutes=1)
@@ -203,6 +205,7 @@ class LeaseLifecycle:
         """Terminate the machine of the offer, and add its cost to that of earlier offers."""
         ended = await self._terminate()
         self._earlier_ended_at = ended.ended_at
+        self._is_lost_at_provider, self._notification = False, None
         if ended.began_at is not None and ended.ended_at is not None:
             seconds = int((ended.ended_at - ended.began_at).total_seconds())
             self._earlier_microcredits += cumulative_microcredits(self._price(), seconds)
@@ -238,7 +241,18 @@ class LeaseLifecycle:
             raise ApplicationError(over_cap, type=PRICE_CAP)
         self._status = LeaseStatus.WAITING_FOR_SSH
         await self._observe(seen)
-        await await_ssh(ReachNode(node=self._address(seen)))
+        answers = await_ssh(ReachNode(node=self._address(seen)))
+        await with_watch(answers, self._watch_start())
+
+    async def _watch_start(self) -> None:
+        """Poll the provider while the machine starts, which may end before it answers.
+
+        Raises: ApplicationError, when the machine is gone or another machine has its name.
+        """
+        while True:
+            interval = NOTIFIED_POLL_INTERVAL if self._notification else START_POLL_INTERVAL
+            await self._inbox.wait(interval)
+            await self._poll()
 
     def _over_cap(self, microcredits_per_hour: int) -> str | None:
         cap = self._request.price_cap_microcredits_per_hour

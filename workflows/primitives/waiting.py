@@ -115,6 +115,24 @@ async def while_handling(
     return task.result()
 
 
+async def with_watch(work: Coroutine[Any, Any, Answer], watch: Coroutine[Any, Any, None]) -> Answer:
+    """Await `work` while `watch` runs beside it; whichever ends first, the other is cancelled.
+
+    Raises: the failure of `work` or of `watch`; Interrupted, when `watch` has ended before.
+    """
+    other = asyncio.create_task(watch)
+    try:
+        answer = await interruptible(work, when=other.done)
+    except Interrupted:
+        other.result()
+        raise
+    except (Exception, asyncio.CancelledError):  # No task may go on alone; not at GeneratorExit.
+        await cancel_and_wait([other])
+        raise
+    await cancel_and_wait([other])
+    return answer
+
+
 async def shielded(work: Coroutine[Any, Any, Answer], on_cancel: Callable[[], None]) -> Answer:
     """Await `work` to its end, even when the workflow is cancelled meanwhile.
 

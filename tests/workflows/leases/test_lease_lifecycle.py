@@ -104,6 +104,29 @@ async def test_what_is_sold_out_is_remembered_and_had_elsewhere(stage: Stage) ->
     assert stage.world.cloud.remembered == {"zone-a/large/on-demand": "zone-a has none left"}
 
 
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_machine_that_ends_before_it_answers_is_given_up_for_the_next_offer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    if not tells:
+        monkeypatch.setattr(
+            "workflows.leases.lease_lifecycle.START_POLL_INTERVAL", timedelta(milliseconds=100)
+        )
+    stage.world.machines["nod-1"].reachable = False
+    handle = await lease(stage, offer("zone-a"), offer("zone-b"))
+    await reaches(stage, LeaseStatus.WAITING_FOR_SSH)
+    stage.world.cloud.end(NAME)
+    if tells:
+        await handle.signal(LeaseLifecycle.refresh)
+    await eventually(lambda: "lease.offer-refused" in stage.world.events[LEASE], "it is given up")
+    stage.world.machines["nod-1"].reachable = True
+    await reaches(stage, LeaseStatus.READY)
+    assert list(stage.world.cloud.machines) == [(NAME, "zone-b")]
+    assert stage.world.cloud.lost == [], "its holder has another machine"
+    await released(stage, handle)
+    assert stage.world.cloud.machines == {}
+
+
 async def test_nobody_asks_for_what_is_known_to_be_short(stage: Stage) -> None:
     stage.world.cloud.remembered["zone-a/large/on-demand"] = "zone-a has none left"
     report = await (await lease(stage, offer("zone-a"))).result()
