@@ -167,12 +167,14 @@ async def notify_holder(command: NotifyHolder) -> HolderNotified:
     """
     workflow_id = workflow_id_of(command.holder_id)
     signal, message = _message(command)
-    is_there = await tell(workflow_id, signal, message, request_id=id_of_this_activity())
-    return HolderNotified(is_there=is_there or await asyncio.to_thread(_is_open, command.holder_id))
+    if await tell(workflow_id, signal, message, request_id=id_of_this_activity()):
+        return HolderNotified(is_there=True)
+    is_open = await asyncio.to_thread(_is_open, command.holder_id)
+    return HolderNotified(is_there=is_open, is_told=not is_open)
 
 
 def _is_open(holder_id: str) -> bool:
-    """Whether the row of a holder is open, whose workflow is lost then and will ask for itself."""
+    """Whether the row of a holder is open, whose workflow is lost then and will be restarted."""
     with database().read() as session:
         holder = session.get(Node, holder_id)
         return holder is not None and holder.status not in NODE.final_statuses

@@ -78,6 +78,7 @@ def resume_node(session: Session, row: Node, request: NodeRequest) -> NodeReques
         lease_id=lease.id if lease else "",
         tries_left=TRIES if was_used else 0,
         lost=None if lease is None else _loss(lease),
+        releasing=None if lease is None else _release_of(lease),
         reason=row.status_reason,
         removal=removal.removal if removal else None,
         ended_by=row.status_reason if removal else None,
@@ -104,10 +105,13 @@ def _last_lease(session: Session, row: Node) -> Lease | None:
 
 
 def _loss(lease: Lease) -> MachineLost | None:
-    """What a lease that has ended, or is ending, tells its node; None: its machine is there."""
-    if LeaseStatus(lease.status) not in _LEAVING:
+    """What a lease that has ended tells its node; None: its machine may still be there.
+
+    A lease that is being released notifies the node itself, when the machine has ended.
+    """
+    if not LeaseStatus(lease.status).is_final:
         return None
-    ending = None if lease.ending is None else ReleaseProgress.model_validate(lease.ending)
+    ending = _ending_of(lease)
     if ending is not None and ending.lost is not None:
         return ending.lost
     by_person = bool(ending and ending.released and ending.released.by_person)
@@ -117,6 +121,19 @@ def _loss(lease: Lease) -> MachineLost | None:
         by_person=by_person,
         ended_at=lease.ended_at,
     )
+
+
+def _release_of(lease: Lease) -> str | None:
+    """Why the node itself releases the lease, which does not notify the node then; None: it does
+    not release it."""
+    ending = _ending_of(lease)
+    if lease.status != LeaseStatus.RELEASING or ending is None or ending.released is None:
+        return None
+    return ending.released.reason if ending.released.by_holder else None
+
+
+def _ending_of(lease: Lease) -> ReleaseProgress | None:
+    return None if lease.ending is None else ReleaseProgress.model_validate(lease.ending)
 
 
 def _was_active(session: Session, row: Node) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.temporal.heartbeats import heartbeating
 from tests.workflows.cloud_projects import CloudProjects
 from tests.workflows.fake_allocations import Allocations
 from tests.workflows.fake_cloud import Cloud
@@ -115,7 +116,7 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
 
         async def implementation(command: Contract) -> Contract:
             if self.faults[name]:
-                await self.faults[name].pop(0)(command)
+                await _meet(self.faults[name].pop(0), command)
             answer = body(command)
             result: Contract = await answer if inspect.isawaitable(answer) else answer
             return result
@@ -426,6 +427,21 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         changes = self.rows[node_id].changes
         assert isinstance(changes, NodeChanges)
         return changes
+
+
+async def _meet(fault: Fault, command: Contract) -> None:
+    """Meet a fault as a call to the world does: with heartbeats, and to its end if it is cancelled.
+
+    Without heartbeats Temporal would give a call that is held up for long to another attempt.
+    """
+    async with heartbeating():
+        met = asyncio.ensure_future(fault(command))
+        try:
+            await asyncio.shield(met)
+        except asyncio.CancelledError:
+            if met.done() or activity.is_worker_shutdown():
+                raise
+            await met
 
 
 _EFFECTS = {

@@ -11,7 +11,11 @@ from temporalio.exceptions import ApplicationError
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
 from tests.workflows.fake_world import REGION
+from tests.workflows.jobs.test_job_lifecycle import at_running, job_id_of
+from tests.workflows.jobs.test_races import Gate
+from tests.workflows.jobs.test_restarts import waits_again
 from tests.workflows.leases.test_lease_lifecycle import LEASE, lease
+from tests.workflows.nodes.test_drain import ends_soon
 from tests.workflows.nodes.test_leased_machine import leased
 from tests.workflows.providers.test_provider_lifecycle import HOME, PROVIDER
 from workflows.contracts import errors, queues
@@ -19,6 +23,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.removals import Removal
+from workflows.contracts.statuses import NodeType
 from workflows.jobs.job_lifecycle import JobLifecycle
 from workflows.leases.lease_lifecycle import LeaseLifecycle
 from workflows.nodes.node_lifecycle import NodeLifecycle
@@ -148,6 +153,35 @@ async def test_a_node_whose_machine_takes_long_to_be_terminated(stage: Stage) ->
     assert (await handle.result()).status == "archived"
     assert stage.world.cloud.machines == {}
     assert stage.world.events["nod-1"].count("node.removing") == 1
+
+
+@pytest.mark.parametrize("kind", list(NodeType))
+async def test_a_job_that_does_not_leave_begins_again_only_when_its_machine_is_gone(
+    stage: Stage, kind: NodeType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("DRAIN_LIMIT", "DRAIN_INTERVAL", "NOTIFY_AGAIN_INTERVAL"):
+        limited = f"workflows.nodes.running_jobs.{limit}"
+        monkeypatch.setattr(limited, timedelta(milliseconds=300))
+    handle = await leased(stage, kind)
+    await eventually(lambda: stage.world.statuses["nod-1"][-1:] == ["active"], "it is active")
+    job = await stage.job()
+    await at_running(stage, job)
+    (run,) = stage.world.machines["nod-1"].runs.values()
+    run.is_stuck = True
+    cloud_is_silent = Gate(stage, "terminate_machine")
+    if kind is NodeType.PERMANENT:
+        await ends_soon(stage)
+    else:
+        await handle.signal(NodeLifecycle.remove, Removal(force=True, reschedules=True))
+    await cloud_is_silent.entered()
+    await continued(stage, handle, times=4)
+    assert job_id_of(job) in stage.world.held, "its command runs on a machine that is there"
+    cloud_is_silent.open()
+    await waits_again(stage, job, 2)
+    assert not [key for key in stage.world.cloud.machines if stage.world.cloud.made[key] > 1]
+    if kind is NodeType.PERMANENT:
+        await eventually(lambda: stage.world.statuses["nod-1"][-1:] == ["active"], "has another")
+        assert "node.machine-lost" not in stage.world.events["nod-1"]
 
 
 async def test_a_job_that_waits_for_long(stage: Stage) -> None:

@@ -160,6 +160,9 @@ class NodeProgress(Contract):
     """How often the node may still try to get another machine; 0: it was never in use."""
     lost: MachineLost | None = None
     """The loss of the node's machine, of which the node may not have heard; None: none."""
+    releasing: str | None = None
+    """Why the node's leases are being released, whose machines may still be there; None: they are
+    not."""
     reason: str | None = None
     """The reason of the status."""
     removal: Removal | None = None

@@ -68,6 +68,8 @@ class NotifyHolder(Contract):
 class HolderNotified(Contract):
     is_there: bool
     """False: the holder's workflow has ended or never started."""
+    is_told: bool = True
+    """False: the holder's workflow is lost; it is notified once it is restarted."""
 
 
 notify_holder = Effect("notify_holder", NotifyHolder, HolderNotified, schedule_to_close_s=600)

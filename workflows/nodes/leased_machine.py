@@ -80,7 +80,7 @@ class LeasedMachine:
         """When the lost machine ended, if its provider says so."""
         self.is_killed = False
         """Whether a person ended the machine, so that its jobs do not restart on other machines."""
-        self._released_for: str | None = None
+        self.releasing = request.resumed_from.releasing if request.resumed_from else None
         """Why the leases are being released; None: they are not."""
         self.tries_left = request.resumed_from.tries_left if request.resumed_from else 0
 
@@ -102,7 +102,11 @@ class LeasedMachine:
         if not self.tries_left:
             return None
         self.tries_left -= 1
-        growth: int = 4 ** (TRIES - 1 - self.tries_left)
+        return self.present_pause()
+
+    def present_pause(self) -> timedelta:
+        """The pause of the present try, which an earlier workflow run may have begun."""
+        growth: int = 4 ** max(0, TRIES - 1 - self.tries_left)
         return min(RETRY_INTERVAL_MIN * growth, RETRY_INTERVAL_MAX)
 
     # ── acquire ─────────────────────────────────────────────────────────────────────────────
@@ -199,16 +203,19 @@ class LeasedMachine:
 
     def progress(self) -> dict[str, Any]:
         """What the next workflow run of the node must know of its machine."""
-        lost = self._progress_of_loss()
-        return {"lease_id": self.lease_id, "tries_left": self.tries_left, "lost": lost}
+        return {
+            "lease_id": self.lease_id,
+            "tries_left": self.tries_left,
+            "lost": self._progress_of_loss(),
+            "releasing": self.releasing,
+        }
 
     def _progress_of_loss(self) -> MachineLost | None:
-        reason = self.lost or self._released_for
-        if reason is None:
+        if self.lost is None:
             return None
         return MachineLost(
             lease_id=self.lease_id,
-            reason=reason,
+            reason=self.lost,
             by_person=self.is_killed,
             ended_at=self.ended_at,
         )
@@ -228,7 +235,7 @@ class LeasedMachine:
 
     async def release(self, reason: str) -> None:
         """Release all leases of the node, and wait until their machines are gone."""
-        is_recorded, pause, self._released_for = False, RELEASE_POLL_MIN, reason
+        is_recorded, pause, self.releasing = False, RELEASE_POLL_MIN, reason
         deadline = workflow.now() + RELEASE_LIMIT
         while left := await self._released(reason):
             if not is_recorded and workflow.now() >= deadline:
@@ -243,7 +250,7 @@ class LeasedMachine:
             await self._journal.continue_when_long()
         if self.lease_id:
             workflow.upsert_search_attributes([LEASE_ID.value_unset()])
-        self.lease_id, self.lost, self.ending, self._released_for = "", None, None, None
+        self.lease_id, self.lost, self.ending, self.releasing = "", None, None, None
 
     async def _released(self, reason: str) -> tuple[str, ...]:
         node_id = self._request.node_id

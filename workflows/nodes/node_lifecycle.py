@@ -1,6 +1,6 @@
 """The lifecycle of a node."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -56,6 +56,9 @@ IDLE_INTERVAL = timedelta(days=30)
 _ONBOARDED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
 URGENT = (Removal, LeaseEnding, MachineLost)
 """The messages that interrupt other work."""
+_REPEATED = (Wake, Refresh, LeaseEnding, MachineReady)
+"""The messages that the next workflow run can miss: it reads the row and ends orphaned runs when it
+resumes, and its lease repeats a planned end and is polled until it is ready."""
 
 
 @workflow.defn(name="NodeLifecycle")
@@ -106,6 +109,8 @@ class NodeLifecycle:
     async def run(self, _request: NodeRequest) -> NodeReport:
         if self._status is NodeStatus.FAILED:
             await self._rest_failed()
+        if self._machine.releasing is not None and self._removal is None:
+            await self._resume_release(self._machine.releasing)
         if self._status not in _ONBOARDED:
             await self._onboard()
         while self._removal is None:
@@ -294,12 +299,21 @@ class NodeLifecycle:
         await self._running_jobs.withdraw(self._ended_by or "the node is being removed")
         planned = self._ended_by or self._machine.ending or self._reschedules(is_offline)
         notice = partial(self._notice, planned, is_offline)
-        await self._running_jobs.drain(notice, self._is_lost)
+        await self._see_jobs_off(notice)
         self._stop_watch()
         if self._machine.is_claimed:
             await self._give_machine_back(self._ended_by or "its node is being removed")
         elif self._request.exclusive and (self._location.boot_id or self._request.resumed_from):
             await self._connection.restore_logins(gone=is_offline)
+
+    async def _see_jobs_off(self, notice: Callable[[], NotifyJobs]) -> None:
+        """Notify the jobs until they have left; not again once the machine is being released.
+
+        While it is, nobody knows whether their runs have ended.
+        """
+        if self._machine.releasing is None:
+            await self._running_jobs.drain(notice, self._is_lost)
+        self._is_lost()  # A loss that stayed in the inbox would keep this run from continuing.
 
     async def _give_machine_back(self, reason: str) -> None:
         """Release the lease, and notify the jobs that have not left before the machine's end."""
@@ -584,14 +598,22 @@ class NodeLifecycle:
         await self._running_jobs.withdraw(reason)
         await self._change_machine(reason, pause)
 
+    async def _resume_release(self, reason: str) -> None:
+        """Go on with the release that an earlier workflow run began, and get another machine."""
+        if self._status not in (NodeStatus.MAINTENANCE, NodeStatus.OFFLINE):
+            return
+        is_planned = self._status is NodeStatus.MAINTENANCE
+        pause = timedelta(0) if is_planned else self._machine.present_pause()
+        await self._change_machine(reason, pause)
+        await self._onboard()
+
     async def _change_machine(self, reason: str, pause: timedelta | None) -> None:
         with suppress(Interrupted):
             await interruptible(self._next_machine(reason, pause), when=self._has_removal)
 
     async def _next_machine(self, reason: str, pause: timedelta | None) -> None:
         """See the jobs off the machine, release it, and wait until another one may be claimed."""
-        notice = partial(self._notice, reason, is_offline=False)
-        await self._running_jobs.drain(notice, self._is_lost)
+        await self._see_jobs_off(partial(self._notice, reason, is_offline=False))
         self._stop_watch()
         await self._give_machine_back(reason)
         await self._machine.wait_for_next(pause, self._activation)
@@ -624,7 +646,7 @@ class NodeLifecycle:
     def _next_run(self) -> NodeRequest | None:
         """The request of the next workflow run, with a watch of its own; None: messages wait."""
         needs_wake = self._status not in _ONBOARDED  # The others read the row when they resume.
-        if self._inbox.holds_others_than(Wake) or (needs_wake and self._inbox.holds(Wake)):
+        if self._inbox.holds_others_than(*_REPEATED) or (needs_wake and self._inbox.holds(Wake)):
             return None
         self._stop_watch()
         progress = self._location.progress(

@@ -32,8 +32,8 @@ class Inbox:
     def holds(self, *kinds: type[Contract]) -> bool:
         return any(isinstance(message, kinds) for message in self._messages)
 
-    def holds_others_than(self, kind: type[Contract]) -> bool:
-        return any(not isinstance(message, kind) for message in self._messages)
+    def holds_others_than(self, *kinds: type[Contract]) -> bool:
+        return any(not isinstance(message, kinds) for message in self._messages)
 
     def pick(self, *kinds: type[Picked]) -> Picked | None:
         """Remove and return the oldest message of these kinds, None when there is none."""

@@ -22,7 +22,7 @@ from tests.activities.outbox.test_relay import signals_of
 from tests.activities.placement.rows import assert_books_agree
 from tests.activities.rows import NOW, add_payer, add_region
 from tests.waiting import eventually
-from workflows.contracts.leases import LeaseRelease, MachineLost
+from workflows.contracts.leases import LeaseRelease, MachineLost, ReleaseProgress
 from workflows.contracts.machines import MachineClaim, MachineOffer, MachineSpec
 from workflows.contracts.nodes import NodeRequest
 from workflows.contracts.statuses import LeaseStatus, NodeStatus, NodeType, ProviderKind
@@ -211,13 +211,33 @@ def test_a_leased_node_whose_machine_has_ended_meanwhile_hears_of_it(world: Worl
     assert (resumed_from.status, resumed_from.lost.lease_id) == (NodeStatus.ACTIVE, LEASE)
 
 
+@pytest.mark.parametrize("by_holder", [True, False])
+def test_a_leased_node_does_not_take_a_machine_for_gone_that_is_being_terminated(
+    world: World, by_holder: bool
+) -> None:
+    world.lease()
+    world.ready()
+    ending = ReleaseProgress(
+        was_ready=True,
+        released=LeaseRelease(reason="its end is near", by_holder=by_holder),
+        lost=MachineLost(lease_id=LEASE, reason="the deadline has passed"),
+    )
+    world.set(LEASE, status="releasing", ending=ending.model_dump(mode="json"))
+    resumed_from = world.restarted(status="maintenance", minion_id="SHA256:k").resumed_from
+    assert resumed_from is not None
+    assert resumed_from.lost is None
+    assert resumed_from.releasing == ("its end is near" if by_holder else None)
+
+
 async def test_a_holder_whose_workflow_is_lost_is_there_and_one_that_is_archived_is_not(
     world: World, temporal_server: Client
 ) -> None:
     set_client(temporal_server)
     lost = MachineLost(lease_id=LEASE, reason="it was preempted")
     command = NotifyHolder(holder_id=world.node.id, lost=lost)
-    assert (await notify_holder(command)).is_there
+    told = await notify_holder(command)
+    assert told.is_there
+    assert not told.is_told, "its next run may have read the lease before"
     with world.database.write() as session:
         session.get_one(tables.Node, world.node.id).status = "archived"
     assert not (await notify_holder(command)).is_there
