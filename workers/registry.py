@@ -5,7 +5,7 @@ from importlib import import_module
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
-from workers.sandbox import QuietSandbox
+from workers.sandbox import QuietSandbox, visit_payloads_only_with_codec
 from workflows.billing.job_billing import JobBilling
 from workflows.contracts.lifecycles import LIFECYCLE_NOUNS, LifecycleNoun
 from workflows.placement.loop import PlacementLoop
@@ -39,5 +39,6 @@ WORKFLOWS: tuple[type, ...] = (
 
 def workflow_runner() -> WorkflowRunner:
     """The sandbox, which imports our package `workflows` once instead of for each workflow run."""
+    visit_payloads_only_with_codec()
     restrictions = SandboxRestrictions.default.with_passthrough_modules("workflows")
     return QuietSandbox(restrictions=restrictions)

@@ -3,15 +3,20 @@
 Temporal's library also enters the sandbox for every payload and every summary of a command, to
 ask for the serialization context. External payload stores need that context, and codecs with
 several keys; we have neither (see `activities/temporal/payload_codec.py`), and the questions took
-half of the time of a worker that starts many workflows.
+half of the time of a worker that starts many workflows. A worker without a codec also visits no
+payload: the library visits each of them six times, to decode and to encode nothing.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
+from temporalio.bridge import worker as bridge
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.converter import SerializationContext, StorageDriverStoreContext
+from temporalio.converter import DataConverter, SerializationContext, StorageDriverStoreContext
+from temporalio.converter._extstore import StorageOperationMetrics
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import Info
@@ -53,3 +58,29 @@ class QuietSandbox(SandboxedWorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         return QuietInstance(super().create_instance(det))
+
+
+Visit = Callable[..., Awaitable[StorageOperationMetrics]]
+"""What decodes the payloads of an activation, or encodes those of its completion, in place."""
+
+
+def only_with_codec(visit: Visit) -> Visit:
+    """The visit of all payloads, which is left out where no codec and no storage changes any."""
+
+    @wraps(visit)
+    async def visited(
+        message: Any, data_converter: DataConverter, **options: Any
+    ) -> StorageOperationMetrics:
+        if data_converter.payload_codec is None and data_converter.external_storage is None:
+            return StorageOperationMetrics()
+        return await visit(message, data_converter, **options)
+
+    return visited
+
+
+def visit_payloads_only_with_codec() -> None:
+    """Let all workers of this process leave out visits of payloads that change nothing."""
+    for name in ("decode_activation", "encode_completion"):
+        visit = getattr(bridge, name)
+        if not hasattr(visit, "__wrapped__"):
+            setattr(bridge, name, only_with_codec(visit))

@@ -8,7 +8,8 @@ is parked; while Temporal does not answer at all, nothing is.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -92,44 +93,76 @@ async def relay(client: Client, request_ids: Sequence[str]) -> int:
 
     The rows that were written before them come first, also those that wait for another try.
     """
-    return await _relay(client, await asyncio.to_thread(_resources_of, request_ids))
-
-
-def _resources_of(request_ids: Sequence[str]) -> list[str]:
-    with database().read() as session:
-        found: list[str] = []
-        for first in range(0, len(request_ids), CHUNK):
-            ids = request_ids[first : first + CHUNK]
-            rows = select(OutboxRow.resource_id).where(col(OutboxRow.id).in_(ids), is_waiting())
-            found += session.exec(rows).all()
-    return list(dict.fromkeys(found))
+    delivered = 0
+    tried: set[str] = set()
+    for first in range(0, len(request_ids), CHUNK):
+        some = request_ids[first : first + CHUNK]
+        prepared = await asyncio.to_thread(_prepare_requested, some, tried)
+        delivered += await _deliver_all(client, prepared)
+    return delivered
 
 
 async def _relay(client: Client, resource_ids: Sequence[str]) -> int:
     delivered = 0
     for first in range(0, len(resource_ids), CHUNK):
-        chunk = resource_ids[first : first + CHUNK]
-        queues_of_rows = await asyncio.to_thread(_prepare, chunk)
-        outcome = Outcome()
-        try:
-            in_order = (_deliver_in_order(client, one, outcome) for one in queues_of_rows)
-            await asyncio.gather(*in_order)
-        finally:  # An accepted row is not sent again, also when this call is cancelled half way.
-            await asyncio.shield(asyncio.to_thread(_note, outcome))
-        delivered += len(outcome.delivered)
+        some = resource_ids[first : first + CHUNK]
+        delivered += await _deliver_all(client, await asyncio.to_thread(_prepare, some))
     return delivered
 
 
-def _prepare(resource_ids: Sequence[str]) -> list[list[Delivery | str]]:
+async def _deliver_all(client: Client, in_order: Sequence[Sequence[Delivery | str]]) -> int:
+    """Deliver the prepared rows of each resource; return how many were delivered."""
+    outcome = Outcome()
+    try:
+        await asyncio.gather(*(_deliver_in_order(client, one, outcome) for one in in_order))
+    finally:  # An accepted row is not sent again, also when this call is cancelled half way.
+        await asyncio.shield(asyncio.to_thread(_note, outcome))
+    return len(outcome.delivered)
+
+
+def _prepare_requested(
+    request_ids: Sequence[str], tried: set[str]
+) -> Sequence[Sequence[Delivery | str]]:
+    """The next deliveries of the resources of these rows, but of those tried before."""
+    rows = select(OutboxRow.resource_id).where(col(OutboxRow.id).in_(request_ids), is_waiting())
+    with database().read() as session:
+        resource_ids = set(session.exec(rows).all()) - tried
+        tried |= resource_ids
+        return _prepared(session, sorted(resource_ids))
+
+
+def _prepare(resource_ids: Sequence[str]) -> Sequence[Sequence[Delivery | str]]:
+    with database().read() as session:
+        return _prepared(session, resource_ids)
+
+
+def _prepared(session: Session, resource_ids: Sequence[str]) -> Sequence[Sequence[Delivery | str]]:
     """The next deliveries of each resource, in order; the id alone of a row that cannot be read."""
     now = datetime.now(UTC)
     in_order: dict[str, list[Delivery | str]] = defaultdict(list)
-    with database().read() as session:
-        for row in session.exec(_oldest_of(resource_ids)):
-            is_due = row.next_attempt_at is None or row.next_attempt_at <= now
-            if is_due or row.verb != WAKE:
-                in_order[row.resource_id].append(_delivery_of(session, row) or row.id)
+    requests = session.exec(_oldest_of(resource_ids)).all()
+    # The session holds no object that nobody else holds; from these `_delivery` takes its row.
+    resources = _resources(session, {request.resource_id for request in requests})
+    for request in requests:
+        is_due = request.next_attempt_at is None or request.next_attempt_at <= now
+        if is_due or request.verb != WAKE:
+            delivery = _delivery_of(session, request) or request.id
+            in_order[request.resource_id].append(delivery)
+    del resources
     return list(in_order.values())
+
+
+def _resources(session: Session, resource_ids: Iterable[str]) -> Sequence[LifecycleRow]:
+    """The rows of these resources, with one question for each table."""
+    by_table: dict[type[LifecycleRow], list[str]] = defaultdict(list)
+    for resource_id in resource_ids:
+        with suppress(ValueError):  # An outbox row of no kind waits for a person.
+            by_table[kind_of(resource_id).table].append(resource_id)
+    return [
+        row
+        for table, ids in by_table.items()
+        for row in session.exec(select(table).where(col(table.id).in_(ids))).all()
+    ]
 
 
 def _oldest_of(resource_ids: Sequence[str]) -> SelectOfScalar[OutboxRow]:
@@ -263,6 +296,8 @@ def _note(outcome: Outcome) -> None:
     with database().write("outbox/failed" if outcome.failed else None) as session:
         delivered = update(OutboxRow).where(col(OutboxRow.id).in_(outcome.delivered))
         session.execute(delivered.values(delivered_at=now))
+        if not outcome.failed:
+            return
         failed = select(OutboxRow).where(col(OutboxRow.id).in_(outcome.failed), is_waiting())
         for row in session.exec(failed.order_by(col(OutboxRow.id)).with_for_update()).all():
             _put_off(session, row, now, refused=outcome.failed[row.id])

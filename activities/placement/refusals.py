@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 from activities.db.tables import DemandRefusalsRow, Job
 from activities.placement.queue import is_waiting
 from workflows.contracts.placement import DemandRefusals, JobRefusals
+from workflows.contracts.statuses import JobStatus
 
 DemandOfProject = tuple[str, str]
 """The id of a project and the key of a demand."""
@@ -72,10 +73,11 @@ def refusals_of_jobs(session: Session, jobs: Sequence[Job]) -> dict[str, list[di
         col(DemandRefusalsRow.project_id) == Job.project_id,
         col(DemandRefusalsRow.demand_key) == Job.demand_key,
     )
+    waiting = [job.id for job in jobs if job.status == JobStatus.WAITING_FOR_RESOURCES]
     query = (
         select(Job.id, DemandRefusalsRow.refusals)
         .join(DemandRefusalsRow, of_its_demand)
-        .where(col(Job.id).in_([job.id for job in jobs]), is_waiting())
+        .where(col(Job.id).in_(waiting), is_waiting())
     )
-    shared = {row.id: row.refusals for row in session.execute(query)} if jobs else {}
+    shared = {row.id: row.refusals for row in session.execute(query)} if waiting else {}
     return {job.id: [*job.placement_refusals, *shared.get(job.id, [])] for job in jobs}

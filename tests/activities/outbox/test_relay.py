@@ -16,6 +16,7 @@ from activities.db.session import Database
 from activities.outbox.relay import relay, relay_outbox
 from activities.outbox.requests import enqueue, wake
 from activities.temporal.client import set_client, signal_once
+from tests.activities.placement.rows import statements
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region
 from tests.temporal_server import TemporalServer
 from workflows.effects.reconciliation import RelayOutbox
@@ -327,6 +328,20 @@ async def test_many_requests_are_all_delivered(
         jobs = [add_job(session, account) for _ in range(100)]
     wanted = [ask(migrated, row.id, "start") for row in jobs]
     assert await relay(temporal_server, wanted) == 100
+
+
+async def test_one_relay_puts_as_many_questions_to_the_database_for_one_start_as_for_many(
+    migrated: Database, job: tables.Job, temporal_server: Client
+) -> None:
+    with migrated.write() as session:
+        account = session.get_one(tables.Account, job.account_id)
+        jobs = [add_job(session, account) for _ in range(20)]
+    one, *many = [ask(migrated, row.id, "start") for row in jobs]
+    with statements() as for_one:
+        assert await relay(temporal_server, [one]) == 1
+    with statements() as for_many:
+        assert await relay(temporal_server, many) == 19
+    assert len(for_many) == len(for_one)
 
 
 @pytest.fixture
