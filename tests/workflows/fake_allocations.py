@@ -10,6 +10,7 @@ from workflows.contracts.nodes import LeavingRun
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects import jobs as job
 from workflows.effects import nodes as node
+from workflows.effects import placement
 
 
 @dataclass
@@ -21,6 +22,8 @@ class Allocations:
     """Runs with a leaving allocation, each with its node."""
     unconfirmed: set[str] = field(default_factory=set)
     """Jobs whose placement was made, and which cannot be notified of it."""
+    withdrawn: list[str] = field(default_factory=list)
+    """Why allocations were withdrawn, in order."""
     placements: int = 0
     """How many were ever made."""
 
@@ -87,17 +90,19 @@ class Allocations:
             ),
         )
 
-    def withdraw(self, node_id: str) -> tuple[str, ...]:
-        """Delete what was placed on the node and never confirmed; the jobs that had it."""
+    def withdraw_allocations(
+        self, asked: placement.WithdrawAllocations
+    ) -> placement.AllocationsWithdrawn:
+        self.withdrawn.append(asked.reason)
         on_node = [
             job_id
             for job_id in sorted(self.unconfirmed)
-            if any(one.node.node_id == node_id for one in self.held[job_id].assignments)
+            if any(one.node.node_id == asked.node_id for one in self.held[job_id].assignments)
         ]
         for job_id in on_node:
             self.unconfirmed.remove(job_id)
             del self.held[job_id]
-        return tuple(on_node)
+        return placement.AllocationsWithdrawn(job_ids=tuple(on_node))
 
     def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
         return job.PlacementFound(placement=self.held.get(asked.job_id))

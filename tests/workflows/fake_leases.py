@@ -13,7 +13,6 @@ from workflows.contracts.leases import LeaseRelease, LeaseRequest, MachineReady
 from workflows.contracts.lifecycles import Record
 from workflows.contracts.statuses import LeaseStatus
 from workflows.effects import leases as leased
-from workflows.effects import placement
 from workflows.leases.lease_lifecycle import LeaseLifecycle
 
 
@@ -25,8 +24,6 @@ class LeasedNodes(RentedMachines):
     """Lease to holder, in the order of their making."""
     holders: dict[str, str] = field(default_factory=dict)
     """Holder to the id of its workflow."""
-    withdrawn: list[str] = field(default_factory=list)
-    """Why places were taken back that no job had been told of."""
     lease_s: float | None = None
     """After which leases end, however long their machines may live; None: as long as these."""
     client: Client | None = None
@@ -82,12 +79,6 @@ class LeasedNodes(RentedMachines):
             ended = LeaseRelease(reason=asked.reason, by_holder=True)
             await self._signal(_id_of(lease_id), "release", ended)
         return leased.LeaseReleased(left=tuple(left))
-
-    def withdraw_allocations(
-        self, asked: placement.WithdrawAllocations
-    ) -> placement.AllocationsWithdrawn:
-        self.withdrawn.append(asked.reason)
-        return placement.AllocationsWithdrawn(job_ids=self.withdraw(asked.node_id))
 
     async def notify_holder(self, asked: leased.NotifyHolder) -> leased.HolderNotified:  # type: ignore[override]
         told = super().notify_holder(asked)

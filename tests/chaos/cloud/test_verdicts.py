@@ -77,6 +77,19 @@ def test_a_job_whose_machine_was_preempted_may_have_another_and_begin_again() ->
     assert found(replace(seen, logs={"job-1": SAID + "line 1\n"})) == {"lost"}
 
 
+@pytest.mark.parametrize(("cost", "wrong"), [(700 + 200, set()), (700, {"billed"})])
+def test_the_cost_of_a_lease_includes_the_machine_of_its_earlier_offer(
+    cost: int, wrong: set[str]
+) -> None:
+    seen = replace(
+        RIGHT,
+        charges=[charge(number="1", seconds=2.4), charge(number="2")],
+        leases=[lease(cost_microcredits=cost)],
+        preempted=1,
+    )
+    assert found(seen) == wrong
+
+
 def test_a_machine_that_was_refused_is_one_more_that_may_be_made() -> None:
     refused = lease(id="lea-2", name="m-2", status="refused")
     seen = replace(RIGHT, charges=[charge(), charge("m-2", "2")], leases=[lease(), refused])

@@ -68,18 +68,28 @@ def _job(job: Resource, seen: Seen) -> Iterator[Verdict]:
 
 
 def _cost(lease: Resource, charges: list[Charge]) -> Iterator[Verdict]:
-    """What a lease says that it has cost against what the cloud has charged for its machine."""
+    """What a lease says that it has cost against what the cloud has charged for its machines.
+
+    Its seconds are those of its last machine; its cost includes the machines of earlier offers.
+    """
     if lease["status"] == "refused" or any(charge.ended_at is None for charge in charges):
         return
-    charged_s = sum(charge.seconds(0) for charge in charges)
+    last = charges[-1].instance_id if charges else ""
+    charged_s = sum(charge.seconds(0) for charge in charges if charge.instance_id == last)
     leased_s = 0.0
     if lease["began_at"] is not None and lease["ended_at"] is not None:
         leased_s = (_instant(lease["ended_at"]) - _instant(lease["began_at"])).total_seconds()
     if abs(leased_s - charged_s) >= AGREES_S:
         yield "billed", f"{lease['name']}: {leased_s:.3f} s, the cloud charged {charged_s:.3f} s"
-    cost = cumulative_microcredits(lease["microcredits_per_hour"] or 0, int(leased_s))
-    if lease["cost_microcredits"] != cost:
-        yield "billed", f"{lease['name']}: costs {lease['cost_microcredits']}, asked {cost}"
+    price = lease["microcredits_per_hour"] or 0
+    cost = cumulative_microcredits(price, int(leased_s))
+    earlier = [charge.seconds(0) for charge in charges if charge.instance_id != last]
+    least, most = (
+        cost + sum(cumulative_microcredits(price, max(0, int(s + by))) for s in earlier)
+        for by in (-AGREES_S, AGREES_S)
+    )
+    if not least <= lease["cost_microcredits"] <= most:
+        yield "billed", f"{lease['name']}: costs {lease['cost_microcredits']}, asked {least}–{most}"
 
 
 def _instant(text: str) -> datetime:
