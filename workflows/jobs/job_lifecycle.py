@@ -389,7 +389,7 @@ class JobLifecycle:
                 self._outages.abandon(request.node_id)
         elif request.code == "requested":
             self._start_again = False  # The last request of a person holds.
-        if not self._concluded:
+        if not self._concluded or self._termination.goes_on:
             self._termination.stop(request, is_service=self._request.type.is_service)
 
     @workflow.signal(description="Start a stopped notebook or endpoint again.")

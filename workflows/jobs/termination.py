@@ -55,7 +55,7 @@ class Termination:
 
     @property
     def is_canceled(self) -> bool:
-        return self.request is not None and not self.stops and not self._goes_on
+        return self.request is not None and not self.stops and not self.goes_on
 
     @property
     def will_restart(self) -> bool:
@@ -72,7 +72,8 @@ class Termination:
         return self.request is not None and self.request.code == MACHINE_LOST
 
     @property
-    def _goes_on(self) -> bool:
+    def goes_on(self) -> bool:
+        """Whether the request is a loss or a planned end, after which the job goes on elsewhere."""
         return self._is_loss or self.is_rescheduled
 
     def cancel(self, request: EndRequest) -> None:
@@ -85,7 +86,7 @@ class Termination:
 
         The removal of a node does not replace the next attempt of a job that leaves the node.
         """
-        outweighs = self._goes_on and request.code != NODE_REMOVED
+        outweighs = self.goes_on and request.code != NODE_REMOVED
         if self.request is None or outweighs:
             self.request, self.stops = request, is_service
 
@@ -129,7 +130,8 @@ class Termination:
             self.restarts = self.next_restarts
             self.reschedules += self.is_rescheduled
             self.before = self.reason
-            self.forget()
+            if self.goes_on:  # Else somebody has asked for the end since the outcome was decided.
+                self.forget()
         else:
             self.restarts, self.reschedules, self.before = 0, 0, None
         self.outcome, self.reason = JobStatus.FINISHED, None
@@ -137,7 +139,7 @@ class Termination:
     def reconsider(self) -> None:
         """Take a request into account that arrived during the teardown of a job that goes on."""
         stopped = self.outcome is JobStatus.STOPPED and self.is_canceled
-        if stopped or (self.will_restart and not self._goes_on):
+        if stopped or (self.will_restart and not self.goes_on):
             self.decide()
 
     def forget(self) -> None:

@@ -47,9 +47,9 @@ class Gate:
 
     def __init__(self, stage: Stage, effect: str) -> None:
         self._entered, self._free = asyncio.Event(), asyncio.Event()
-        stage.world.faults[effect].append(self._hold)
+        stage.world.faults[effect].append(self.hold)
 
-    async def _hold(self, _: Contract) -> None:
+    async def hold(self, _: Contract) -> None:
         self._entered.set()
         await self._free.wait()
 

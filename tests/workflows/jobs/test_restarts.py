@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from tests.waiting import eventually
 from tests.workflows.conftest import Stage
@@ -19,6 +20,7 @@ from tests.workflows.jobs.test_job_lifecycle import (
 )
 from tests.workflows.jobs.test_races import STOP, Gate, latest, notebook
 from tests.workflows.nodes.test_leased_machine import leased
+from workflows.contracts.base import Contract
 from workflows.contracts.jobs import (
     EndRequest,
     Exit,
@@ -36,6 +38,8 @@ from workflows.jobs.job_lifecycle import JobLifecycle
 TAKEN = MachineGone(node_id="nod-1", reason="it was preempted")
 ENDING = NodeEnding(node_id="nod-1", reason="its lease ends")
 REMOVED = EndRequest(reason="is removed", code="node-removed", node_id="nod-1", is_gone=True)
+LOCAL_ATTEMPTS = 3
+"""After which an effect becomes an ordinary activity, and signals arrive while it runs."""
 SAYS_WHY = "node nod-1: its machine is gone: it was preempted"
 
 
@@ -143,6 +147,49 @@ async def test_who_cancels_a_job_that_waits_for_another_machine_is_heard(stage: 
     gate.open()
     report = await handle.result()
     assert (report.status, report.status_reason) == (JobStatus.CANCELED, CANCEL.reason)
+    assert_nothing_left(stage, handle)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_who_ends_a_notebook_that_leaves_a_machine_is_heard(
+    stage: Stage, is_stopped: bool
+) -> None:
+    handle = await notebook(stage)
+    gate = Gate(stage, "collect_log")
+    await handle.signal(JobLifecycle.node_ending, ENDING)
+    await gate.entered()
+    await handle.signal(JobLifecycle.stop if is_stopped else JobLifecycle.cancel, STOP)
+    gate.open()
+    status = JobStatus.STOPPED if is_stopped else JobStatus.CANCELED
+    await eventually(lambda: latest(stage, handle) == status, f"it is {status}")
+    assert stage.world.rows[job_id_of(handle)].status_reason == STOP.reason
+    assert "job.rescheduled" not in stage.world.events[job_id_of(handle)]
+    assert_nothing_left(stage, handle)
+
+
+async def test_who_cancels_a_job_whose_next_attempt_is_just_recorded_is_heard(
+    stage: Stage,
+) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    job_id = job_id_of(handle)
+
+    async def refuse(_: Contract) -> None:
+        raise ApplicationError("the database is away")
+
+    async def begin(_: Contract) -> None:
+        stage.world.faults["record"] += [refuse] * LOCAL_ATTEMPTS
+        stage.world.faults["record"].append(step.hold)
+
+    step = Gate(stage, "")
+    stage.world.faults["discard_run_specs"].append(begin)
+    await handle.signal(JobLifecycle.node_ending, ENDING)
+    await step.entered()
+    await handle.signal(JobLifecycle.cancel, CANCEL)
+    step.open()
+    report = await handle.result()
+    assert (report.status, report.status_reason) == (JobStatus.CANCELED, CANCEL.reason)
+    assert "job.rescheduled" in stage.world.events[job_id]
     assert_nothing_left(stage, handle)
 
 
