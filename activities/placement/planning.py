@@ -192,8 +192,9 @@ def find_placement(command: FindPlacement) -> PlacementFound:
     """The placement of this attempt of a job; none while the job waits."""
     with database().read() as session:
         found = placements_of(session, [command.job_id])
+        job = session.get(Job, command.job_id)
     placement = next((p for p in found if p.attempt == command.attempt), None)
-    return PlacementFound(placement=placement)
+    return PlacementFound(placement=placement, sequence=job.sequence if job else 0)
 
 
 @activity.defn

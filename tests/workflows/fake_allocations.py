@@ -26,6 +26,7 @@ class Allocations:
     """Why allocations were withdrawn, in order."""
     placements: int = 0
     """How many were ever made."""
+    rows: dict[str, Record] = field(default_factory=dict)
 
     def place(
         self,
@@ -105,4 +106,8 @@ class Allocations:
         return placement.AllocationsWithdrawn(job_ids=tuple(on_node))
 
     def find_placement(self, asked: job.FindPlacement) -> job.PlacementFound:
-        return job.PlacementFound(placement=self.held.get(asked.job_id))
+        held, row = self.held.get(asked.job_id), self.rows.get(asked.job_id)
+        is_its = held is not None and held.attempt == asked.attempt
+        return job.PlacementFound(
+            placement=held if is_its else None, sequence=row.sequence if row else 0
+        )

@@ -1,10 +1,12 @@
 """Temporal forgets everything: a job goes on from its row, in each status."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from activities.db import tables
+from activities.lifecycles.restarts import restart_of
 from tests.waiting import eventually
 from tests.workflows.fake_world import Machine
 from tests.workflows.installation import (
@@ -19,7 +21,9 @@ from tests.workflows.installation import (
 )
 from tests.workflows.jobs.test_job_lifecycle import CANCEL, assert_nothing_left
 from tests.workflows.jobs.test_races import STOP, Gate
+from workflows.contracts import queues
 from workflows.contracts.jobs import MachineGone, NodeEnding, NodeUnreachable
+from workflows.primitives.journal import RESOURCE_STATUS, STALE
 
 __all__ = ["installation"]
 pytestmark = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
@@ -193,6 +197,37 @@ async def test_a_rescheduled_job_uses_up_no_restart_although_all_was_forgotten(
     await at.start(JOB)
     await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
     assert _job_row(at).restarts == 0
+
+
+async def test_a_job_whose_workflow_is_restored_from_its_wait_for_an_earlier_attempt_is_placed(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = installation
+    monkeypatch.setattr("workflows.jobs.job_lifecycle.WAIT_INTERVAL", timedelta(milliseconds=50))
+    await at.start(JOB)
+    await waits(at)
+    with at.database.read() as session:
+        earlier = restart_of(session, at.row(session, JOB)).argument
+    await at.run_to("running")
+    await at.tell(JOB, "node_ending", NodeEnding(node_id=NODE, reason="its lease ends"))
+    await eventually(lambda: _job_row(at).attempt == 2, "its second attempt waits")
+    await at.forget()
+    handle = at.stage.client.get_workflow_handle(f"job/{JOB}")
+    restored = await at.stage.client.start_workflow(
+        "JobLifecycle", earlier, id=handle.id, task_queue=queues.MAIN
+    )
+    at.place(attempt=2)
+    await restored.signal("placed", at.world.held[JOB])
+
+    async def is_stale() -> bool:
+        found = await restored.describe()
+        return found.typed_search_attributes.get(RESOURCE_STATUS) == STALE
+
+    await eventually(is_stale, "the reconciliation can tell that its row is ahead")
+    await at.forget()
+    await at.start(JOB)
+    await at.reaches(JOB, "running")
+    assert _job_row(at).attempt == 2
 
 
 def _job_row(at: Installation) -> tables.Job:

@@ -15,6 +15,9 @@ class FindPlacement(Contract):
 
 class PlacementFound(Contract):
     placement: Placement | None = None
+    sequence: int = 0
+    """The sequence of the last step in the job's row, which is ahead of a workflow that Temporal
+    has restored."""
 
 
 class SealRunSpecs(Contract):

@@ -174,7 +174,10 @@ class JobLifecycle:
 
     async def _ask_for_placement(self) -> None:
         question = FindPlacement(job_id=self._request.job_id, attempt=self._attempt)
-        self._take_placement((await find_placement(question)).placement)
+        found = await find_placement(question)
+        # A restored workflow waits for an earlier attempt, and its row may say that it waits too.
+        await self._journal.stop_if_behind(found.sequence)
+        self._take_placement(found.placement)
 
     async def _confirm(self, placement: Placement) -> bool:
         """Take the placement's allocations over, which nobody can withdraw afterwards.

@@ -84,7 +84,7 @@ class Journal:
             step, summary=f"{status}: {events[0].type if events else 'changed'}"
         )
         if recorded.is_stale:
-            await self._stop_as_stale(recorded.sequence)
+            await self.stop_if_behind(recorded.sequence)
         if not recorded.confirmed:
             self._show(*before)
         return recorded
@@ -100,7 +100,10 @@ class Journal:
         if (argument := self.next_run()) is not None:
             workflow.continue_as_new(argument)
 
-    async def _stop_as_stale(self, sequence: int) -> None:
+    async def stop_if_behind(self, sequence: int) -> None:
+        """Stop this workflow run as stale if its row is ahead: the row has this sequence."""
+        if sequence <= self.sequence:
+            return
         workflow.upsert_search_attributes([RESOURCE_STATUS.value_set(STALE)])
         workflow.set_current_details(
             f"**{STALE}**: the row has step {sequence}, this run comes from step {self.sequence}"

@@ -161,6 +161,15 @@ def test_an_attempt_is_placed_once_and_the_next_attempt_again(
     assert found.assignments[0].gpu_uuids == ("GPU-n1-0",)
 
 
+def test_who_asks_for_a_placement_learns_the_last_step_of_the_job(
+    migrated: Database, place: tuple[tables.Account, tables.Region]
+) -> None:
+    with migrated.write() as session:
+        job = add_waiting_job(session, place[0])
+        job.sequence = 7
+    assert find_placement(FindPlacement(job_id=job.id, attempt=1)).sequence == 7
+
+
 def test_what_is_released_is_given_to_the_next(
     migrated: Database, place: tuple[tables.Account, tables.Region]
 ) -> None:
