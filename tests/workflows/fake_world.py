@@ -6,7 +6,7 @@ Workflow tests run on a real server against it. What is asserted is what is left
 import asyncio
 import inspect
 import pkgutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -84,6 +84,8 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
     checks: tuple[Check, ...] = (Check(name="platform-key", status="passed"),)
     cloud: Cloud = field(default_factory=Cloud)
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+    under_way: Counter[str] = field(default_factory=Counter)
+    """The calls of each effect that have begun and not ended, whoever still waits for them."""
 
     def activities(self) -> list[Callable[..., Any]]:
         """All effects, implemented on this world, each with its faults before it."""
@@ -115,10 +117,14 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         asked = _EFFECTS[name].asked
 
         async def implementation(command: Contract) -> Contract:
-            if self.faults[name]:
-                await _meet(self.faults[name].pop(0), command)
-            answer = body(command)
-            result: Contract = await answer if inspect.isawaitable(answer) else answer
+            self.under_way[name] += 1
+            try:
+                if self.faults[name]:
+                    await _meet(self.faults[name].pop(0), command)
+                answer = body(command)
+                result: Contract = await answer if inspect.isawaitable(answer) else answer
+            finally:
+                self.under_way[name] -= 1
             return result
 
         implementation.__annotations__["command"] = asked

@@ -21,6 +21,7 @@ from tests.waiting import eventually
 from tests.workflows.cloud_projects import STORAGE_CLAIM
 from tests.workflows.conftest import Stage, at_work, end_open_workflows
 from tests.workflows.fake_world import REGION, World
+from tests.workflows.jobs.test_races import Gate
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import Exit, NodeReachable
@@ -50,6 +51,8 @@ class Installation:
     database: Database
     started: set[str] = field(default_factory=set)
     """The ids of its workflows; Temporal's lists follow later."""
+    held: dict[str, Gate] = field(default_factory=dict)
+    """The gates at which calls of workflows are held, by effect."""
 
     @property
     def world(self) -> World:
@@ -95,6 +98,14 @@ class Installation:
     async def forget(self) -> None:
         """Temporal loses every workflow; what runs elsewhere goes on."""
         await end_open_workflows(self.stage.client, *self.started)
+
+    async def let_go(self) -> None:
+        """Let the held calls go on, and wait for their end, for which nobody else may wait."""
+        for gate in self.held.values():
+            gate.open()
+        await eventually(
+            lambda: not any(self.world.under_way[effect] for effect in self.held), "they have ended"
+        )
 
     def place(self, attempt: int = 1) -> None:
         self.world.place(JOB, attempt)
