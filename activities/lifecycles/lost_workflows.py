@@ -13,6 +13,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.temporal.client import client, limited
+from activities.temporal.stuck_workflows import is_stuck
 
 HISTORY_SERVICE = "history-service"
 """Temporal's own identity, as which it terminates a workflow at the limit of its history."""
@@ -29,9 +30,12 @@ class Known:
     ended_by_person: bool = False
     """Whether a person has terminated or cancelled it; else it is only lost."""
 
+    is_stuck: bool = False
+    """Whether its workflow task fails again and again; a listing of workflows does not tell."""
+
     def is_stale(self, row_status: str) -> bool:
-        """Whether the workflow runs and does not know what its row says."""
-        return self.runs and self.status is not None and self.status != row_status
+        """Whether the workflow runs and is stuck, or does not know what its row says."""
+        return self.runs and (self.is_stuck or self.status not in (None, row_status))
 
 
 async def running_workflows(temporal: Client) -> dict[str, Known]:
@@ -56,7 +60,7 @@ async def describe(workflow_id: str) -> Known:
             return Known(runs=False)
         raise
     if found.status is WorkflowExecutionStatus.RUNNING:
-        return Known(runs=True, status=_status_of(found))
+        return Known(runs=True, status=_status_of(found), is_stuck=is_stuck(found))
     if found.status is WorkflowExecutionStatus.CANCELED:
         return Known(runs=False, ended_by_person=True)
     if found.status is WorkflowExecutionStatus.TERMINATED:

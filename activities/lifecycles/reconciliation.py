@@ -1,6 +1,7 @@
 """Lifecycle reconciliation: rows compared with workflows, and lost workflows restarted."""
 
 import asyncio
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,8 @@ QUIET_FOR = timedelta(minutes=2)
 LOST_FOR = timedelta(seconds=30)
 """How long a row has not changed before its workflow is compared with it."""
 CALLS_AT_ONCE = 32
+SUSPICION_S = 900.0
+"""How long after the last lost or stale workflow all others are described as well."""
 
 Item = TypeVar("Item")
 
@@ -55,14 +58,37 @@ class Lost:
     known: Known
 
 
+class Suspicion:
+    """Whether Temporal's files may have been restored a short while ago.
+
+    Only then are all workflows looked at one by one, because one that is stuck shows in no listing.
+    """
+
+    def __init__(self) -> None:
+        self._ends_at = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        return time.monotonic() < self._ends_at
+
+    def begin(self) -> None:
+        self._ends_at = time.monotonic() + SUSPICION_S
+
+
+_suspicion = Suspicion()
+
+
 @activity.defn
 async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflowsRestarted:
     """Restart every open lifecycle whose workflow is lost or stale, and lost job billings.
 
     Running workflows are listed once; only a row whose workflow is not in the list, or shows
-    another status than the row, is checked by itself. A lost workflow is adopted: it goes on from
-    its row. What a person has terminated or cancelled is ended, unless many workflows are lost at
-    once: then Temporal's state was lost or restored, which is nobody's wish.
+    another status than the row, is checked by itself. Once one is lost, Temporal's files may have
+    been restored, and for some time every workflow is described, because some may be stuck.
+
+    A lost workflow is adopted: it goes on from its row. What a person has terminated or cancelled
+    is ended, unless many workflows are lost at once: then Temporal's state was lost or restored,
+    which is nobody's wish.
 
     The singletons are ensured first. Announcements that were not repeated for a week are deleted.
     Ephemeral nodes without a job are asked for their removal again.
@@ -72,6 +98,10 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
     relay_soon(await asyncio.to_thread(_dismiss_idle))
     running = await running_workflows(client())
     lost, row_count = await _lost(running, command.page_size)
+    if lost:
+        _suspicion.begin()
+    if _suspicion.lasts:
+        lost += await _stuck(running, {one.resource_id for one in lost}, command.page_size)
     missing = sum(not one.known.runs for one in lost)
     activity.metric_meter().create_gauge("baseload_lost_workflows").set(missing)
     adopts_all = is_mass_loss(missing, row_count)
@@ -109,6 +139,21 @@ async def _lost(running: Mapping[str, Known], page_size: int) -> tuple[list[Lost
             ]
             activity.heartbeat(after)
     return lost, count
+
+
+async def _stuck(running: Mapping[str, Known], lost: Collection[str], page_size: int) -> list[Lost]:
+    """The open rows whose workflow is stuck; each running workflow is described for that."""
+    stuck: list[Lost] = []
+    for kind in KINDS:
+        after = ""
+        while page := await asyncio.to_thread(_open_rows, kind, after, page_size):
+            after = max(page)
+            ids = [each for each in page if workflow_id_of(each) in running and each not in lost]
+            known = await asyncio.gather(*(_known(each) for each in ids))
+            found = zip(ids, known, strict=True)
+            stuck += [Lost(each, seen) for each, seen in found if seen and seen.is_stuck]
+            activity.heartbeat(after)
+    return stuck
 
 
 def _is_suspect(known: Known | None, status: str) -> bool:

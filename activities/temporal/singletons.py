@@ -1,7 +1,7 @@
 """The workflows that exist once in an installation: endless loops and scheduled workflows."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -22,6 +22,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 
 from activities.settings import settings
+from activities.temporal.stuck_workflows import terminate_if_stuck
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import PlacementRequest
@@ -30,6 +31,11 @@ from workflows.contracts.schedules import ReconciliationRequest
 PRICES_INTERVAL = timedelta(days=1)
 HOUSEKEEPING_INTERVAL = timedelta(hours=1)
 RECONCILIATION = "lifecycle-reconciliation"
+LOOPS: tuple[tuple[str, Contract, str], ...] = (
+    ("Placement", PlacementRequest(), "placement"),
+    ("OutboxRelay", ReconciliationRequest(), "outbox"),
+)
+"""The endless loops: workflow, argument, and id."""
 _OURS = "baseload: "
 """The beginning of the note of each schedule that this code has made."""
 
@@ -64,10 +70,12 @@ async def ensure_singletons(client: Client) -> None:
 
     Schedules that an earlier release has made and that are not wanted any more are deleted. A
     schedule that a person has paused stays paused. A new lifecycle reconciliation runs at once,
-    because Temporal may have lost the workflows as well.
+    because Temporal may have lost the workflows as well. What is stuck is terminated before: a loop
+    is started anew, and a schedule starts its next workflow.
     """
-    await _ensure_loops(client)
     wanted = wanted_schedules()
+    await _terminate_stuck(client, wanted)
+    await _ensure_loops(client)
     notes = {
         found.id: found.schedule.state.note or ""
         async for found in await client.list_schedules()
@@ -81,12 +89,19 @@ async def ensure_singletons(client: Client) -> None:
     await _delete_unwanted(client, notes, wanted)
 
 
+async def _terminate_stuck(client: Client, schedules: Iterable[str]) -> None:
+    """Terminate the loops and the scheduled workflows that are stuck."""
+    ids = [name for _, _, name in LOOPS]
+    for schedule in schedules:
+        query = f"TemporalScheduledById = '{schedule}' AND ExecutionStatus = 'Running'"
+        ids += [found.id async for found in client.list_workflows(query)]
+    for workflow_id in ids:
+        if await terminate_if_stuck(client, workflow_id):
+            log.warning("terminated a stuck workflow", workflow=workflow_id)
+
+
 async def _ensure_loops(client: Client) -> None:
-    loops: tuple[tuple[str, Contract, str], ...] = (
-        ("Placement", PlacementRequest(), "placement"),
-        ("OutboxRelay", ReconciliationRequest(), "outbox"),
-    )
-    for workflow, argument, name in loops:
+    for workflow, argument, name in LOOPS:
         await client.start_workflow(
             workflow,
             argument,

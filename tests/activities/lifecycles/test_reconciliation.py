@@ -15,12 +15,13 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import Database
 from activities.lifecycles.lost_workflows import HISTORY_SERVICE, describe, running_workflows
-from activities.lifecycles.reconciliation import restart_lost_workflows
+from activities.lifecycles.reconciliation import Suspicion, restart_lost_workflows
 from activities.outbox.relay import relay_outbox
 from activities.temporal.client import set_client
 from tests.activities.nodes.test_running_jobs import start_idle
 from tests.activities.outbox.test_relay import ask, signals_of, status_of, undelivered
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
+from tests.activities.temporal.stuck import TRIES, break_workflow
 from tests.waiting import eventually
 from tests.workflows.fake_world import node_address
 from workflows.contracts.billing import BillingRequest
@@ -199,6 +200,30 @@ async def test_a_workflow_that_is_older_than_its_row_is_replaced_by_one_from_the
     status = await status_of(world.client, f"region/{ended.id}")
     assert status is WorkflowExecutionStatus.TERMINATED
     assert (await world.sweep()).restarted == ()
+
+
+async def test_a_stuck_workflow_is_replaced_once_another_one_is_found_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.temporal.stuck_workflows.STUCK_ATTEMPTS", TRIES)
+    monkeypatch.setattr("activities.lifecycles.reconciliation._suspicion", Suspicion())
+    for row, noun in ((world.region, "region"), (world.node, "node")):
+        await start_idle(world.client, f"{noun}/{row.id}")
+    stuck = f"job/{world.job.id}"
+    await world.client.start_workflow("JobLifecycle", id=stuck, task_queue="broken")
+    await break_workflow(world.client, stuck, "broken")
+
+    async def all_run() -> bool:
+        running = {f"region/{world.region.id}", f"node/{world.node.id}", stuck}
+        return running <= set(await running_workflows(world.client))
+
+    await eventually(all_run, "Temporal lists what runs")
+    command = RestartLostWorkflows(page_size=2)
+    swept = await ActivityEnvironment().run(restart_lost_workflows, command)
+    assert set(swept.restarted) == {world.provider.id, world.job.id}
+    request = await world.argument_of(stuck, JobRequest)
+    assert request.resumed_from is not None
+    assert request.resumed_from.status == "running"
 
 
 async def test_a_signal_that_the_lost_workflow_has_not_acted_upon_is_delivered_again(

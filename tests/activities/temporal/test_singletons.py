@@ -16,6 +16,7 @@ from temporalio.client import (
 
 from activities.settings import settings
 from activities.temporal.singletons import RECONCILIATION, ensure_singletons, wanted_schedules
+from tests.activities.temporal.stuck import TRIES, break_workflow
 from tests.temporal_server import TemporalServer
 from tests.waiting import eventually
 
@@ -64,6 +65,21 @@ async def test_loops_and_schedules_that_are_missing_are_started_and_a_repeat_cha
         True,
         False,
     ]
+
+
+async def test_a_loop_that_is_stuck_is_started_anew_and_no_other(
+    temporal_server: Client, migrated: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.temporal.stuck_workflows.STUCK_ATTEMPTS", TRIES)
+    await temporal_server.start_workflow("Placement", id="placement", task_queue="broken")
+    await ensure_singletons(temporal_server)
+    first = [await temporal_server.get_workflow_handle(name).describe() for name in LOOPS]
+    await break_workflow(temporal_server, "placement", "broken")
+    await ensure_singletons(temporal_server)
+    again = [await temporal_server.get_workflow_handle(name).describe() for name in LOOPS]
+    assert {one.status for one in again} == {WorkflowExecutionStatus.RUNNING}
+    is_same = [one.run_id == other.run_id for one, other in zip(first, again, strict=True)]
+    assert is_same == [False, True]
 
 
 async def test_schedules_that_differ_are_updated_and_former_ones_of_ours_are_deleted(
