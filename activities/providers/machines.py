@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from temporalio import activity
@@ -22,6 +23,8 @@ from workflows.effects.machines import (
 from workflows.effects.providers import ListOwnedMachines, OwnedMachinesListed
 
 GONE = MachineObservation(state=MachineState.GONE)
+PERIOD_LIMIT = timedelta(minutes=2)
+"""How long the billed period of a machine that is gone is asked for."""
 
 Found = TypeVar("Found")
 
@@ -64,7 +67,7 @@ async def wait_for_machine(command: DescribeMachine) -> MachineObservation:
 async def terminate_machine(command: TerminateMachine) -> MachineObservation:
     """Terminate the machine, and return its billed period, with the driver's remark as the reason.
 
-    Raises: NotYet, while the provider still lists the machine.
+    Raises: NotYet, while the provider still lists the machine, or cannot say yet when it ended.
     """
     # An earlier attempt leaves its remark in its last heartbeat.
     remarks = [str(each) for each in activity.info().heartbeat_details]
@@ -74,8 +77,9 @@ async def terminate_machine(command: TerminateMachine) -> MachineObservation:
             remarks[:] = [remark]
         if (left := _find(driver, command)) is not None:
             raise NotYet(f"{command.machine_name}: the machine is {left.state}, and not gone")
-        return _billed_period(driver, command)
+        return _billed_period(driver, command, or_none=waited > PERIOD_LIMIT)
 
+    waited = datetime.now(UTC) - activity.info().scheduled_time
     try:
         gone = await asked_of(command, terminate)
     except ApplicationError:
@@ -100,13 +104,23 @@ async def list_owned_machines(command: ListOwnedMachines) -> OwnedMachinesListed
     return OwnedMachinesListed(names=tuple(sorted(machine.machine_name for machine in owned)))
 
 
-def _billed_period(driver: Driver, command: TerminateMachine) -> MachineObservation:
-    """The billed period of a machine that is gone; without times when they are not available."""
+def _billed_period(
+    driver: Driver, command: TerminateMachine, *, or_none: bool
+) -> MachineObservation:
+    """The billed period of a machine that is gone.
+
+    or_none: without its times where the provider does not answer; else that is tried again, because
+    a lease whose machine's end is unknown is billed until now.
+
+    Raises: NotYet, when the provider does not answer.
+    """
     if command.provider_machine_id is None and not command.was_unseen:
         return GONE
     try:
         return driver.billed_period(command.machine_name, command.zone, command.provider_machine_id)
     except ProviderError as error:
+        if not or_none:
+            raise NotYet(f"{command.machine_name}: gone, not known since when: {error}") from error
         activity.logger.warning("%s is gone, but not when: %s", command.machine_name, error)
         return GONE
 

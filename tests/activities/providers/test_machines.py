@@ -1,5 +1,7 @@
 """Machines at a provider: made once whatever goes unanswered, ended for certain."""
 
+import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from activities.db.session import Database
 from activities.leases.shortages import find_shortages, remember_shortage
 from activities.leases.starts import start_lease
 from activities.lifecycles.restarts import restart_of
+from activities.providers.base import Unavailable
 from activities.providers.machines import (
     create_machine,
     describe_machine,
@@ -125,6 +128,27 @@ async def test_a_machine_that_is_gone_says_when_if_its_provider_does(driver: Ren
     assert gone.ended_at is not None
     driver.gone.clear()
     assert (await do(terminate_machine, release)).state is MachineState.GONE
+
+
+async def test_the_end_of_a_machine_is_asked_for_again_before_it_is_billed_until_now(
+    driver: RentedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: MachineObservation = await do(create_machine, CREATE)
+    release = RELEASE.model_copy(update={"provider_machine_id": made.provider_machine_id})
+
+    def away(*_: object) -> MachineObservation:
+        raise Unavailable("no route to the provider")
+
+    environment = ActivityEnvironment()
+    with monkeypatch.context() as silent:
+        silent.setattr(driver, "billed_period", away)
+        assert (await do(terminate_machine, release)).ended_at is None, "long since scheduled"
+        environment.info = dataclasses.replace(environment.info, scheduled_time=datetime.now(UTC))
+        with pytest.raises(ApplicationError) as caught:
+            await environment.run(terminate_machine, release)
+        assert caught.value.type == errors.NOT_YET
+    gone: MachineObservation = await environment.run(terminate_machine, release)
+    assert gone.ended_at is not None
 
 
 async def test_machines_of_a_kind_without_driver_are_refused_by_name() -> None:
