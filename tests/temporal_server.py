@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -37,11 +37,19 @@ class TemporalServer:
     """One dev server on a port of its own; what it knows outlives a stop and a start.
 
     durable: False where nothing is to outlive it: then it writes no file.
-    schedules: True where schedules are to run.
+    schedules: True where schedules are to run. environment: of the process, besides our own.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = True, schedules: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        durable: bool = True,
+        schedules: bool = False,
+        environment: Mapping[str, str] = FRUGAL,
+    ) -> None:
         self.folder = folder
+        self._environment = environment
         self._durable = durable
         self._settings = FEW_PARTITIONS if schedules else (*FEW_PARTITIONS, *NO_SCHEDULES)
         self.port, *self._more_ports = (free_port() for _ in range(3))
@@ -65,7 +73,7 @@ class TemporalServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **FRUGAL},
+                env={**os.environ, **self._environment},
             )
 
     def stop(self) -> None:

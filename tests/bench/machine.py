@@ -37,10 +37,10 @@ class Share:
 
 def share_of(pids: Sequence[int], seconds: float) -> Share:
     """Look at processes for so long."""
-    before = sum(_cpu_s(pid) for pid in pids)
+    before = sum(cpu_s(pid) for pid in pids)
     started = time.monotonic()
     time.sleep(seconds)
-    used_s = sum(_cpu_s(pid) for pid in pids) - before
+    used_s = sum(cpu_s(pid) for pid in pids) - before
     return Share(used_s / (time.monotonic() - started), sum(memory_bytes(pid) for pid in pids))
 
 
@@ -52,7 +52,8 @@ def memory_bytes(pid: int) -> int:
     raise ValueError(f"process {pid}: found no Pss in its smaps_rollup")
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used since its start, of user and system together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 

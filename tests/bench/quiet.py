@@ -26,11 +26,7 @@ def rows() -> list[Row]:
     """Machines that are simulated over real SSH, in one process that is not counted."""
     jobs, count = scaled(JOBS), scaled(MACHINES)
     with simulated(count) as machines, stack() as bench:
-        bench.join(machines.machines, limit_s=900)
-        asyncio.run(bench.submit([bench.job("sleep 100000")] * jobs))
-        bench.until_jobs(jobs, "running", limit_s=1800)
-        wait_until(lambda: machines.watched() == count, "all machines are watched", 60)
-        time.sleep(SETTLED_S)
+        run_quietly(bench, machines, jobs)
         ours = share_of(bench.pids(), LOOKED_AT_S)
         worker = share_of(bench.pids("worker"), LOOKED_AT_S / 2)
         watched_s = _killed(bench, machines, count)
@@ -54,6 +50,16 @@ def rows() -> list[Row]:
             cancel_s < CANCEL_AIM_S,
         ),
     ]
+
+
+def run_quietly(bench: Bench, machines: Simulated, jobs: int) -> None:
+    """Make the machines nodes on which so many jobs run, and wait until nothing else happens."""
+    count = len(machines.machines)
+    bench.join(machines.machines, limit_s=900)
+    asyncio.run(bench.submit([bench.job("sleep 100000")] * jobs))
+    bench.until_jobs(jobs, "running", limit_s=1800)
+    wait_until(lambda: machines.watched() == count, "all machines are watched", 60)
+    time.sleep(SETTLED_S)
 
 
 def _cpu_row(what: str, ours: Share, worker: Share) -> Row:

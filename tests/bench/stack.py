@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,6 +27,8 @@ from tests.temporal_server import CHECKOUT
 READY_S = 120.0
 SCALE = float(os.environ.get("BASELOAD_BENCH_SCALE", "1"))
 """A share of the jobs and machines of each step, to try a step in little time."""
+running_stack: ContextVar[type[RunningStack]] = ContextVar("running_stack", default=RunningStack)
+"""What `stack` starts."""
 PROGRAMS = ("temporal", "api", "worker", "planning")
 
 
@@ -128,7 +131,7 @@ def stack(**settings: str) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="baseload-bench-") as folder:
         Path(folder).chmod(0o711)  # jobs on this machine run as a user of their own
         usual = {"announcements_per_minute": "1000000", "job_end_grace_s": "1"}
-        running = RunningStack(Path(folder) / "home", "127.0.0.1", **{**usual, **settings})
+        running = running_stack.get()(Path(folder) / "home", "127.0.0.1", **{**usual, **settings})
         try:
             running.wait_until_ready(READY_S)
             platform = Platform(running.url, running.administrator_key)
