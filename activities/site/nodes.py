@@ -61,12 +61,15 @@ async def check_site(command: CheckSite) -> SiteChecked:
 
 @activity.defn
 async def reach_node(command: ReachNode) -> NodeReached:
-    """Prove that the node answers with its own host key; installs the agent if it is missing.
+    """Prove that the node answers with its own host key, and that it has joined its region.
 
-    Raises: NODE_REFUSED when the machine cannot run the agent; all failures of `NodeClient`.
+    Installs the agent if it is missing.
+    Raises: NODE_REFUSED when the machine cannot run the agent, or has not joined the region; all
+    failures of `NodeClient`.
     """
+    request = {"run_ids": [], **_joined(command.node)}
     answer = await NodeClient(command.node).call(
-        "status", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
+        "status", request, limit_s=18, broken=errors.NODE_REFUSED
     )
     return NodeReached(boot_id=answer["boot_id"])
 
@@ -75,7 +78,7 @@ async def reach_node(command: ReachNode) -> NodeReached:
 async def inspect_node(command: InspectNode) -> NodeInspected:
     """Read the machine's hardware, as its own kernel and drivers report it."""
     async with heartbeating():
-        answer = await NodeClient(command.node).call("inspect", {}, limit_s=55)
+        answer = await NodeClient(command.node).call("inspect", _joined(command.node), limit_s=55)
     return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
 
 
@@ -86,6 +89,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
     A repeat changes nothing.
     """
     request = {
+        **_joined(command.node),
         "exclusive": command.exclusive,
         "authorized_key": await asyncio.to_thread(platform_public_key),
         "peers": [[peer.host, peer.port] for peer in command.peers],
@@ -105,6 +109,11 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             trusted_only_reason=alone,
         )
     )
+
+
+def _joined(node: NodeAddress) -> dict[str, str]:
+    """The region in a request, which the agent refuses unless the machine has joined the region."""
+    return {} if node.leased else {"region_id": node.region_id}
 
 
 def _cache() -> dict[str, Any]:

@@ -19,7 +19,10 @@ from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
 
 class FindAnnouncement(Contract):
+    """Find what a machine has announced with a join token of its node's region."""
+
     minion_id: str
+    region_id: str = ""
 
 
 class AnnouncementFound(Contract):

@@ -76,7 +76,9 @@ class NodeConnection:
 
     async def announcement(self) -> Announcement | None:
         """The last announcement of the node's machine."""
-        question = FindAnnouncement(minion_id=self._request.minion_id)
+        question = FindAnnouncement(
+            minion_id=self._request.minion_id, region_id=self._request.region_id
+        )
         return (await find_announcement.run_locally(question)).announcement
 
     async def connect(

@@ -79,6 +79,38 @@ async def test_a_node_is_reached_again_and_again_in_the_same_boot(site: Site) ->
     assert await site.do(reach_node, ReachNode(node=site.node)) == first
 
 
+async def test_a_machine_that_has_not_joined_the_region_is_refused_and_not_changed(
+    site: Site,
+) -> None:
+    foreign = site.node.model_copy(update={"region_id": "reg-stranger"})
+    before = sorted(path.name for path in site.agent.root.iterdir())
+    commands = (
+        (reach_node, ReachNode(node=foreign)),
+        (inspect_node, InspectNode(node=foreign)),
+        (prepare_node, PrepareNode(node=foreign, exclusive=False)),
+    )
+    for activity, command in commands:
+        with pytest.raises(ApplicationError) as caught:
+            await site.do(activity, command)  # type: ignore[arg-type]
+        assert caught.value.type == errors.NODE_REFUSED
+        assert "join.sh" in str(caught.value)
+        assert REGION not in str(caught.value)
+    assert set(site.agent.root.iterdir()) - {site.agent.root / name for name in before} <= {
+        site.agent.root / "agent"
+    }
+
+
+async def test_a_join_file_that_others_can_write_says_nothing(site: Site) -> None:
+    (site.agent.root / "join").chmod(0o666)
+    assert (await refused(site)).type == errors.NODE_REFUSED
+
+
+async def test_a_machine_that_the_platform_has_created_needs_no_join_file(site: Site) -> None:
+    (site.agent.root / "join").unlink()
+    leased = site.node.model_copy(update={"leased": True})
+    assert (await site.do(reach_node, ReachNode(node=leased))).boot_id
+
+
 async def test_another_host_key_names_both_fingerprints(site: Site, tmp_path: Path) -> None:
     expected = Sshd(tmp_path / "other").fingerprint()
     site.node = site.node.model_copy(update={"minion_id": expected})
