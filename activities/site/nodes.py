@@ -209,6 +209,17 @@ def _run(run_id: str, state: dict[str, Any]) -> RunSeen | None:
 
 @activity.defn
 async def restore_logins(command: RestoreLogins) -> Done:
-    """Restore the log-ins as they were before the preparation; a repeat changes nothing."""
-    await NodeClient(command.node).call("release", {}, limit_s=25)
+    """Restore the log-ins as they were before the machine joined; a repeat changes nothing.
+
+    A machine that does not accept the platform's key any more has been left by an earlier attempt.
+    """
+    request = {
+        "leaves": command.node.region_id,
+        "authorized_key": await asyncio.to_thread(platform_public_key),
+    }
+    try:
+        await NodeClient(command.node).call("release", request, limit_s=25)
+    except ApplicationError as error:
+        if error.type != errors.LOGIN_REFUSED:
+            raise
     return Done()

@@ -48,7 +48,7 @@ if [ -z "$join_file" ]; then
     [ "$(id -u)" -ne 0 ] || join_file=/etc/baseload/join
 fi
 if [ -z "$token" ] && [ -r "$join_file" ]; then
-    while read -r joined_api _ joined_token; do
+    while read -r joined_api _ joined_token _; do
         [ "$joined_api" != "$api" ] || token=$joined_token
     done <"$join_file"
 fi
@@ -58,18 +58,18 @@ case $token in
     join_reg-?*_?*) ;;
     *) fail "--token is needed: a join token, as \`baseload node join-token --region REGION\` shows it" ;;
 esac
-# The region is written down before the key is let in: without it, the platform changes nothing here.
-(
-    umask 077
-    mkdir -p "$(dirname "$join_file")"
-    { grep -vF -- "$api " "$join_file" 2>/dev/null || :; echo "$api $region $token"; } >"$join_file.part"
-    mv "$join_file.part" "$join_file"
-)
-
 if [ -z "$authorized_keys" ]; then
     mkdir -p "$HOME/.ssh" && chmod 700 "$HOME/.ssh"
     authorized_keys=$HOME/.ssh/authorized_keys
 fi
+case $authorized_keys in /*) ;; *) authorized_keys=$(pwd)/$authorized_keys ;; esac
+# The region is written down before the key is let in: without it, the platform changes nothing here.
+(
+    umask 077
+    mkdir -p "$(dirname "$join_file")"
+    { grep -vF -- "$api " "$join_file" 2>/dev/null || :; echo "$api $region $token $authorized_keys"; } >"$join_file.part"
+    mv "$join_file.part" "$join_file"
+)
 touch "$authorized_keys" && chmod 600 "$authorized_keys"
 if ! grep -qxF "$key" "$authorized_keys"; then
     # A last line without its end would swallow ours.

@@ -106,11 +106,11 @@ class Site:
         return found
 
 
-def join(root: Path, region_id: str = REGION) -> None:
+def join(root: Path, authorized_keys: Path, region_id: str = REGION) -> None:
     """What join.sh writes on a machine that joins the region."""
     file = root / "join"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"http://127.0.0.1:8700 {region_id} join_{region_id}_secret\n")
+    file.write_text(f"http://127.0.0.1:8700 {region_id} join_{region_id}_x {authorized_keys}\n")
     file.chmod(0o600)
 
 
@@ -129,7 +129,7 @@ async def site(
     settings.cache_clear()
     found = sshd.endpoint(agent.root)
     agent.has_staged_before(next(filter(None, map(shutil.which, found.pythons))))
-    join(agent.root)
+    join(agent.root, sshd.folder / "authorized_keys")
     jobs = Jobs()
     monkeypatch.setattr(client, "_client", jobs)
     yield Site(

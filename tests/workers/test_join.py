@@ -117,7 +117,8 @@ def test_the_region_is_written_down_for_the_account_alone(
     assert join(machine, "--api", platform.url, token=old).returncode == 0
     assert join(machine, "--api", f"{platform.url}/").returncode == 0
     assert join_file(machine).read_text() == (
-        f"http://another:8700 reg-1 join_reg-1_x\n{platform.url} {REGION} {TOKEN}\n"
+        "http://another:8700 reg-1 join_reg-1_x\n"
+        f"{platform.url} {REGION} {TOKEN} {machine.authorized_keys}\n"
     )
     assert join_file(machine).stat().st_mode & 0o777 == 0o600
 

@@ -84,7 +84,10 @@ class RebootNode(SiteCommand):
 
 
 class RestoreLogins(SiteCommand):
-    """Restore the logins that the preparation closed, so that the owner can log in as before."""
+    """Restore the logins that the preparation closed, and withdraw the platform's key.
+
+    Then the owner can log in as before, and the platform cannot.
+    """
 
 
 class FindNodeRuns(Contract):

@@ -218,7 +218,10 @@ class NodeConnection:
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]
         await self._record_event(
-            Event(type=NodeEvent.LOGINS_CLOSED, message=describe_closed_logins(why))
+            Event(
+                type=NodeEvent.LOGINS_CLOSED,
+                message=describe_closed_logins(why, exclusive=self._request.exclusive),
+            )
         )
 
     async def _record_boot(self, reached: NodeReached) -> None:

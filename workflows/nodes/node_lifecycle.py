@@ -303,7 +303,7 @@ class NodeLifecycle:
         self._stop_watch()
         if self._machine.is_claimed:
             await self._give_machine_back(self._ended_by or "its node is being removed")
-        elif self._request.exclusive and (self._location.boot_id or self._request.resumed_from):
+        elif self._location.boot_id or self._request.resumed_from:
             await self._connection.restore_logins(gone=is_offline)
 
     async def _see_jobs_off(self, notice: Callable[[], NotifyJobs]) -> None:

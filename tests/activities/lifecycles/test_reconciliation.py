@@ -364,7 +364,7 @@ async def test_an_announcement_that_nobody_renews_is_forgotten_after_a_week(worl
 async def test_a_join_token_is_kept_while_its_machine_is_a_node(world: World) -> None:
     now = datetime.now(UTC)
     old, young = now - timedelta(days=8), now - timedelta(days=6)
-    tokens = {
+    tokens: dict[str, dict[str, Any]] = {
         "unbound-old": {"expires_at": old},
         "unbound-young": {"expires_at": young},
         "bound-old": {"expires_at": old, "minion_id": "SHA256:gone", "last_at": old},

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.secrets.platform_key import platform_public_key
 from activities.settings import settings
-from activities.site.node_client import NodeClient
+from activities.site.node_client import NodeClient, close_connections
 from activities.site.nodes import (
     check_site,
     end_orphaned_runs,
@@ -189,7 +189,24 @@ async def test_a_machine_whose_logins_were_never_closed_is_released_as_it_is(sit
     for _ in range(2):
         assert await site.do(restore_logins, RestoreLogins(node=site.node)) == Done()
     assert sshd_configuration() == before
-    assert (await site.do(reach_node, ReachNode(node=site.node))).boot_id
+
+
+async def test_a_removed_machine_cannot_be_entered_again(site: Site) -> None:
+    keys, joined = site.sshd.folder / "authorized_keys", site.agent.root / "join"
+    owners, another = (
+        "ssh-ed25519 AAAAC3Nz owner\n",
+        "http://other:8700 reg-other join_reg-other_x k\n",
+    )
+    keys.write_text(owners + keys.read_text().rstrip("\n"))
+    keys.chmod(0o640)
+    joined.write_text(another + joined.read_text())
+    for _ in range(2):  # The second one logs in anew.
+        assert await site.do(restore_logins, RestoreLogins(node=site.node)) == Done()
+        await close_connections()
+    assert keys.read_text() == owners
+    assert keys.stat().st_mode & 0o777 == 0o640
+    assert joined.read_text() == another
+    assert (await refused(site)).type == errors.LOGIN_REFUSED
 
 
 async def test_where_no_job_user_can_be_made_it_is_said(
