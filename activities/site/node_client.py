@@ -6,12 +6,14 @@ retried (`find_node_again` is retried even after a wrong host key).
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from pathlib import Path
 from typing import Any, NoReturn
 
+import asyncssh
 from temporalio.exceptions import ApplicationError
 
-from activities.settings import settings
+from activities.secrets.platform_key import PlatformKeyError
+from activities.secrets.region_keys import login_key, openssh
+from activities.secrets.sealing import MasterKeyError
 from activities.temporal.heartbeats import set_details
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
@@ -55,7 +57,8 @@ WORK_REFUSALS = {
 PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
 """The agent's refusals that a retry may overcome."""
 
-_open: dict[Path, NodeConnections] = {}
+_open: dict[bytes, NodeConnections] = {}
+"""By the private key, so that no region uses a connection of another one."""
 
 
 class NodeClient:
@@ -85,7 +88,7 @@ class NodeClient:
         broken: the failure's type when the agent ends without an answer.
         """
         with self._translated_errors(broken=broken):
-            return await _connections().call(
+            return await _connections(self._node).call(
                 self._endpoint, verb, request, limit_s=limit_s, on_progress=set_details
             )
 
@@ -94,7 +97,9 @@ class NodeClient:
     ) -> None:
         """Run a verb that takes bytes, such as `put_input`."""
         with self._translated_errors():
-            await _connections().feed(self._endpoint, verb, request, source, limit_s=limit_s)
+            await _connections(self._node).feed(
+                self._endpoint, verb, request, source, limit_s=limit_s
+            )
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -112,7 +117,7 @@ class NodeClient:
         loss: the failure's type when the connection is lost during the stream.
         """
         with self._translated_errors(loss=loss):
-            async with await _connections().stream(
+            async with await _connections(self._node).stream(
                 self._endpoint, verb, request, eof=eof
             ) as stream:
                 yield stream
@@ -131,7 +136,7 @@ class NodeClient:
         on_bytes: called with the number of bytes sent so far.
         """
         with self._translated_errors():
-            return await _connections().put_file(
+            return await _connections(self._node).put_file(
                 self._endpoint, source, remote_path, limit_s=limit_s, on_bytes=on_bytes
             )
 
@@ -168,11 +173,17 @@ async def close_connections() -> None:
         await _open.popitem()[1].close()
 
 
-def _connections() -> NodeConnections:
-    """The connections of this process and its one event loop, with the platform's key."""
-    key = settings().platform_key_path
+def _connections(node: NodeAddress) -> NodeConnections:
+    """The connections of this process and its one event loop, with the key that the node lets in.
+
+    Raises: ApplicationError LOGIN_REFUSED, when this process has no such key.
+    """
+    try:
+        key = openssh(login_key(node))
+    except (MasterKeyError, PlatformKeyError) as error:
+        raise ApplicationError(f"{node.node_id}: {error}", type=errors.LOGIN_REFUSED) from error
     if key not in _open:
-        _open[key] = NodeConnections(key)
+        _open[key] = NodeConnections(asyncssh.import_private_key(key))
     return _open[key]
 
 

@@ -8,11 +8,9 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.secrets.platform_key import (
-    PlatformKeyError,
-    platform_key_fingerprint,
-    platform_public_key,
-)
+from activities.secrets.platform_key import platform_key_fingerprint
+from activities.secrets.region_keys import login_key_line, region_key_fingerprint
+from activities.secrets.sealing import MasterKeyError
 from activities.settings import settings
 from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
@@ -45,13 +43,13 @@ CACHE_KEPT = timedelta(days=14)
 
 @activity.defn
 async def check_site(command: CheckSite) -> SiteChecked:
-    """Prove that a worker process serves the region's queue and has the platform's key.
+    """Prove that a worker process serves the region's queue and has the region's key.
 
-    Raises: ApplicationError, REFUSED when the worker process has no platform key.
+    Raises: ApplicationError, REFUSED when the worker process has no key for the region's nodes.
     """
     try:
-        fingerprint = await asyncio.to_thread(platform_key_fingerprint)
-    except PlatformKeyError as error:
+        fingerprint = await asyncio.to_thread(region_key_fingerprint, command.region_id)
+    except MasterKeyError as error:
         raise ApplicationError(
             f"region {command.region_id}: the worker of its site has no key for nodes: {error}",
             type=errors.REFUSED,
@@ -91,7 +89,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
     request = {
         **_joined(command.node),
         "exclusive": command.exclusive,
-        "authorized_key": await asyncio.to_thread(platform_public_key),
+        "authorized_key": await asyncio.to_thread(login_key_line, command.node),
         "peers": [[peer.host, peer.port] for peer in command.peers],
         "cache": _cache() if command.serves_cache else None,
     }
@@ -215,7 +213,7 @@ async def restore_logins(command: RestoreLogins) -> Done:
     """
     request = {
         "leaves": command.node.region_id,
-        "authorized_key": await asyncio.to_thread(platform_public_key),
+        "authorized_key": await asyncio.to_thread(login_key_line, command.node),
     }
     try:
         await NodeClient(command.node).call("release", request, limit_s=25)

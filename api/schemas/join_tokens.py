@@ -33,7 +33,10 @@ class JoinToken(ResponseBody):
     created_at: datetime
     expires_at: datetime
     ssh_public_key: str
-    """The line that the machine's authorized_keys must have; `deploy/node/join.sh` adds it."""
+    """The line of the region's key that the machine's authorized_keys must have.
+
+    `deploy/node/join.sh` adds it.
+    """
 
 
 class NewJoinToken(JoinToken):

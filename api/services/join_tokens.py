@@ -8,7 +8,7 @@ from sqlmodel import select
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.nodes.join_tokens import removed_since
-from activities.secrets.platform_key import platform_public_key
+from activities.secrets.region_keys import region_key_line
 from api.authorization import hash_of
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
@@ -44,7 +44,7 @@ def create_join_token(
     )
     context.session.add(row)
     return schemas.NewJoinToken(
-        **row.model_dump(), secret=secret, ssh_public_key=platform_public_key()
+        **row.model_dump(), secret=secret, ssh_public_key=region_key_line(region.id)
     )
 
 

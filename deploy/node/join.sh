@@ -2,7 +2,7 @@
 # Run on a machine that is to become a node: shows its minion id, writes down which region it joins, lets
 # the platform's key in, and announces it. Doing it twice changes nothing.
 #
-#   join.sh --api http://HOST:8700 --token join_reg-… --key "ssh-ed25519 AAAA… baseload"
+#   join.sh --api http://HOST:8700 --token join_reg-… --key "restrict ssh-ed25519 AAAA… baseload"
 #       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE] [--join-file FILE]
 #
 # `baseload node join-token --region REGION` shows the token and the key. The token is for one machine, which
@@ -31,8 +31,8 @@ done
 api=${api%/}
 [ -n "$api" ] || fail "--api is needed: where the platform's API answers, e.g. http://10.0.0.1:8700"
 case $key in
-    "ssh-"*" "*) ;;
-    *) fail "--key is needed: the platform's public key, one line that starts with ssh-ed25519" ;;
+    "ssh-"*" "* | "restrict ssh-"*" "*) ;;
+    *) fail "--key is needed: the region's public key, one line such as 'restrict ssh-ed25519 AAAA… baseload'" ;;
 esac
 command -v python3 >/dev/null || fail "python3 is needed: apt-get install python3"
 

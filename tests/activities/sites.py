@@ -14,6 +14,7 @@ from temporalio.converter import PayloadConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
+from activities.secrets.region_keys import region_key_line
 from activities.settings import settings
 from activities.site.node_client import close_connections
 from activities.storage.blobs import BlobStore, blob_store
@@ -129,7 +130,9 @@ async def site(
     settings.cache_clear()
     found = sshd.endpoint(agent.root)
     agent.has_staged_before(next(filter(None, map(shutil.which, found.pythons))))
-    join(agent.root, sshd.folder / "authorized_keys")
+    keys = sshd.folder / "authorized_keys"
+    keys.write_text(f"{region_key_line(REGION)}\n")
+    join(agent.root, keys)
     jobs = Jobs()
     monkeypatch.setattr(client, "_client", jobs)
     yield Site(

@@ -134,7 +134,9 @@ async def test_a_token_is_kept_as_a_hash_and_made_by_who_may_change_nodes(
     assert made["secret"] not in row.model_dump_json()
     assert row.secret_sha256 == hash_of(made["secret"])
     assert (row.expires_at - row.created_at) == timedelta(days=1)
-    assert made["ssh_public_key"].startswith("ssh-ed25519 ")
+    assert made["ssh_public_key"].startswith("restrict ssh-ed25519 ")
+    another = await ada.made("/v1/join-tokens", {"region_id": await ada.region("away")})
+    assert made["ssh_public_key"] != another["ssh_public_key"]
     assert (await bob.post("/v1/join-tokens", body)).status_code == 404
     reader = ada.with_key(["nodes:read"])
     assert (await reader.post("/v1/join-tokens", body)).status_code == 403

@@ -14,7 +14,7 @@ from workers.runner.settings import CHECKOUT
 
 TOKEN = "join_reg-01m83jebwvt2nf9trwd4ckvcrw_0123456789abcdefghijABCDEFGHIJ0123456789-_A"
 REGION = "reg-01m83jebwvt2nf9trwd4ckvcrw"
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
+KEY = "restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
 
 
 class Platform(ThreadingHTTPServer):

@@ -56,7 +56,7 @@ def leave(region_id: str, folders: Folders, authorized_key: str) -> list[str]:
 
 def _withdraw(path: str, authorized_key: str) -> bool:
     """Delete the lines with this key from a file of authorised keys."""
-    blob = authorized_key.split()[1]
+    blob = next(word for word in authorized_key.split() if word.startswith("AAAA"))
     path = os.path.realpath(path)
     try:
         with open(path) as file:

@@ -498,7 +498,6 @@ class Platform(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    ssh_public_key: Annotated[str, Field(title="Ssh Public Key")]
     ssh_key_fingerprint: Annotated[str, Field(title="Ssh Key Fingerprint")]
 
 

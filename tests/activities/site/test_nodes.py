@@ -3,12 +3,20 @@
 import asyncio
 import json
 import os
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import asyncssh
 import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.secrets.platform_key import platform_public_key
+from activities.secrets.region_keys import (
+    login_key,
+    openssh,
+    region_key_line,
+    region_public_key,
+)
 from activities.settings import settings
 from activities.site.node_client import NodeClient, close_connections
 from activities.site.nodes import (
@@ -46,31 +54,63 @@ def sshd_configuration() -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in found if path.is_file()}
 
 
+def pinned_connection(
+    site: Site, key: asyncssh.SSHKey
+) -> AbstractAsyncContextManager[asyncssh.SSHClientConnection]:
+    """A connection of another client with the same key."""
+    return asyncssh.connect(
+        site.node.host, site.node.port, username=site.node.user, client_keys=[key],
+        known_hosts=None, config=None, agent_path=None,
+    )  # fmt: skip
+
+
 async def refused(site: Site) -> ApplicationError:
     with pytest.raises(ApplicationError) as caught:
         await site.do(reach_node, ReachNode(node=site.node))
     return caught.value
 
 
-async def test_a_site_with_the_platforms_key_says_which(site: Site) -> None:
-    found = await site.do(check_site, CheckSite(region_id=REGION))
-    public = site.sshd.client_key.with_suffix(".pub")
+async def printed_fingerprint(path: Path) -> str:
+    """What ssh-keygen says of a public key."""
     done = await asyncio.create_subprocess_exec(
-        "ssh-keygen", "-l", "-f", str(public), stdout=asyncio.subprocess.PIPE
+        "ssh-keygen", "-l", "-f", str(path), stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await done.communicate()
-    assert found.platform_key_fingerprint == printed.decode().split()[1]
+    return printed.decode().split()[1]
 
 
-async def test_a_site_without_the_platforms_key_says_where_it_looked(
+async def test_a_site_with_its_regions_key_says_which(site: Site, tmp_path: Path) -> None:
+    found = await site.do(check_site, CheckSite(region_id=REGION))
+    (tmp_path / "region.pub").write_text(region_public_key(REGION))
+    assert found.platform_key_fingerprint == await printed_fingerprint(tmp_path / "region.pub")
+
+
+async def test_a_site_without_a_key_says_where_it_looked(
     site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("BASELOAD_SSH_KEY", str(tmp_path / "nothing"))
+    monkeypatch.delenv("BASELOAD_SECRETS_KEY")
+    monkeypatch.setenv("BASELOAD_HOME", str(tmp_path / "nothing"))
     settings.cache_clear()
     with pytest.raises(ApplicationError) as caught:
         await site.do(check_site, CheckSite(region_id=REGION))
     assert caught.value.type == errors.REFUSED
     assert str(tmp_path / "nothing") in str(caught.value)
+
+
+async def test_another_region_cannot_enter_the_machine(site: Site) -> None:
+    await site.do(reach_node, ReachNode(node=site.node))  # Its connection stays open.
+    site.node = site.node.model_copy(update={"region_id": "reg-stranger"})
+    assert (await refused(site)).type == errors.LOGIN_REFUSED
+
+
+async def test_the_key_of_a_region_allows_commands_and_files_alone(site: Site) -> None:
+    key = asyncssh.import_private_key(openssh(login_key(site.node)))
+    async with pinned_connection(site, key) as connection:
+        assert (await connection.run("echo in")).stdout == "in\n"
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await connection.open_connection("127.0.0.1", site.node.port)
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await connection.run("tty", term_type="xterm", check=True)
 
 
 async def test_a_node_is_reached_again_and_again_in_the_same_boot(site: Site) -> None:
@@ -83,6 +123,7 @@ async def test_a_machine_that_has_not_joined_the_region_is_refused_and_not_chang
     site: Site,
 ) -> None:
     foreign = site.node.model_copy(update={"region_id": "reg-stranger"})
+    (site.sshd.folder / "authorized_keys").write_text(region_key_line("reg-stranger"))
     before = sorted(path.name for path in site.agent.root.iterdir())
     commands = (
         (reach_node, ReachNode(node=foreign)),
@@ -107,6 +148,7 @@ async def test_a_join_file_that_others_can_write_says_nothing(site: Site) -> Non
 
 async def test_a_machine_that_the_platform_has_created_needs_no_join_file(site: Site) -> None:
     (site.agent.root / "join").unlink()
+    (site.sshd.folder / "authorized_keys").write_text(platform_public_key())
     leased = site.node.model_copy(update={"leased": True})
     assert (await site.do(reach_node, ReachNode(node=leased))).boot_id
 
