@@ -152,10 +152,7 @@ class NodeClient:
             _refuse(node_id, refusal)
         except HostKeyMismatch as error:
             raise ApplicationError(
-                f"{node_id}: {error}: another machine answers at this address, or the machine"
-                " was reinstalled; nothing was sent to it",
-                {"expected": error.expected, "found": error.found},
-                type=errors.HOST_KEY_MISMATCH,
+                self._describe(error), {"expected": error.expected}, type=errors.HOST_KEY_MISMATCH
             ) from error
         except AgentBroke as error:
             raise ApplicationError(
@@ -164,7 +161,14 @@ class NodeClient:
             ) from error
         except TransportError as error:
             kind = loss if isinstance(error, OutcomeUnknown) else FAILURES[type(error)]
-            raise ApplicationError(f"{node_id}: {error}", type=kind) from error
+            raise ApplicationError(self._describe(error), type=kind) from error
+
+    def _describe(self, error: TransportError) -> str:
+        """The message of a failure; all that opened no connection have the same one."""
+        message = f"{self._node.node_id}: {error}"
+        if not isinstance(error, (NodeUnreachable, HostKeyMismatch)):
+            return message
+        return f"{message}: no machine with the host key {self._node.minion_id} answers there"
 
 
 async def close_connections() -> None:

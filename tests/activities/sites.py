@@ -127,6 +127,7 @@ async def site(
     monkeypatch.setenv("BASELOAD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BASELOAD_SSH_KEY", str(sshd.client_key))
     monkeypatch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
+    monkeypatch.setenv("BASELOAD_NODE_NETWORKS", "127.0.0.1/32")
     settings.cache_clear()
     found = sshd.endpoint(agent.root)
     agent.has_staged_before(next(filter(None, map(shutil.which, found.pythons))))

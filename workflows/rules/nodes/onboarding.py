@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
+from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus
@@ -70,6 +71,21 @@ def describe_preparation(preparation: Preparation, *, exclusive: bool) -> str:
     if preparation.no_cache_reason:
         parts.append(f"does not serve the region cache: {preparation.no_cache_reason}")
     return "; ".join(parts) or "is ready"
+
+
+def shown_cause(kind: str) -> str:
+    """The type of a failure as an event of the first connection shows it.
+
+    Whoever gives an address must not learn that a machine with another host key answers there.
+    """
+    return NODE_UNREACHABLE if kind == HOST_KEY_MISMATCH else kind
+
+
+def describe_loss(kind: str, message: str) -> str:
+    """The reason why a node in use is not reached; the key that was found is nobody's business."""
+    if kind != HOST_KEY_MISMATCH:
+        return message
+    return f"{message}; another host key does: the machine was reinstalled, or is another one"
 
 
 def describe_closed_logins(why: str, *, exclusive: bool) -> str:
