@@ -1,8 +1,8 @@
-"""The SSH keys of regions: own machines let in the key of the region that they have joined.
+"""The SSH keys of regions: a machine lets in the key of its own region alone.
 
 Each is derived from the key of the region's site, so that nothing has to be kept, and the process
-of one region cannot enter the machines of another. Machines that the platform has created let in
-the platform key, because they exist for the platform alone.
+of one region cannot enter the machines of another. A machine that is leased gets the key when it is
+created; an own machine gets it from join.sh.
 """
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,13 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
     SSHPrivateKeyTypes,
 )
 
-from activities.secrets.platform_key import (
-    fingerprint_of,
-    platform_private_key,
-    platform_public_key,
-)
+from activities.secrets.platform_key import fingerprint_of
 from activities.secrets.sealing import site_key
-from workflows.contracts.nodes import NodeAddress
 
 OPTIONS = "restrict"
 """No forwarding, no terminal and no rc file: the platform only runs commands and writes files."""
@@ -34,13 +29,13 @@ def region_public_key(region_id: str) -> str:
 
     Raises: MasterKeyError, when there is no usable key to derive it from.
     """
-    public = _region_key(region_id).public_key()
+    public = region_private_key(region_id).public_key()
     line = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return f"{line.decode()} baseload"
 
 
 def region_key_line(region_id: str) -> str:
-    """The line of an authorized_keys file by which own machines let a region in.
+    """The line of an authorized_keys file by which a machine lets its region in.
 
     Raises: MasterKeyError, when there is no usable key to derive it from.
     """
@@ -55,29 +50,15 @@ def region_key_fingerprint(region_id: str) -> str:
     return fingerprint_of(region_public_key(region_id))
 
 
-def login_key(node: NodeAddress) -> SSHPrivateKeyTypes:
-    """The private key with which the platform logs in to a node.
+def region_private_key(region_id: str) -> SSHPrivateKeyTypes:
+    """The private half of a region's key, which stays in this process.
 
-    Raises: MasterKeyError or PlatformKeyError, when there is no usable key.
+    Raises: MasterKeyError, when there is no usable key to derive it from.
     """
-    return platform_private_key() if node.leased else _region_key(node.region_id)
-
-
-def login_key_line(node: NodeAddress) -> str:
-    """The line of an authorized_keys file that lets the platform in to a node.
-
-    Raises: MasterKeyError or PlatformKeyError, when there is no usable key.
-    """
-    if node.leased:
-        return f"{OPTIONS} {platform_public_key()}"
-    return region_key_line(node.region_id)
+    derivation = HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=b"ssh")
+    return Ed25519PrivateKey.from_private_bytes(derivation.derive(site_key(region_id)))
 
 
 def openssh(key: SSHPrivateKeyTypes) -> bytes:
     """A private key as OpenSSH writes it, unencrypted; it stays in this process."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-
-
-def _region_key(region_id: str) -> Ed25519PrivateKey:
-    derivation = HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=b"ssh")
-    return Ed25519PrivateKey.from_private_bytes(derivation.derive(site_key(region_id)))

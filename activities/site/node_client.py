@@ -8,11 +8,9 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, NoReturn
 
-import asyncssh
 from temporalio.exceptions import ApplicationError
 
-from activities.secrets.platform_key import PlatformKeyError
-from activities.secrets.region_keys import login_key, openssh
+from activities.secrets.region_keys import openssh, region_private_key
 from activities.secrets.sealing import MasterKeyError
 from activities.temporal.heartbeats import set_details
 from activities.transport.endpoint import NodeEndpoint
@@ -183,11 +181,11 @@ def _connections(node: NodeAddress) -> NodeConnections:
     Raises: ApplicationError LOGIN_REFUSED, when this process has no such key.
     """
     try:
-        key = openssh(login_key(node))
-    except (MasterKeyError, PlatformKeyError) as error:
+        key = openssh(region_private_key(node.region_id))
+    except MasterKeyError as error:
         raise ApplicationError(f"{node.node_id}: {error}", type=errors.LOGIN_REFUSED) from error
     if key not in _open:
-        _open[key] = NodeConnections(asyncssh.import_private_key(key))
+        _open[key] = NodeConnections(key)
     return _open[key]
 
 

@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.secrets.platform_key import platform_key_fingerprint
-from activities.secrets.region_keys import login_key_line, region_key_fingerprint
+from activities.secrets.region_keys import region_key_fingerprint, region_key_line
 from activities.secrets.sealing import MasterKeyError
 from activities.settings import settings
 from activities.site.collection import bring_log
@@ -89,7 +89,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
     request = {
         **_joined(command.node),
         "exclusive": command.exclusive,
-        "authorized_key": await asyncio.to_thread(login_key_line, command.node),
+        "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
         "peers": [[peer.host, peer.port] for peer in command.peers],
         "cache": _cache() if command.serves_cache else None,
     }
@@ -213,7 +213,7 @@ async def restore_logins(command: RestoreLogins) -> Done:
     """
     request = {
         "leaves": command.node.region_id,
-        "authorized_key": await asyncio.to_thread(login_key_line, command.node),
+        "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
     }
     try:
         await NodeClient(command.node).call("release", request, limit_s=25)

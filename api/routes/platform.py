@@ -14,13 +14,13 @@ Reader = Annotated[Caller, Depends(Needs("account:read"))]
 
 class Platform(ResponseBody):
     ssh_key_fingerprint: str
-    """The fingerprint of the platform key, which machines in clouds let in.
+    """The fingerprint of the platform key, by which nodes know whose runs they have.
 
-    Own machines let in the key of the region that they join (`POST /v1/join-tokens`).
+    Machines let in the key of their region (`POST /v1/join-tokens`).
     """
 
 
 @router.get("", operation_id="get_platform")
 def get_platform(_caller: Reader) -> Platform:
-    """The key by which nodes know whose runs they have, and which leased machines let in."""
+    """The key by which nodes know whose runs they have."""
     return Platform(ssh_key_fingerprint=platform_key_fingerprint())

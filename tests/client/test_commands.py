@@ -50,6 +50,7 @@ def _job(desk: Desk) -> dict[str, Any]:
 def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) -> None:
     region_id = _region(desk)
     ended = desk.baseload("node", "join-token", "--region", "home", "--expires-in-hours", "2")
+    assert ended.code == 0, ended.err
     [line] = ended.out.splitlines()
     words = shlex.split(line)
     given = dict(zip(words[1::2], words[2::2], strict=True))

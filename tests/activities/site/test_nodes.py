@@ -14,9 +14,9 @@ from temporalio.exceptions import ApplicationError
 
 from activities.secrets.platform_key import platform_public_key
 from activities.secrets.region_keys import (
-    login_key,
     openssh,
     region_key_line,
+    region_private_key,
     region_public_key,
 )
 from activities.settings import settings
@@ -106,7 +106,7 @@ async def test_another_region_cannot_enter_the_machine(site: Site) -> None:
 
 
 async def test_the_key_of_a_region_allows_commands_and_files_alone(site: Site) -> None:
-    key = asyncssh.import_private_key(openssh(login_key(site.node)))
+    key = asyncssh.import_private_key(openssh(region_private_key(REGION)))
     async with pinned_connection(site, key) as connection:
         assert (await connection.run("echo in")).stdout == "in\n"
         with pytest.raises(asyncssh.ChannelOpenError):
@@ -150,7 +150,6 @@ async def test_a_join_file_that_others_can_write_says_nothing(site: Site) -> Non
 
 async def test_a_machine_that_the_platform_has_created_needs_no_join_file(site: Site) -> None:
     (site.agent.root / "join").unlink()
-    (site.sshd.folder / "authorized_keys").write_text(platform_public_key())
     leased = site.node.model_copy(update={"leased": True})
     assert (await site.do(reach_node, ReachNode(node=leased))).boot_id
 

@@ -41,7 +41,7 @@ class AsyncOperations:
         return await self._ask(models.Readiness, Call("GET", "/readyz"))
 
     async def get_platform(self) -> models.Platform:
-        """The key by which nodes know whose runs they have, and which leased machines let in."""
+        """The key by which nodes know whose runs they have."""
         return await self._ask(models.Platform, Call("GET", "/v1/platform"))
 
     async def list_accounts(

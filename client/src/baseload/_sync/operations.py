@@ -41,7 +41,7 @@ class Operations:
         return self._ask(models.Readiness, Call("GET", "/readyz"))
 
     def get_platform(self) -> models.Platform:
-        """The key by which nodes know whose runs they have, and which leased machines let in."""
+        """The key by which nodes know whose runs they have."""
         return self._ask(models.Platform, Call("GET", "/v1/platform"))
 
     def list_accounts(
