@@ -5,15 +5,30 @@ This module alone reads the environment.
 
 import os
 from functools import lru_cache
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class StartRefusedError(RuntimeError):
     """The error of a process that must not start as it is set up; the message says what to do."""
+
+
+def cidrs_of(text: str) -> list[str]:
+    """The CIDRs of a setting that separates them by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _networks(text: str) -> str:
+    for cidr in cidrs_of(text):
+        ip_network(cidr)
+    return text
+
+
+Networks = Annotated[str, AfterValidator(_networks)]
 
 
 class Settings(BaseSettings):
@@ -48,6 +63,13 @@ class Settings(BaseSettings):
     sites: str = "*"
     """Sites that this worker process serves, separated by commas: `*` for all shared regions, and
     the ids of regions that a worker process in their own network serves."""
+
+    node_networks: Networks = ""
+    """Networks of nodes that are opened although they would be refused, as CIDRs separated by
+    commas: loopback, link-local and multicast addresses, the addresses of this host, and
+    `platform_networks`."""
+    platform_networks: Networks = ""
+    """The platform's own networks, in which no node is: CIDRs separated by commas."""
 
     gcp_endpoint: str | None = None
     """The base URL of all HTTP APIs of Google, each under its own path; None: Google's own URLs."""

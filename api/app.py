@@ -28,6 +28,7 @@ from api.routes import (
     health,
     job_logs,
     jobs,
+    join_tokens,
     leases,
     nodes,
     offers,
@@ -44,8 +45,9 @@ from api.schemas.base import ProblemDetails
 from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
-    health, platform, accounts, users, projects, providers, quotas, regions, nodes, announcements,
-    leases, provider_machines, uploads, offers, jobs, job_logs, billing, events, audit,
+    health, platform, accounts, users, projects, providers, quotas, regions, nodes,
+    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs, billing,
+    events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

@@ -64,6 +64,8 @@ def _first_line() -> dict[str, Any]:
 def _answer(verb: str) -> None:
     request = json.loads(sys.stdin.buffer.read() or b"{}")
     try:
+        if "region_id" in request:
+            _load("host.join_file:check_request")(request)
         answer = {"ok": True}
         answer.update(_load(ANSWERS[verb])(request))
     except RefusedError as refusal:

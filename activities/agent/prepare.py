@@ -12,7 +12,7 @@ from typing import Any
 from .cache import service
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
-from .host import job_accounts, logins
+from .host import job_accounts, join_file, logins
 
 PEER_LIMIT_S = 3.0
 
@@ -42,12 +42,17 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Stop serving the cache, and restore the log-ins; a repeat changes nothing.
+    """Stop serving the cache, restore the log-ins, and undo join.sh; a repeat changes nothing.
 
+    The key goes last, so that a repeat can log in until all else is done.
     Raises: RefusedError `sshd-config`.
     """
-    service.end_serving(Folders(request.get("root", "")))
-    return {"opened": logins.open_again() if os.geteuid() == 0 else []}
+    folders = Folders(request.get("root", ""))
+    service.end_serving(folders)
+    opened = logins.open_again() if os.geteuid() == 0 else []
+    left = request.get("leaves")
+    changed = join_file.leave(left, folders, request["authorized_key"]) if left else []
+    return {"opened": opened, "left": changed}
 
 
 def unreachable(peers: list[list[Any]]) -> list[str]:

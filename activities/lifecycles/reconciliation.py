@@ -26,6 +26,7 @@ from activities.lifecycles.lost_workflows import Known, describe, running_workfl
 from activities.lifecycles.mass_loss import is_mass_loss, record_mass_loss
 from activities.lifecycles.restarts import restart_of
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
+from activities.nodes.join_tokens import forget_join_tokens
 from activities.outbox.dispatcher import relay_soon
 from activities.outbox.requests import is_waiting
 from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart
@@ -90,8 +91,8 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
     is ended, unless many workflows are lost at once: then Temporal's state was lost or restored,
     which is nobody's wish.
 
-    The singletons are ensured first. Announcements that were not repeated for a week are deleted.
-    Ephemeral nodes without a job are asked for their removal again.
+    The singletons are ensured first. Announcements and join tokens that were not used for a
+    week are deleted. Ephemeral nodes without a job are asked for their removal again.
     """
     await ensure_singletons(client())
     await asyncio.to_thread(_forget_announcements)
@@ -172,9 +173,11 @@ async def _known(resource_id: str) -> Known | None:
 
 
 def _forget_announcements() -> None:
-    """Delete old announcements, since any machine may announce itself and none withdraws."""
-    before = datetime.now(UTC) - ANNOUNCED_FOR
+    """Delete old announcements, since no machine withdraws its own."""
+    now = datetime.now(UTC)
+    before = now - ANNOUNCED_FOR
     with database().write() as session:
+        forget_join_tokens(session, now)
         session.execute(
             delete(tables.NodeAnnouncement).where(col(tables.NodeAnnouncement.last_at) < before)
         )

@@ -4,7 +4,8 @@ from sqlmodel import col, select
 from temporalio import activity
 
 from activities.db.session import database
-from activities.db.tables import Node, NodeAnnouncement, Region
+from activities.db.tables import Node, Region
+from activities.nodes.join_tokens import announced
 from workflows.contracts.nodes import Announcement, NodeAddress
 from workflows.contracts.statuses import NodeStatus
 from workflows.effects.nodes import (
@@ -35,18 +36,19 @@ def address_of(node: Node, region: Region) -> NodeAddress:
         minion_id=node.minion_id,
         root=region.node_root,
         own_worker=region.own_worker,
+        leased=node.machine is not None,
     )
 
 
 @activity.defn
 def find_announcement(command: FindAnnouncement) -> AnnouncementFound:
-    """The last announcement of the machine with this SSH host key."""
+    """The last announcement of this machine with a join token of the region."""
     with database().read() as session:
-        row = session.get(NodeAnnouncement, command.minion_id)
-    if row is None:
+        row = announced(session, command.region_id, command.minion_id)
+    if row is None or row.host is None:
         return AnnouncementFound()
     announcement = Announcement(
-        minion_id=row.minion_id, host=row.host, port=row.port, user=row.user, at=row.last_at
+        minion_id=command.minion_id, host=row.host, port=row.port, user=row.user, at=row.last_at
     )
     return AnnouncementFound(announcement=announcement)
 

@@ -64,7 +64,8 @@ def _locked(session: Session, region_ids: set[str]) -> dict[str, Region]:
 
 
 def _claim(burst: Burst, job: PendingJob, offer: CloudOffer) -> MachineClaim:
-    tags, demand = {"project": job.project_id, "job": job.job_id}, job.demand
+    demand = job.demand
+    tags = {"region": offer.region_id, "project": job.project_id, "job": job.job_id}
     lifetime_s = settings().ephemeral_lifetime_s
     return MachineClaim(
         provider_id=offer.provider_id,

@@ -1,4 +1,4 @@
-"""The platform key, the SSH key that prepared nodes let in; its private half stays in its file."""
+"""The platform key, by whose fingerprint nodes know whose runs they have; it stays in its file."""
 
 import base64
 import hashlib
@@ -52,7 +52,6 @@ def platform_private_key(path: Path | None = None) -> SSHPrivateKeyTypes:
 def platform_public_key(path: Path | None = None) -> str:
     """The public half of the platform key, as one line of an authorized_keys file.
 
-    join.sh and the API publish it.
     Raises: PlatformKeyError, when the file cannot be read, or holds no usable private key.
     """
     key = platform_private_key(path)

@@ -6,12 +6,12 @@ retried (`find_node_again` is retried even after a wrong host key).
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from pathlib import Path
 from typing import Any, NoReturn
 
 from temporalio.exceptions import ApplicationError
 
-from activities.settings import settings
+from activities.secrets.region_keys import openssh, region_private_key
+from activities.secrets.sealing import MasterKeyError
 from activities.temporal.heartbeats import set_details
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
@@ -55,7 +55,8 @@ WORK_REFUSALS = {
 PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
 """The agent's refusals that a retry may overcome."""
 
-_open: dict[Path, NodeConnections] = {}
+_open: dict[bytes, NodeConnections] = {}
+"""By the private key, so that no region uses a connection of another one."""
 
 
 class NodeClient:
@@ -85,7 +86,7 @@ class NodeClient:
         broken: the failure's type when the agent ends without an answer.
         """
         with self._translated_errors(broken=broken):
-            return await _connections().call(
+            return await _connections(self._node).call(
                 self._endpoint, verb, request, limit_s=limit_s, on_progress=set_details
             )
 
@@ -94,7 +95,9 @@ class NodeClient:
     ) -> None:
         """Run a verb that takes bytes, such as `put_input`."""
         with self._translated_errors():
-            await _connections().feed(self._endpoint, verb, request, source, limit_s=limit_s)
+            await _connections(self._node).feed(
+                self._endpoint, verb, request, source, limit_s=limit_s
+            )
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -112,7 +115,7 @@ class NodeClient:
         loss: the failure's type when the connection is lost during the stream.
         """
         with self._translated_errors(loss=loss):
-            async with await _connections().stream(
+            async with await _connections(self._node).stream(
                 self._endpoint, verb, request, eof=eof
             ) as stream:
                 yield stream
@@ -131,7 +134,7 @@ class NodeClient:
         on_bytes: called with the number of bytes sent so far.
         """
         with self._translated_errors():
-            return await _connections().put_file(
+            return await _connections(self._node).put_file(
                 self._endpoint, source, remote_path, limit_s=limit_s, on_bytes=on_bytes
             )
 
@@ -147,10 +150,7 @@ class NodeClient:
             _refuse(node_id, refusal)
         except HostKeyMismatch as error:
             raise ApplicationError(
-                f"{node_id}: {error}: another machine answers at this address, or the machine"
-                " was reinstalled; nothing was sent to it",
-                {"expected": error.expected, "found": error.found},
-                type=errors.HOST_KEY_MISMATCH,
+                self._describe(error), {"expected": error.expected}, type=errors.HOST_KEY_MISMATCH
             ) from error
         except AgentBroke as error:
             raise ApplicationError(
@@ -159,7 +159,14 @@ class NodeClient:
             ) from error
         except TransportError as error:
             kind = loss if isinstance(error, OutcomeUnknown) else FAILURES[type(error)]
-            raise ApplicationError(f"{node_id}: {error}", type=kind) from error
+            raise ApplicationError(self._describe(error), type=kind) from error
+
+    def _describe(self, error: TransportError) -> str:
+        """The message of a failure; all that opened no connection have the same one."""
+        message = f"{self._node.node_id}: {error}"
+        if not isinstance(error, (NodeUnreachable, HostKeyMismatch)):
+            return message
+        return f"{message}: no machine with the host key {self._node.minion_id} answers there"
 
 
 async def close_connections() -> None:
@@ -168,9 +175,15 @@ async def close_connections() -> None:
         await _open.popitem()[1].close()
 
 
-def _connections() -> NodeConnections:
-    """The connections of this process and its one event loop, with the platform's key."""
-    key = settings().platform_key_path
+def _connections(node: NodeAddress) -> NodeConnections:
+    """The connections of this process and its one event loop, with the key that the node lets in.
+
+    Raises: ApplicationError LOGIN_REFUSED, when this process has no such key.
+    """
+    try:
+        key = openssh(region_private_key(node.region_id))
+    except MasterKeyError as error:
+        raise ApplicationError(f"{node.node_id}: {error}", type=errors.LOGIN_REFUSED) from error
     if key not in _open:
         _open[key] = NodeConnections(key)
     return _open[key]

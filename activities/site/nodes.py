@@ -8,11 +8,9 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.secrets.platform_key import (
-    PlatformKeyError,
-    platform_key_fingerprint,
-    platform_public_key,
-)
+from activities.secrets.platform_key import platform_key_fingerprint
+from activities.secrets.region_keys import region_key_fingerprint, region_key_line
+from activities.secrets.sealing import MasterKeyError
 from activities.settings import settings
 from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
@@ -45,13 +43,13 @@ CACHE_KEPT = timedelta(days=14)
 
 @activity.defn
 async def check_site(command: CheckSite) -> SiteChecked:
-    """Prove that a worker process serves the region's queue and has the platform's key.
+    """Prove that a worker process serves the region's queue and has the region's key.
 
-    Raises: ApplicationError, REFUSED when the worker process has no platform key.
+    Raises: ApplicationError, REFUSED when the worker process has no key for the region's nodes.
     """
     try:
-        fingerprint = await asyncio.to_thread(platform_key_fingerprint)
-    except PlatformKeyError as error:
+        fingerprint = await asyncio.to_thread(region_key_fingerprint, command.region_id)
+    except MasterKeyError as error:
         raise ApplicationError(
             f"region {command.region_id}: the worker of its site has no key for nodes: {error}",
             type=errors.REFUSED,
@@ -61,12 +59,15 @@ async def check_site(command: CheckSite) -> SiteChecked:
 
 @activity.defn
 async def reach_node(command: ReachNode) -> NodeReached:
-    """Prove that the node answers with its own host key; installs the agent if it is missing.
+    """Prove that the node answers with its own host key, and that it has joined its region.
 
-    Raises: NODE_REFUSED when the machine cannot run the agent; all failures of `NodeClient`.
+    Installs the agent if it is missing.
+    Raises: NODE_REFUSED when the machine cannot run the agent, or has not joined the region; all
+    failures of `NodeClient`.
     """
+    request = {"run_ids": [], **_joined(command.node)}
     answer = await NodeClient(command.node).call(
-        "status", {"run_ids": []}, limit_s=18, broken=errors.NODE_REFUSED
+        "status", request, limit_s=18, broken=errors.NODE_REFUSED
     )
     return NodeReached(boot_id=answer["boot_id"])
 
@@ -75,7 +76,7 @@ async def reach_node(command: ReachNode) -> NodeReached:
 async def inspect_node(command: InspectNode) -> NodeInspected:
     """Read the machine's hardware, as its own kernel and drivers report it."""
     async with heartbeating():
-        answer = await NodeClient(command.node).call("inspect", {}, limit_s=55)
+        answer = await NodeClient(command.node).call("inspect", _joined(command.node), limit_s=55)
     return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
 
 
@@ -86,8 +87,9 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
     A repeat changes nothing.
     """
     request = {
+        **_joined(command.node),
         "exclusive": command.exclusive,
-        "authorized_key": await asyncio.to_thread(platform_public_key),
+        "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
         "peers": [[peer.host, peer.port] for peer in command.peers],
         "cache": _cache() if command.serves_cache else None,
     }
@@ -105,6 +107,11 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             trusted_only_reason=alone,
         )
     )
+
+
+def _joined(node: NodeAddress) -> dict[str, str]:
+    """The region in a request, which the agent refuses unless the machine has joined the region."""
+    return {} if node.leased else {"region_id": node.region_id}
 
 
 def _cache() -> dict[str, Any]:
@@ -200,6 +207,17 @@ def _run(run_id: str, state: dict[str, Any]) -> RunSeen | None:
 
 @activity.defn
 async def restore_logins(command: RestoreLogins) -> Done:
-    """Restore the log-ins as they were before the preparation; a repeat changes nothing."""
-    await NodeClient(command.node).call("release", {}, limit_s=25)
+    """Restore the log-ins as they were before the machine joined; a repeat changes nothing.
+
+    A machine that does not accept the platform's key any more has been left by an earlier attempt.
+    """
+    request = {
+        "leaves": command.node.region_id,
+        "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
+    }
+    try:
+        await NodeClient(command.node).call("release", request, limit_s=25)
+    except ApplicationError as error:
+        if error.type != errors.LOGIN_REFUSED:
+            raise
     return Done()

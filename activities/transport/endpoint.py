@@ -22,11 +22,20 @@ class NodeEndpoint:
     """The agent's folder; empty: /var/lib/baseload for root, else ~/.baseload-node."""
     pythons: tuple[str, ...] = PYTHONS
     """The Pythons to try; the first that can run the agent is used, or the last if none can."""
+    is_given: bool = False
+    """Whether a person gave the address, so that it must be in a network where nodes may be."""
 
     @classmethod
     def of(cls, address: NodeAddress) -> Self:
         """The endpoint of a node's address."""
-        return cls(address.host, address.port, address.user, address.minion_id, address.root or "")
+        return cls(
+            address.host,
+            address.port,
+            address.user,
+            address.minion_id,
+            address.root or "",
+            is_given=not address.leased,
+        )
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

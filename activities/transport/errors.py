@@ -9,20 +9,26 @@ class TransportError(Exception):
 
 
 class NodeUnreachable(TransportError):
-    """No connection could be opened, so nothing was done. The node's runs may well go on."""
+    """No connection could be opened, so nothing was done. The node's runs may well go on.
+
+    The message never names the cause: whoever gives an address must not learn what is there.
+    """
 
     def __init__(self, host: str, port: int, cause: str) -> None:
-        super().__init__(f"node {host}:{port}: unreachable: {cause}")
+        super().__init__(f"node {host}:{port}: cannot be reached")
         self.host = host
         self.port = port
         self.cause = cause
 
 
 class HostKeyMismatch(TransportError):
-    """The answering machine is not the node that was added; nothing was sent to it."""
+    """The answering machine is not the node that was added; nothing was sent to it.
+
+    The message never names the key that was found, which may be that of a stranger's machine.
+    """
 
     def __init__(self, address: str, expected: str, found: str) -> None:
-        super().__init__(f"node {address}: expected the host key {expected}, found {found}")
+        super().__init__(f"node {address}: cannot be reached")
         self.expected = expected
         self.found = found
 

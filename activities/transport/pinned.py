@@ -1,10 +1,15 @@
 """SSH connections to a machine whose host key is known beforehand, and to no other machine."""
 
+import asyncio
+import logging
+
 import asyncssh
 
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import HostKeyMismatch, LoginRefused, NodeUnreachable
+from activities.transport.node_networks import permitted_address
 
+log = logging.getLogger("transport")
 CONNECT_S = 10
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
@@ -50,10 +55,11 @@ async def connect(
     Raises: HostKeyMismatch, LoginRefused, NodeUnreachable.
     """
     shown = []
+    host = await _checked_host(endpoint)
     for algorithms in (None, *HOST_KEY_FAMILIES):
         client = PinnedClient(endpoint.minion_id)
         try:
-            return await _connect(endpoint, client_key, client, algorithms)
+            return await _connect(endpoint, host, client_key, client, algorithms)
         except asyncssh.HostKeyNotVerifiable:
             shown.append(client.found)
         except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
@@ -67,23 +73,38 @@ async def connect(
             ) from error
         except (OSError, TimeoutError, asyncssh.Error) as error:
             raise _unreachable(endpoint, error) from error
-    raise HostKeyMismatch(str(endpoint), endpoint.minion_id, ", ".join(dict.fromkeys(shown)))
+    found = ", ".join(dict.fromkeys(shown))
+    log.info("node %s: expected the host key %s, found %s", endpoint, endpoint.minion_id, found)
+    raise HostKeyMismatch(str(endpoint), endpoint.minion_id, found)
+
+
+async def _checked_host(endpoint: NodeEndpoint) -> str:
+    """The host to connect: where a person gave it, an address that has been checked."""
+    if not endpoint.is_given:
+        return endpoint.host
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            return await permitted_address(endpoint.host, endpoint.port)
+    except (OSError, TimeoutError, UnicodeError, ValueError) as error:
+        raise _unreachable(endpoint, error) from error
 
 
 def _unreachable(endpoint: NodeEndpoint, error: Exception) -> NodeUnreachable:
     words = str(error) or f"no answer within {CONNECT_S} s"
+    log.info("node %s: unreachable: %s", endpoint, words)
     return NodeUnreachable(endpoint.host, endpoint.port, words)
 
 
 async def _connect(
     endpoint: NodeEndpoint,
+    host: str,
     client_key: asyncssh.SSHKey,
     client: PinnedClient,
     algorithms: tuple[str, ...] | None,
 ) -> asyncssh.SSHClientConnection:
     connection, _ = await asyncssh.create_connection(
         lambda: client,
-        endpoint.host,
+        host,
         endpoint.port,
         username=endpoint.user,
         client_keys=[client_key],

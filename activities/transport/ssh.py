@@ -42,10 +42,12 @@ Answer = TypeVar("Answer")
 class NodeConnections:
     """All connections of one process to nodes, for one event loop and any number of calls at once.
 
-    client_key: path of the platform's private key, or the key itself.
+    client_key: path of a private key, its text as OpenSSH writes it, or the key itself.
     """
 
-    def __init__(self, client_key: Path | asyncssh.SSHKey, *, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self, client_key: Path | bytes | asyncssh.SSHKey, *, idle_s: float = IDLE_S
+    ) -> None:
         self._client_key = client_key
         self._pool = LinkPool(self._open_link, idle_s)
 
@@ -199,6 +201,8 @@ class NodeConnections:
     async def _key(self) -> asyncssh.SSHKey:
         if isinstance(self._client_key, Path):
             self._client_key = await asyncio.to_thread(asyncssh.read_private_key, self._client_key)
+        elif isinstance(self._client_key, bytes):
+            self._client_key = asyncssh.import_private_key(self._client_key)
         return self._client_key
 
 

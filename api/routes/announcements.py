@@ -1,4 +1,4 @@
-"""Announcements: machines make themselves known, without an API key and with a rate limit."""
+"""Announcements: machines make themselves known, with a join token and a rate limit."""
 
 from typing import Annotated
 
@@ -32,7 +32,10 @@ async def _announcing(
 async def announce_machine(
     asked: AnnouncementCreation, change: Annotated[Change, Depends(_announcing)]
 ) -> AnnouncementReceipt:
-    """Announce the address of a machine; its host key proves its identity at every connection."""
+    """Announce the address of a machine, with a join token instead of an API key.
+
+    The machine's host key proves its identity at every connection.
+    """
     return await change.apply(
         AnnouncementReceipt, lambda context: announcements.announce(context, asked)
     )

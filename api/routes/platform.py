@@ -1,10 +1,10 @@
-"""The platform: the key that machines must let in."""
+"""The platform: the key by which nodes know whose runs they have."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
-from activities.secrets.platform_key import platform_key_fingerprint, platform_public_key
+from activities.secrets.platform_key import platform_key_fingerprint
 from api.authorization import Caller, Needs
 from api.schemas.base import ResponseBody
 
@@ -13,14 +13,14 @@ Reader = Annotated[Caller, Depends(Needs("account:read"))]
 
 
 class Platform(ResponseBody):
-    ssh_public_key: str
-    """The line that a node's authorized_keys must have; `deploy/node/join.sh` adds it."""
     ssh_key_fingerprint: str
+    """The fingerprint of the platform key, by which nodes know whose runs they have.
+
+    Machines let in the key of their region (`POST /v1/join-tokens`).
+    """
 
 
 @router.get("", operation_id="get_platform")
 def get_platform(_caller: Reader) -> Platform:
-    """The key with which the platform logs in to its nodes."""
-    return Platform(
-        ssh_public_key=platform_public_key(), ssh_key_fingerprint=platform_key_fingerprint()
-    )
+    """The key by which nodes know whose runs they have."""
+    return Platform(ssh_key_fingerprint=platform_key_fingerprint())

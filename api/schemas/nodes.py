@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from api.schemas.accounts import Name
 from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
+from api.schemas.join_tokens import JoinSecret
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9])?|::[A-Fa-f0-9:]*")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")
@@ -45,6 +46,8 @@ def _not_ephemeral(kind: str) -> str:
 
 
 class AnnouncementCreation(RequestBody):
+    token: JoinSecret
+    """The join token: a new one, or the one that this machine has announced itself with."""
     minion_id: MinionId
     host_public_key: Annotated[str, Field(max_length=4096)]
     """The SSH host key as in an OpenSSH public key file: type and base64."""
@@ -61,7 +64,7 @@ class AnnouncementReceipt(ResponseBody):
     first_at: datetime
     last_at: datetime
     added: bool
-    """Whether a node with this minion id has been added already."""
+    """Whether a node with this minion id has been added to the token's region already."""
 
 
 class NodeCreation(RequestBody):

@@ -12,6 +12,7 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import field_error, invalid
 from api.schemas import nodes as schemas
+from api.services.join_tokens import redeem
 from api.services.lifecycles import GONE
 from workflows.contracts.statuses import NodeStatus
 
@@ -25,43 +26,42 @@ def announce(
 ) -> schemas.AnnouncementReceipt:
     """Store the address of a machine, and wake its node if the node is not connected.
 
-    An announcement proves nothing: the host key is checked at every connection. A connected node
-    is where it is, so it reads no announcement.
+    The join token proves the account, and concerns the nodes of its own region alone. The address
+    proves nothing: the host key is checked at every connection. A connected node is where it is, so
+    it reads no announcement.
+    Raises: Problem `unauthorized`, when the join token is not valid for this machine.
     """
     _check_fingerprint(asked)
     advisory_lock(context.session, f"minion/{asked.minion_id}")
-    row = context.session.get(tables.NodeAnnouncement, asked.minion_id)
-    if row is None:
-        row = tables.NodeAnnouncement(
-            minion_id=asked.minion_id,
-            host_public_key=asked.host_public_key,
-            host=asked.address,
-            port=asked.port,
-            first_at=context.now,
-            last_at=context.now,
-        )
-        context.session.add(row)
+    row = redeem(context, asked.token, asked.minion_id)
     row.host, row.port, row.user = asked.address, asked.port, asked.user
+    row.first_at = first_at = row.first_at or context.now
     row.last_at = context.now
-    node = node_of(context.session, asked.minion_id)
-    if node is not None and node.status not in (*GONE, *CONNECTED):
+    node = node_of(context.session, asked.minion_id, row.account_id)
+    is_there = node is not None and node.region_id == row.region_id
+    if node is not None and is_there and node.status not in (*GONE, *CONNECTED):
         context.wake(node.id, slowly=True)
     return schemas.AnnouncementReceipt(
-        minion_id=row.minion_id,
-        address=row.host,
-        port=row.port,
-        user=row.user,
-        first_at=row.first_at,
-        last_at=row.last_at,
-        added=node is not None,
+        minion_id=asked.minion_id,
+        address=asked.address,
+        port=asked.port,
+        user=asked.user,
+        first_at=first_at,
+        last_at=context.now,
+        added=is_there,
     )
 
 
-def node_of(session: Session, minion_id: str) -> tables.Node | None:
-    """The node of this minion id that is not archived; None where there is none."""
+def node_of(session: Session, minion_id: str, account_id: str) -> tables.Node | None:
+    """The account's node of this minion id that is not archived; None where there is none.
+
+    Minion ids are public, so a node of another account says nothing about the machine.
+    """
     return session.exec(
         select(tables.Node).where(
-            tables.Node.minion_id == minion_id, tables.Node.status != NodeStatus.ARCHIVED
+            tables.Node.minion_id == minion_id,
+            tables.Node.account_id == account_id,
+            tables.Node.status != NodeStatus.ARCHIVED,
         )
     ).first()
 
@@ -92,7 +92,7 @@ def fingerprint(public_key: str) -> str | None:
 
 
 def anonymous_caller() -> Caller:
-    """The caller without an API key, who announces a machine."""
+    """The caller without an API key, who announces a machine with a join token."""
     return Caller(
         account_id="announcements",
         user_id="",

@@ -10,6 +10,7 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock
 from activities.nodes.creation import add_leased_node
+from activities.nodes.join_tokens import announced
 from activities.nodes.wanted import want
 from activities.placement.allocation_states import is_live
 from api.changes import ChangeContext
@@ -98,7 +99,7 @@ def add_node(context: ChangeContext, asked: schemas.NodeCreation) -> schemas.Nod
         return node_response(context.session, node)
     minion_id = must_be_own(asked)
     _check_node(context, asked, region, minion_id)
-    known = context.session.get(tables.NodeAnnouncement, minion_id)
+    known = announced(context.session, region.id, minion_id)
     is_announced = asked.address is None and known is not None
     row = tables.Node(
         id=new_id("nod"),
@@ -127,10 +128,10 @@ def _check_node(
     context: ChangeContext, asked: schemas.NodeCreation, region: tables.Region, minion_id: str
 ) -> None:
     advisory_lock(context.session, f"minion/{minion_id}")
-    taken = node_of(context.session, minion_id)
+    taken = node_of(context.session, minion_id, region.account_id)
     if taken is not None:
-        ours = f"{taken.name} ({taken.id})" if taken.account_id == region.account_id else "another"
-        raise Problem("conflict", f"minion id {minion_id}: is that of node {ours}")
+        detail = f"minion id {minion_id}: is that of node {taken.name} ({taken.id})"
+        raise Problem("conflict", detail)
     if "storage" in asked.services and region.storage_mode != "central":
         rule = "storage nodes are for regions with central storage"
         raise invalid(field_error("services", rule, "storage"))

@@ -1,33 +1,38 @@
 #!/bin/sh
-# Run on a machine that is to become a node: shows its minion id, lets the platform's key in, and
-# announces it. Doing it twice changes nothing.
+# Run on a machine that is to become a node: shows its minion id, writes down which region it joins, lets
+# the platform's key in, and announces it. Doing it twice changes nothing.
 #
-#   join.sh --api http://HOST:8700 --key "ssh-ed25519 AAAA… baseload"
-#       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE]
+#   join.sh --api http://HOST:8700 --token join_reg-… --key "restrict ssh-ed25519 AAAA… baseload"
+#       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE] [--join-file FILE]
 #
-# The key is the public half of the platform's own (`baseload status` shows it). Needs POSIX sh, python3, and sshd.
+# `baseload node join-token --region REGION` shows the token and the key. The token is for one machine, which
+# keeps it in the join file (/etc/baseload/join; ~/.baseload-node/join where the user is not root). So later runs
+# on this machine, after its address has changed for example, need no token. Needs POSIX sh, python3, and sshd.
 set -eu
 
-api= key= address= port=22 user=$(id -un) host_key= authorized_keys=
+api= token= key= address= port=22 user=$(id -un) host_key= authorized_keys= join_file=
 fail() { echo "join: $*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || fail "$1 needs a value"
     case $1 in
         --api) api=$2 ;;
+        --token) token=$2 ;;
         --key) key=$2 ;;
         --address) address=$2 ;;
         --port) port=$2 ;;
         --user) user=$2 ;;
         --host-key) host_key=$2 ;;
         --authorized-keys) authorized_keys=$2 ;;
+        --join-file) join_file=$2 ;;
         *) fail "unknown option $1" ;;
     esac
     shift 2
 done
+api=${api%/}
 [ -n "$api" ] || fail "--api is needed: where the platform's API answers, e.g. http://10.0.0.1:8700"
 case $key in
-    "ssh-"*" "*) ;;
-    *) fail "--key is needed: the platform's public key, one line that starts with ssh-ed25519" ;;
+    "ssh-"*" "* | "restrict ssh-"*" "*) ;;
+    *) fail "--key is needed: the region's public key, one line such as 'restrict ssh-ed25519 AAAA… baseload'" ;;
 esac
 command -v python3 >/dev/null || fail "python3 is needed: apt-get install python3"
 
@@ -38,10 +43,33 @@ if [ -z "$host_key" ]; then
 fi
 [ -r "${host_key:-/nowhere}" ] || fail "no SSH host key in /etc/ssh: is an SSH server installed? (apt-get install openssh-server)"
 
+if [ -z "$join_file" ]; then
+    join_file=$HOME/.baseload-node/join
+    [ "$(id -u)" -ne 0 ] || join_file=/etc/baseload/join
+fi
+if [ -z "$token" ] && [ -r "$join_file" ]; then
+    while read -r joined_api _ joined_token _; do
+        [ "$joined_api" != "$api" ] || token=$joined_token
+    done <"$join_file"
+fi
+region=${token#join_}
+region=${region%%_*}
+case $token in
+    join_reg-?*_?*) ;;
+    *) fail "--token is needed: a join token, as \`baseload node join-token --region REGION\` shows it" ;;
+esac
 if [ -z "$authorized_keys" ]; then
     mkdir -p "$HOME/.ssh" && chmod 700 "$HOME/.ssh"
     authorized_keys=$HOME/.ssh/authorized_keys
 fi
+case $authorized_keys in /*) ;; *) authorized_keys=$(pwd)/$authorized_keys ;; esac
+# The region is written down before the key is let in: without it, the platform changes nothing here.
+(
+    umask 077
+    mkdir -p "$(dirname "$join_file")"
+    { grep -vF -- "$api " "$join_file" 2>/dev/null || :; echo "$api $region $token $authorized_keys"; } >"$join_file.part"
+    mv "$join_file.part" "$join_file"
+)
 touch "$authorized_keys" && chmod 600 "$authorized_keys"
 if ! grep -qxF "$key" "$authorized_keys"; then
     # A last line without its end would swallow ours.
@@ -49,10 +77,10 @@ if ! grep -qxF "$key" "$authorized_keys"; then
     echo "$key" >>"$authorized_keys"
 fi
 
-API=$api ADDRESS=$address PORT=$port LOGIN=$user HOST_KEY=$host_key exec python3 - <<'PYTHON'
+API=$api TOKEN=$token ADDRESS=$address PORT=$port LOGIN=$user HOST_KEY=$host_key exec python3 - <<'PYTHON'
 import base64, hashlib, json, os, socket, sys, urllib.error, urllib.parse, urllib.request
 
-api = os.environ["API"].rstrip("/")
+api = os.environ["API"]
 with open(os.environ["HOST_KEY"]) as file:
     public_key = " ".join(file.read().split()[:2])
 digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
@@ -70,6 +98,7 @@ def own_address():
 print("minion id: " + minion_id, flush=True)
 try:
     announcement = {
+        "token": os.environ["TOKEN"],
         "minion_id": minion_id,
         "host_public_key": public_key,
         "address": os.environ["ADDRESS"] or own_address(),

@@ -14,6 +14,7 @@ from temporalio.converter import PayloadConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
+from activities.secrets.region_keys import region_key_line
 from activities.settings import settings
 from activities.site.node_client import close_connections
 from activities.storage.blobs import BlobStore, blob_store
@@ -106,6 +107,14 @@ class Site:
         return found
 
 
+def join(root: Path, authorized_keys: Path, region_id: str = REGION) -> None:
+    """What join.sh writes on a machine that joins the region."""
+    file = root / "join"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"http://127.0.0.1:8700 {region_id} join_{region_id}_x {authorized_keys}\n")
+    file.chmod(0o600)
+
+
 def converter() -> PayloadConverter:
     return pydantic_data_converter.payload_converter
 
@@ -118,9 +127,13 @@ async def site(
     monkeypatch.setenv("BASELOAD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BASELOAD_SSH_KEY", str(sshd.client_key))
     monkeypatch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
+    monkeypatch.setenv("BASELOAD_NODE_NETWORKS", "127.0.0.1/32")
     settings.cache_clear()
     found = sshd.endpoint(agent.root)
     agent.has_staged_before(next(filter(None, map(shutil.which, found.pythons))))
+    keys = sshd.folder / "authorized_keys"
+    keys.write_text(f"{region_key_line(REGION)}\n")
+    join(agent.root, keys)
     jobs = Jobs()
     monkeypatch.setattr(client, "_client", jobs)
     yield Site(

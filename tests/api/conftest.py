@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from activities.db.session import Database
 from activities.outbox.dispatcher import OutboxDispatcher
+from activities.secrets.platform_key import make_platform_key
 from activities.secrets.sealing import make_master_key
 from activities.settings import settings
 from activities.storage.blobs import blob_store
@@ -26,6 +27,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 def stores(migrated: Database) -> Iterator[None]:
     """The master key, and no store remembered of another test."""
     make_master_key(settings().master_key_path)
+    make_platform_key(settings().platform_key_path)
     for store in (blob_store, log_store):
         store.cache_clear()
     yield

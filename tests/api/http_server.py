@@ -81,6 +81,15 @@ class Site:
     def transport(self) -> httpx.ASGITransport:
         return httpx.ASGITransport(self.app, raise_app_exceptions=False)
 
+    async def announce(
+        self, token: str, key: str, minion_id: str, **changes: Any
+    ) -> httpx.Response:
+        """Announce a machine, as join.sh does there."""
+        told = {"token": token, "minion_id": minion_id, "host_public_key": key}
+        async with self.client() as machine:
+            body = {"address": "10.1.2.3", "port": 2222, **told, **changes}
+            return await machine.post("/v1/announcements", json=body)
+
     def client(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             transport=self.transport, base_url="http://api.test", headers=headers, trust_env=False
@@ -156,6 +165,11 @@ class Person:
         node_id: str = (await self.made("/v1/nodes", body))["id"]
         self.site.set(tables.Node, node_id, status="active", host="10.0.0.1", **values)
         return node_id
+
+    async def join_token(self, region_id: str, **changes: Any) -> str:
+        """A new join token of a region."""
+        made = await self.made("/v1/join-tokens", {"region_id": region_id, **changes})
+        return str(made["secret"])
 
     async def job(self, **changes: Any) -> str:
         job_id: str = (await self.made("/v1/jobs", JOB | changes))["id"]

@@ -51,7 +51,9 @@ async def test_a_fresh_api_serves_without_temporal_and_leaves_though_a_stream_is
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
         client.headers["Authorization"] = f"Bearer {key_file.read_text().strip()}"
         assert (await client.get("/v1/account")).json()["is_administrator"] is True
-        assert (await client.get("/v1/platform")).json()["ssh_public_key"].startswith("ssh-")
+        assert (
+            (await client.get("/v1/platform")).json()["ssh_key_fingerprint"].startswith("SHA256:")
+        )
         assert (await client.get("/readyz")).status_code == 503
         made = await client.post("/v1/providers", json={"kind": "physical"})
         assert made.status_code == 202

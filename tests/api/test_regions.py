@@ -4,10 +4,9 @@ import httpx
 import pytest
 
 from activities.db import tables
-from activities.nodes.addresses import find_announcement
 from activities.nodes.wanted import find_wanted_status
 from tests.api.http_server import Person, Site, host_key
-from workflows.effects.nodes import FindAnnouncement, FindWantedStatus
+from workflows.effects.nodes import FindWantedStatus
 
 
 async def test_enabling_a_provider_writes_a_row_and_asks_its_workflow_to_start(
@@ -245,17 +244,13 @@ async def test_a_node_that_is_not_connected_takes_no_orders(site: Site, ada: Per
     assert "is inspecting" in response.json()["detail"]
 
 
-async def test_a_second_node_of_one_minion_id_is_refused(ada: Person, bob: Person) -> None:
+async def test_an_account_has_one_node_of_a_minion_id(ada: Person) -> None:
     _, minion_id = host_key()
     mine = {"region_id": await ada.region(), "name": "n1", "minion_id": minion_id}
     node = await ada.made("/v1/nodes", mine)
     refused = await ada.post("/v1/nodes", mine | {"name": "n2"})
     assert refused.status_code == 409
     assert node["id"] in refused.json()["detail"]
-    theirs = mine | {"region_id": await bob.region()}
-    refused = await bob.post("/v1/nodes", theirs)
-    assert refused.status_code == 409
-    assert node["id"] not in refused.text
 
 
 async def test_a_central_region_has_one_storage_node_and_it_comes_first(
@@ -296,60 +291,6 @@ async def test_what_a_physical_place_does_not_have_is_said(ada: Person, bob: Per
     assert refused.status_code == 409
     assert "remove it, then add another" in refused.json()["detail"]
     assert (await bob.post(f"/v1/nodes/{node_id}/replace")).status_code == 404
-
-
-async def test_a_machine_may_announce_itself_after_it_was_added(site: Site, ada: Person) -> None:
-    key, minion_id = host_key()
-    body = {"region_id": await ada.region(), "name": "n1", "minion_id": minion_id}
-    node = await ada.made("/v1/nodes", body)
-    told = {"minion_id": minion_id, "host_public_key": key, "address": "10.1.2.3", "port": 2222}
-    async with site.client() as anyone:
-        response = await anyone.post("/v1/announcements", json=told | {"user": "pi"})
-    assert response.status_code == 202
-    assert response.json()["added"] is True
-    assert site.asked_of(node["id"])[-1] == ("wake", None)
-    found = find_announcement(FindAnnouncement(minion_id=minion_id)).announcement
-    assert found is not None
-    assert (found.host, found.port, found.user) == ("10.1.2.3", 2222, "pi")
-
-
-async def test_a_connected_node_is_not_woken_by_announcements(site: Site, ada: Person) -> None:
-    key, minion_id = host_key()
-    body = {"region_id": await ada.region(), "name": "n1", "minion_id": minion_id}
-    node = await ada.made("/v1/nodes", body)
-    site.set(tables.Node, node["id"], status="active")
-    told = {"minion_id": minion_id, "host_public_key": key, "port": 22}
-    async with site.client() as anyone:
-        for last in range(1, 6):
-            place = {"address": f"203.0.113.{last}"}
-            answer = await anyone.post("/v1/announcements", json=told | place)
-            assert answer.status_code == 202
-    assert [verb for verb, _ in site.asked_of(node["id"])] == ["start"]
-
-
-async def test_a_machine_may_announce_itself_before_it_is_added(site: Site, ada: Person) -> None:
-    key, minion_id = host_key()
-    told = {"minion_id": minion_id, "host_public_key": key, "address": "10.1.2.3", "port": 2222}
-    async with site.client() as anyone:
-        assert (await anyone.post("/v1/announcements", json=told)).json()["added"] is False
-    body = {"region_id": await ada.region(), "name": "n1", "minion_id": minion_id}
-    node = await ada.made("/v1/nodes", body)
-    assert (node["address"], node["port"], node["user"]) == ("10.1.2.3", 2222, "root")
-
-
-async def test_an_announcement_must_prove_that_id_and_key_belong_together(site: Site) -> None:
-    key, _ = host_key()
-    _, other = host_key()
-    told = {"minion_id": other, "host_public_key": key, "address": "10.1.2.3", "port": 22}
-    async with site.client() as anyone:
-        response = await anyone.post("/v1/announcements", json=told)
-        assert response.status_code == 422
-        assert response.json()["errors"][0]["field"] == "minion_id"
-        broken = await anyone.post(
-            "/v1/announcements", json=told | {"host_public_key": "ssh-ed25519 AAAA"}
-        )
-        assert broken.json()["errors"][0]["field"] == "host_public_key"
-    assert site.rows(tables.NodeAnnouncement) == []
 
 
 async def test_announcements_are_limited_in_rate(site: Site) -> None:

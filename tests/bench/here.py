@@ -34,7 +34,11 @@ def rows() -> list[Row]:
 def _this_machine(bench: Bench) -> Iterator[Sshd]:
     folder = bench.running.home.parent / "sshd"
     server = Sshd(folder)
-    public = bench.platform.get("/v1/platform")["ssh_public_key"]
+    public = bench.join_token()["ssh_public_key"]
+    join_file = bench.running.home.parent / "node" / "join"
+    join_file.parent.mkdir(parents=True, exist_ok=True)
+    join_file.write_text(f"{bench.running.url} {bench.region_id} -\n")
+    join_file.chmod(0o600)
     with (folder / "authorized_keys").open("a") as file:
         file.write(f"{public}\n")
     server.max_sessions = 100

@@ -50,12 +50,17 @@ class Bench:
             self.running.temporal_address, data_converter=pydantic_data_converter
         )
 
+    def join_token(self) -> dict[str, Any]:
+        """A new join token of the region, with the key that a machine lets in."""
+        return self.platform.post("/v1/join-tokens", {"region_id": self.region_id})
+
     def join(self, machines: Sequence[dict[str, Any]], limit_s: float = 300.0) -> list[str]:
         """Make machines that answer at 127.0.0.1 active nodes. Their ids."""
         nodes = []
         for number, machine in enumerate(machines):
             user = machine.get("user", "root")
-            told = {"address": "127.0.0.1", "user": user, **machine}
+            token = self.join_token()["secret"]
+            told = {"token": token, "address": "127.0.0.1", "user": user, **machine}
             self.platform.post("/v1/announcements", told)
             body = {
                 "region_id": self.region_id,

@@ -1,11 +1,14 @@
 """Commands against the real API: what they change, what they print, how they end."""
 
 import json
+import shlex
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.db import tables
+from api.authorization import hash_of
 from tests.api.http_server import host_key
 from tests.client.conftest import Desk
 
@@ -42,6 +45,21 @@ def _job(desk: Desk) -> dict[str, Any]:
     (desk.folder / "train.py").write_text("print('hello')")
     job: dict[str, Any] = desk.json("submit", "job.yaml")
     return job
+
+
+def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) -> None:
+    region_id = _region(desk)
+    ended = desk.baseload("node", "join-token", "--region", "home", "--expires-in-hours", "2")
+    assert ended.code == 0, ended.err
+    [line] = ended.out.splitlines()
+    words = shlex.split(line)
+    given = dict(zip(words[1::2], words[2::2], strict=True))
+    assert words[0] == "deploy/node/join.sh"
+    assert given["--api"] == desk.url
+    assert given["--key"].startswith("restrict ssh-ed25519 ")
+    [row] = desk.site.rows(tables.JoinToken, region_id=region_id)
+    assert row.secret_sha256 == hash_of(given["--token"])
+    assert row.expires_at - row.created_at == timedelta(hours=2)
 
 
 def test_a_machine_becomes_a_node_by_names_alone(desk: Desk) -> None:

@@ -75,9 +75,12 @@ def own_machine(telling: Telling) -> None:
 def _announce(telling: Telling, machine: Machine) -> None:
     """What a person does on the machine: run join.sh."""
     (machine.disk / "root/join.sh").write_bytes(JOIN.read_bytes())
-    url, key = telling.stage.settings.api_url, telling.api.get("/v1/platform")["ssh_public_key"]
-    telling.tell(f"{OWN_NODE}$ sh join.sh --api {url} --key …")
-    telling.tell(machine.run("sh", "/root/join.sh", "--api", url, "--key", str(key)).strip())
+    region = telling.api.live("regions", name=OWN_REGION) or {}
+    made = telling.api.post("/v1/join-tokens", {"region_id": region["id"]})
+    url = telling.stage.settings.api_url
+    options = "--api", url, "--token", made["secret"], "--key", made["ssh_public_key"]
+    telling.tell(f"{OWN_NODE}$ sh join.sh --api {url} --token … --key …")
+    telling.tell(machine.run("sh", "/root/join.sh", *map(str, options)).strip())
 
 
 def cloud_region(telling: Telling) -> None:

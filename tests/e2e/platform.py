@@ -184,9 +184,13 @@ class Site:
     def announce(self, machine: Machine) -> None:
         """What a person does on the machine: run join.sh."""
         (machine.disk / "root/join.sh").write_bytes(JOIN.read_bytes())
-        key, url = self.platform.get("/v1/platform")["ssh_public_key"], self.platform.http.base_url
-        told = machine.run("sh", "/root/join.sh", "--api", str(url), "--key", key)
-        assert machine.minion_id in told
+        assert machine.minion_id in machine.run("sh", "/root/join.sh", *self.join_options())
+
+    def join_options(self) -> tuple[str, ...]:
+        """The options of join.sh, with a join token of the region."""
+        made = self.platform.post("/v1/join-tokens", {"region_id": self.region_id})
+        url = str(self.platform.http.base_url)
+        return "--api", url, "--token", made["secret"], "--key", made["ssh_public_key"]
 
     def add(self, machine: Machine, **changes: Any) -> str:
         """Ask for the machine as a node. The path of it."""

@@ -70,6 +70,7 @@ async def test_another_machine_at_the_address_is_refused_before_anything_is_said
     machine = boot_machine()
     pinned = endpoint(machine)
     shown = machine.change_host_key()
-    with pytest.raises(HostKeyMismatch, match=f"{pinned.minion_id}.*{shown}".replace("+", r"\+")):
+    with pytest.raises(HostKeyMismatch) as caught:
         await connections.call(pinned, "inspect", {}, limit_s=10)
+    assert shown not in str(caught.value)
     assert not (machine.disk / "var/lib/baseload/agent").exists()

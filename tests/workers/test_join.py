@@ -12,7 +12,9 @@ import pytest
 from workers.runner.local_sshd import Machine, prepare_machine
 from workers.runner.settings import CHECKOUT
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
+TOKEN = "join_reg-01m83jebwvt2nf9trwd4ckvcrw_0123456789abcdefghijABCDEFGHIJ0123456789-_A"
+REGION = "reg-01m83jebwvt2nf9trwd4ckvcrw"
+KEY = "restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
 
 
 class Platform(ThreadingHTTPServer):
@@ -58,9 +60,13 @@ def machine(tmp_path: Path) -> Machine:
     return prepare_machine(tmp_path / "sshd")
 
 
-def join(machine: Machine, *options: str) -> subprocess.CompletedProcess[str]:
+def join(
+    machine: Machine, *options: str, token: str | None = TOKEN
+) -> subprocess.CompletedProcess[str]:
     command = [
         str(CHECKOUT / "deploy/node/join.sh"),
+        *(("--token", token) if token else ()),
+        "--join-file", str(join_file(machine)),
         "--key", KEY,
         "--host-key", str(machine.folder / "host_key.pub"),
         "--authorized-keys", str(machine.authorized_keys),
@@ -68,6 +74,10 @@ def join(machine: Machine, *options: str) -> subprocess.CompletedProcess[str]:
         *options,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def join_file(machine: Machine) -> Path:
+    return machine.folder / "etc" / "join"
 
 
 def test_it_shows_the_minion_id_and_announces_the_machine(
@@ -78,6 +88,7 @@ def test_it_shows_the_minion_id_and_announces_the_machine(
     assert f"minion id: {machine.minion_id}\n" in done.stdout
     assert platform.announced == [
         {
+            "token": TOKEN,
             "minion_id": machine.minion_id,
             "host_public_key": machine.host_public_key,
             "address": "127.0.0.1",
@@ -95,6 +106,39 @@ def test_the_platforms_key_is_let_in_once_and_other_keys_stay(
         assert join(machine, "--api", platform.url).returncode == 0
     assert machine.authorized_keys.read_text() == f"ssh-rsa AAAA somebody\n{KEY}\n"
     assert machine.authorized_keys.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_region_is_written_down_for_the_account_alone(
+    platform: Platform, machine: Machine
+) -> None:
+    join_file(machine).parent.mkdir()
+    join_file(machine).write_text("http://another:8700 reg-1 join_reg-1_x\n")
+    old = TOKEN.replace(REGION, "reg-01m83jebwvt2nf9trwd4ckvcrx")
+    assert join(machine, "--api", platform.url, token=old).returncode == 0
+    assert join(machine, "--api", f"{platform.url}/").returncode == 0
+    assert join_file(machine).read_text() == (
+        "http://another:8700 reg-1 join_reg-1_x\n"
+        f"{platform.url} {REGION} {TOKEN} {machine.authorized_keys}\n"
+    )
+    assert join_file(machine).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_machine_that_has_joined_announces_itself_without_a_new_token(
+    platform: Platform, machine: Machine
+) -> None:
+    assert join(machine, "--api", platform.url).returncode == 0
+    moved = join(machine, "--api", platform.url, "--address", "10.0.0.9", token=None)
+    assert moved.returncode == 0, moved.stderr
+    found = [(one["token"], one["address"]) for one in platform.announced]
+    assert found == [(TOKEN, "127.0.0.1"), (TOKEN, "10.0.0.9")]
+
+
+def test_without_a_token_nothing_is_changed(platform: Platform, machine: Machine) -> None:
+    done = join(machine, "--api", platform.url, token=None)
+    assert done.returncode == 1
+    assert "--token is needed" in done.stderr
+    assert machine.authorized_keys.read_text() == ""
+    assert platform.announced == []
 
 
 def test_a_refusal_is_shown_as_the_platform_words_it(platform: Platform, machine: Machine) -> None:

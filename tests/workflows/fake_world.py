@@ -98,7 +98,7 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
             raise ApplicationError(f"{address.node_id}: no route", type=errors.NODE_UNREACHABLE)
         if machine.minion_id != address.minion_id:
             raise ApplicationError(
-                f"{address.node_id}: expected {address.minion_id}, found {machine.minion_id}",
+                f"{address.node_id}: cannot be reached: no {address.minion_id} answers there",
                 type=errors.HOST_KEY_MISMATCH,
             )
         return machine
@@ -231,7 +231,10 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         return node.JobsNotified(job_ids=jobs)
 
     def reach_node(self, asked: node.ReachNode) -> node.NodeReached:
-        return node.NodeReached(boot_id=str(self.machine(asked.node).boot))
+        machine = self.machine(asked.node)
+        if not machine.has_joined and not asked.node.leased:
+            raise ApplicationError("nod-1: has not joined", type=errors.NODE_REFUSED)
+        return node.NodeReached(boot_id=str(machine.boot))
 
     def inspect_node(self, asked: node.InspectNode) -> node.NodeInspected:
         return node.NodeInspected(hardware=self.machine(asked.node).hardware)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from activities.secrets.platform_key import platform_public_key
 from workers.runner.commands import Commands, PublicApi, Resource
 from workers.runner.lifecycle import Tell
 from workers.runner.local_sshd import read_machine
@@ -37,7 +36,7 @@ def join_home(
     with step("Create the region"):
         region = home.region(str(provider["id"]))
     with step("Make this machine a node"):
-        home.announce(settings)
+        home.announce(settings, str(region["id"]))
         return home.node(str(region["id"]))
 
 
@@ -71,14 +70,15 @@ class _Home:
             )
         return self._settled("regions", {"name": REGION}, "healthy", ENABLING_LIMIT_S)
 
-    def announce(self, settings: RunnerSettings) -> None:
+    def announce(self, settings: RunnerSettings, region_id: str) -> None:
         """Announce this machine and let the platform's key in, with the script for any machine."""
         machine = self._machine
-        key = platform_public_key(settings.home / "keys" / "platform_ed25519")
+        token = self._api.post("/v1/join-tokens", {"region_id": region_id})
         self._commands.run(
             shortened(JOIN),
             "--api", settings.api_url,
-            "--key", key,
+            "--token", token["secret"],
+            "--key", token["ssh_public_key"],
             "--address", machine.host,
             "--port", str(machine.port),
             "--user", machine.user,

@@ -37,6 +37,7 @@ def default_stack(settings: RunnerSettings) -> Stack:
         "BASELOAD_HOME": str(home),
         "BASELOAD_API": settings.api,
         "BASELOAD_TEMPORAL_ADDRESS": f"{LOOPBACK}:{settings.temporal_port}",
+        "BASELOAD_NODE_NETWORKS": settings.node_networks,
         "BASELOAD_CPU_CORE_HOUR_MICROCREDITS": str(settings.cpu_core_hour_microcredits),
     }
     return Stack(

@@ -13,6 +13,7 @@ class RunnerSettings(BaseSettings):
 
     temporal: the Temporal binary; None: the binary that `make setup` has found or made.
     cpu_core_hour_microcredits: the price of CPUs, so that a local job without GPUs has a bill too.
+    node_networks: the networks in which nodes may be beside the usual ones; this machine is a node.
     """
 
     model_config = SettingsConfigDict(env_prefix="BASELOAD_", frozen=True)
@@ -24,6 +25,7 @@ class RunnerSettings(BaseSettings):
     temporal: Path | None = None
     embedded_ssh: bool = False
     cpu_core_hour_microcredits: int = Field(1_000_000, ge=0)
+    node_networks: str = "127.0.0.1/32"
 
     @property
     def api_host(self) -> str:

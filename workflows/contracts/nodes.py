@@ -27,6 +27,8 @@ class NodeAddress(Contract):
     """The agent's folder on the node; None: the default of the agent."""
     own_worker: bool = False
     """Whether a worker process in the region's own network reaches the node, and no other."""
+    leased: bool = False
+    """Whether the platform has created the machine, so that nobody has to prove whose it is."""
 
 
 class Gpu(Contract):

@@ -19,7 +19,10 @@ from workflows.effects.effect import HEARTBEAT_S, Effect, SiteCommand
 
 
 class FindAnnouncement(Contract):
+    """Find what a machine has announced with a join token of its node's region."""
+
     minion_id: str
+    region_id: str = ""
 
 
 class AnnouncementFound(Contract):
@@ -81,7 +84,10 @@ class RebootNode(SiteCommand):
 
 
 class RestoreLogins(SiteCommand):
-    """Restore the logins that the preparation closed, so that the owner can log in as before."""
+    """Restore the logins that the preparation closed, and withdraw the platform's key.
+
+    Then the owner can log in as before, and the platform cannot.
+    """
 
 
 class FindNodeRuns(Contract):

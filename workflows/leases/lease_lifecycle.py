@@ -548,6 +548,7 @@ class LeaseLifecycle:
             port=seen.port,
             user=seen.user,
             minion_id=seen.minion_id or "",
+            leased=True,
             own_worker=self._request.own_worker,
         )
 

@@ -76,7 +76,9 @@ class NodeConnection:
 
     async def announcement(self) -> Announcement | None:
         """The last announcement of the node's machine."""
-        question = FindAnnouncement(minion_id=self._request.minion_id)
+        question = FindAnnouncement(
+            minion_id=self._request.minion_id, region_id=self._request.region_id
+        )
         return (await find_announcement.run_locally(question)).announcement
 
     async def connect(
@@ -216,7 +218,10 @@ class NodeConnection:
         except EFFECT_FAILED as failure:
             why = cause_of(failure)[1]
         await self._record_event(
-            Event(type=NodeEvent.LOGINS_CLOSED, message=describe_closed_logins(why))
+            Event(
+                type=NodeEvent.LOGINS_CLOSED,
+                message=describe_closed_logins(why, exclusive=self._request.exclusive),
+            )
         )
 
     async def _record_boot(self, reached: NodeReached) -> None:

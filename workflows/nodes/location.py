@@ -100,6 +100,7 @@ class NodeLocation:
             minion_id=self.minion_id,
             root=self._request.root,
             own_worker=self._request.own_worker,
+            leased=self._request.machine is not None,
         )
 
     def changes(self) -> NodeChanges:

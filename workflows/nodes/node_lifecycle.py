@@ -45,7 +45,12 @@ from workflows.primitives.waiting import (
     wait_until,
     while_handling,
 )
-from workflows.rules.nodes.onboarding import describe_preparation, first_status_of
+from workflows.rules.nodes.onboarding import (
+    describe_loss,
+    describe_preparation,
+    first_status_of,
+    shown_cause,
+)
 
 REFUSED_KEY_INTERVAL = timedelta(seconds=60)
 LAST_REFUSED_KEY_INTERVAL = timedelta(minutes=10)
@@ -151,7 +156,8 @@ class NodeLifecycle:
         await self._connection.connect(self._inbox, self._show_cause)
 
     async def _show_cause(self, kind: str, message: str) -> None:
-        event = Event(type=NodeEvent.NOT_REACHED, message=message, details={"cause": kind})
+        cause = {"cause": shown_cause(kind)}
+        event = Event(type=NodeEvent.NOT_REACHED, message=message, details=cause)
         await self._write(event, reason=message)
 
     async def _inspect(self) -> None:
@@ -223,7 +229,7 @@ class NodeLifecycle:
     async def _offline(self, failure: BaseException, symptom: str) -> None:
         """Record that the node is offline and notify its jobs; their runs are not ended."""
         kind, message = cause_of(failure)
-        reason = message or symptom
+        reason = describe_loss(kind, message) or symptom
         if kind == UNSERVED:
             reason = f"no worker serves the site of {self._request.region_id} ({message})"
         self._status = NodeStatus.OFFLINE
@@ -303,7 +309,7 @@ class NodeLifecycle:
         self._stop_watch()
         if self._machine.is_claimed:
             await self._give_machine_back(self._ended_by or "its node is being removed")
-        elif self._request.exclusive and (self._location.boot_id or self._request.resumed_from):
+        elif self._location.boot_id or self._request.resumed_from:
             await self._connection.restore_logins(gone=is_offline)
 
     async def _see_jobs_off(self, notice: Callable[[], NotifyJobs]) -> None:
@@ -510,9 +516,10 @@ class NodeLifecycle:
     async def _refused_again(self, failure: BaseException, pause: timedelta) -> None:
         """Record why the reconnection failed, and wait before the next; runs are not touched."""
         kind, message = cause_of(failure)
-        if self._journal.reason != message:
-            event = Event(type=loss_type(failure), message=message, details={"cause": kind})
-            await self._write(event, reason=message)
+        reason = describe_loss(kind, message)
+        if self._journal.reason != reason:
+            event = Event(type=loss_type(failure), message=reason, details={"cause": kind})
+            await self._write(event, reason=reason)
         news = partial(self._inbox.holds, *URGENT, Wake)
         await wait_until(news, pause, "before the next try")
 
@@ -556,7 +563,8 @@ class NodeLifecycle:
             await self._let_machine_go(message)
             return
         self._status = NodeStatus.FAILED
-        event = Event(type=NodeEvent.FAILED, message=message, details={"cause": kind})
+        cause = {"cause": shown_cause(kind)}
+        event = Event(type=NodeEvent.FAILED, message=message, details=cause)
         await self._write(event, reason=message)
         await self._rest_failed()
 

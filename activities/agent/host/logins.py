@@ -18,7 +18,7 @@ KEYS = "/etc/ssh/baseload_authorized_keys"
 SAVED = ".before-baseload"
 BEGIN = "# baseload: begin\n"
 END = "# baseload: end\n"
-KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]{20,}( [^\n]*)?\Z")
+KEY = re.compile(r"(restrict )?(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]{20,}( [^\n]*)?\Z")
 
 
 def close_others(authorized_key: str) -> None:

@@ -17,7 +17,7 @@ from activities.db.tables.installation import KeyFingerprint, SchemaCompatibilit
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
 from activities.db.tables.leases import Lease
 from activities.db.tables.ledger import LedgerAccount, LedgerPosting, LedgerTransaction, UsageMeter
-from activities.db.tables.nodes import Node, NodeAnnouncement
+from activities.db.tables.nodes import JoinToken, Node, NodeAnnouncement
 from activities.db.tables.outbox import IdempotencyKey, OutboxRow
 from activities.db.tables.providers import CloudPriceRow, Provider, Region, ShortageRow
 
@@ -32,6 +32,7 @@ __all__ = [
     "GpuAllocation",
     "IdempotencyKey",
     "Job",
+    "JoinToken",
     "KeyFingerprint",
     "Lease",
     "LedgerAccount",

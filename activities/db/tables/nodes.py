@@ -1,4 +1,4 @@
-"""Tables of nodes, and of the announcements of machines."""
+"""Tables of nodes, and of the join tokens by which machines announce themselves."""
 
 from datetime import datetime
 from typing import Any
@@ -46,7 +46,11 @@ class Node(RemovableRow, table=True):
     reserved_memory_bytes: int = Field(default=0, sa_type=BigInteger)
     __table_args__ = (
         index_where(
-            "status != 'archived' AND minion_id != ''", "nodes_minion_id", "minion_id", unique=True
+            "status != 'archived' AND minion_id != ''",
+            "nodes_minion_id",
+            "account_id",
+            "minion_id",
+            unique=True,
         ),
         CheckConstraint("reserved_cpu_count >= 0", name="nodes_reserved_cpu"),
         CheckConstraint("reserved_memory_bytes >= 0", name="nodes_reserved_memory"),
@@ -54,8 +58,37 @@ class Node(RemovableRow, table=True):
     )
 
 
+class JoinToken(SQLModel, table=True):
+    """A join token of a region, of which the row holds the SHA-256, and its announcement.
+
+    The first machine that announces itself with the token binds the token; from then on that
+    machine alone announces itself with the token, for as long as it is not removed.
+    """
+
+    __tablename__ = "join_tokens"
+    id: str = Field(primary_key=True)
+    account_id: str = Field(foreign_key="accounts.id", index=True)
+    region_id: str = Field(foreign_key="regions.id")
+    secret_sha256: str = Field(unique=True)
+    created_at: datetime = Field(sa_type=Instant)
+    expires_at: datetime = Field(sa_type=Instant)
+    """Until when the token can be bound."""
+    minion_id: str | None = None
+    """The machine that has announced itself with the token; None: the token is not bound."""
+    host: str | None = None
+    port: int = 22
+    user: str = "root"
+    first_at: datetime | None = Field(default=None, sa_type=Instant)
+    """When the machine announced itself first; None: it has not."""
+    last_at: datetime | None = Field(default=None, sa_type=Instant)
+    __table_args__ = (Index("join_tokens_by_machine", "region_id", "minion_id"),)
+
+
 class NodeAnnouncement(SQLModel, table=True):
-    """The announcement of a machine, before or after a person adds the machine as a node."""
+    """The announcement of a machine without a join token.
+
+    Only the release before writes and reads these rows, while it runs beside this one.
+    """
 
     __tablename__ = "announcements"
     minion_id: str = Field(primary_key=True)

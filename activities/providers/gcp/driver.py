@@ -27,7 +27,8 @@ from activities.providers.gcp.operations import awaited, lasted, operations_of
 from activities.providers.gcp.session import ANSWER_LIMIT_S, GoogleSession, google_session
 from activities.providers.prices import priced_catalogue
 from activities.secrets.credentials import CredentialsError
-from activities.secrets.platform_key import fingerprint_of, platform_public_key
+from activities.secrets.platform_key import fingerprint_of
+from activities.secrets.region_keys import region_public_key
 from workflows.contracts.machines import MachineObservation, MachineOffer, MachineSpec
 from workflows.contracts.statuses import MachineState, ProviderKind
 from workflows.rules.catalogue.clouds import CloudCatalogue
@@ -95,6 +96,7 @@ class GoogleMachines:
     def create(self, name: str, offer: MachineOffer, spec: MachineSpec) -> MachineObservation:
         """Create the machine, or find the one that has the name.
 
+        The machine lets in the key of the region that its tag `region` names.
         Raises: NotYet, when Google does not list the machine yet; Unavailable, CapacityExhausted,
         RequestRefused.
         """
@@ -103,7 +105,7 @@ class GoogleMachines:
             offer,
             spec,
             owner=(self._provider_id, self._session.project_id),
-            public_key=platform_public_key(),
+            public_key=region_public_key(_region_of(name, spec)),
         )
         with _answers():
             try:
@@ -270,6 +272,14 @@ def google_machines(provider_id: str) -> GoogleMachines:
         return GoogleMachines(session, provider_id, priced_catalogue(ProviderKind.GCP))
     except (CredentialsError, KeyMistakeError) as error:
         raise RequestRefused(f"key of {provider_id}: {error}") from error
+
+
+def _region_of(name: str, spec: MachineSpec) -> str:
+    """The region of a machine. Raises: RequestRefused, when its spec names none."""
+    region_id = spec.tags.get("region")
+    if region_id is None:
+        raise RequestRefused(f"{name}: its tags name no region, whose key it would let in")
+    return region_id
 
 
 def _is_short(reason: str) -> bool:

@@ -67,6 +67,7 @@ class AnnouncementCreation(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
+    token: Annotated[str, Field(max_length=120, title="Token")]
     minion_id: Annotated[str, Field(title="Minion Id")]
     host_public_key: Annotated[str, Field(max_length=4096, title="Host Public Key")]
     address: Annotated[str, Field(max_length=254, title="Address")]
@@ -216,6 +217,14 @@ class JobsKilled(BaseModel):
     job_ids: Annotated[list[str], Field(title="Job Ids")]
 
 
+class JoinTokenCreation(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    region_id: Annotated[str, Field(title="Region Id")]
+    expires_in_s: Annotated[int, Field(ge=60, le=604800, title="Expires In S")] = 86400
+
+
 class LeaseStatus(
     RootModel[
         Literal[
@@ -304,6 +313,18 @@ class NewApiKey(BaseModel):
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
     last_used_at: Annotated[AwareDatetime | None, Field(title="Last Used At")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    secret: Annotated[str, Field(title="Secret")]
+
+
+class NewJoinToken(BaseModel):
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    region_id: Annotated[str, Field(title="Region Id")]
+    created_at: Annotated[AwareDatetime, Field(title="Created At")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+    ssh_public_key: Annotated[str, Field(title="Ssh Public Key")]
     secret: Annotated[str, Field(title="Secret")]
 
 
@@ -477,7 +498,6 @@ class Platform(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    ssh_public_key: Annotated[str, Field(title="Ssh Public Key")]
     ssh_key_fingerprint: Annotated[str, Field(title="Ssh Key Fingerprint")]
 
 

@@ -63,7 +63,7 @@ def lease_row(books: Books, lease_id: str, status: LeaseStatus) -> tables.Lease:
         holder_id="nod-1",
         offers=[offer],
         offer=None if status is LeaseStatus.RESERVED else offer,
-        spec=MachineSpec(lifetime_s=3600).model_dump(mode="json"),
+        spec=MachineSpec(lifetime_s=3600, tags={"region": "reg-1"}).model_dump(mode="json"),
         deadline=NOW + timedelta(hours=1),
         created_at=NOW,
         updated_at=NOW,

@@ -386,6 +386,31 @@ async def test_an_announcement_that_nobody_renews_is_forgotten_after_a_week(worl
     assert left == ["SHA256:young"]
 
 
+async def test_a_join_token_is_kept_while_its_machine_is_a_node(world: World) -> None:
+    now = datetime.now(UTC)
+    old, young = now - timedelta(days=8), now - timedelta(days=6)
+    tokens: dict[str, dict[str, Any]] = {
+        "unbound-old": {"expires_at": old},
+        "unbound-young": {"expires_at": young},
+        "bound-old": {"expires_at": old, "minion_id": "SHA256:gone", "last_at": old},
+        "bound-young": {"expires_at": old, "minion_id": "SHA256:soon", "last_at": young},
+        "of-a-node": {"expires_at": old, "minion_id": "SHA256:node", "last_at": old},
+    }
+    with world.database.write() as session:
+        node = session.get_one(tables.Node, world.node.id)
+        node.minion_id = "SHA256:node"
+        for name, values in tokens.items():
+            token = tables.JoinToken(
+                id=name, account_id=node.account_id, region_id=node.region_id,
+                secret_sha256=name, created_at=now - timedelta(days=30), **values,
+            )  # fmt: skip
+            session.add(token)
+    await world.sweep()
+    with world.database.read() as session:
+        left = set(session.exec(select(tables.JoinToken.id)).all())
+    assert left == {"unbound-young", "bound-young", "of-a-node"}
+
+
 async def test_requests_are_delivered_once_they_are_old_enough(world: World) -> None:
     world.set(world.job, status="new", sequence=0)
     asked = ask(world.database, world.job.id, "start")

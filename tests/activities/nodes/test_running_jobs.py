@@ -13,7 +13,7 @@ from activities.billing.orphaned_runs import bill_orphaned_runs
 from activities.db import tables
 from activities.db.session import Database
 from activities.lifecycles.dependents import find_dependents, remove_dependents
-from activities.nodes.addresses import find_announcement, find_peers
+from activities.nodes.addresses import find_peers
 from activities.nodes.running_jobs import find_node_runs, notify_jobs
 from activities.temporal.client import set_client
 from tests.activities.outbox.test_relay import signals_of
@@ -24,7 +24,6 @@ from workflows.contracts.removals import Removal
 from workflows.effects.lifecycles import FindDependents, RemoveDependents
 from workflows.effects.nodes import (
     BillOrphanedRuns,
-    FindAnnouncement,
     FindNodeRuns,
     FindPeers,
     NotifyJobs,
@@ -52,25 +51,6 @@ class World:
 @pytest.fixture
 def world(migrated: Database) -> World:
     return World(migrated)
-
-
-def test_an_announcement_is_found_by_the_key_of_the_machine(world: World) -> None:
-    question = FindAnnouncement(minion_id="SHA256:abc")
-    assert find_announcement(question).announcement is None
-    said = tables.NodeAnnouncement(
-        minion_id="SHA256:abc",
-        host_public_key="ssh-ed25519 AAAA",
-        host="10.0.0.7",
-        port=2222,
-        user="ops",
-        first_at=NOW,
-        last_at=NOW,
-    )
-    with world.database.write() as session:
-        session.add(said)
-    found = find_announcement(question).announcement
-    assert found is not None
-    assert (found.host, found.port, found.user) == ("10.0.0.7", 2222, "ops")
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,8 @@ def test_a_job_that_no_node_has_room_for_gets_a_node_made_for_it_once(
             ("a2-highgpu-1g", True)
         }
         assert claim.spec.disk_size_gb == 60
-        assert claim.spec.tags == {"project": account.personal_project_id, "job": made.job_id}
+        job = {"project": account.personal_project_id, "job": made.job_id}
+        assert claim.spec.tags == {"region": region.id, **job}
         (start,) = session.exec(select(tables.OutboxRow))
         assert (start.resource_id, start.verb) == (node.id, "start")
         (told,) = refusals(session, session.get_one(tables.Job, made.job_id))

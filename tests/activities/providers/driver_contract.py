@@ -15,7 +15,7 @@ from workflows.contracts.machines import MachineObservation, MachineOffer, Machi
 from workflows.contracts.statuses import MachineState
 
 NAME = "baseload-lea-1"
-SPEC = MachineSpec(lifetime_s=3600, tags={"baseload-lease": "lea-1"})
+SPEC = MachineSpec(lifetime_s=3600, tags={"region": "reg-1", "baseload-lease": "lea-1"})
 
 
 @dataclass(frozen=True)

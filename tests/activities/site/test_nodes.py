@@ -3,14 +3,24 @@
 import asyncio
 import json
 import os
+import socket
+import threading
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import asyncssh
 import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.secrets.platform_key import platform_public_key
+from activities.secrets.region_keys import (
+    openssh,
+    region_key_line,
+    region_private_key,
+    region_public_key,
+)
 from activities.settings import settings
-from activities.site.node_client import NodeClient
+from activities.site.node_client import NodeClient, close_connections
 from activities.site.nodes import (
     check_site,
     end_orphaned_runs,
@@ -46,31 +56,63 @@ def sshd_configuration() -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in found if path.is_file()}
 
 
+def pinned_connection(
+    site: Site, key: asyncssh.SSHKey
+) -> AbstractAsyncContextManager[asyncssh.SSHClientConnection]:
+    """A connection of another client with the same key."""
+    return asyncssh.connect(
+        site.node.host, site.node.port, username=site.node.user, client_keys=[key],
+        known_hosts=None, config=None, agent_path=None,
+    )  # fmt: skip
+
+
 async def refused(site: Site) -> ApplicationError:
     with pytest.raises(ApplicationError) as caught:
         await site.do(reach_node, ReachNode(node=site.node))
     return caught.value
 
 
-async def test_a_site_with_the_platforms_key_says_which(site: Site) -> None:
-    found = await site.do(check_site, CheckSite(region_id=REGION))
-    public = site.sshd.client_key.with_suffix(".pub")
+async def printed_fingerprint(path: Path) -> str:
+    """What ssh-keygen says of a public key."""
     done = await asyncio.create_subprocess_exec(
-        "ssh-keygen", "-l", "-f", str(public), stdout=asyncio.subprocess.PIPE
+        "ssh-keygen", "-l", "-f", str(path), stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await done.communicate()
-    assert found.platform_key_fingerprint == printed.decode().split()[1]
+    return printed.decode().split()[1]
 
 
-async def test_a_site_without_the_platforms_key_says_where_it_looked(
+async def test_a_site_with_its_regions_key_says_which(site: Site, tmp_path: Path) -> None:
+    found = await site.do(check_site, CheckSite(region_id=REGION))
+    (tmp_path / "region.pub").write_text(region_public_key(REGION))
+    assert found.platform_key_fingerprint == await printed_fingerprint(tmp_path / "region.pub")
+
+
+async def test_a_site_without_a_key_says_where_it_looked(
     site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("BASELOAD_SSH_KEY", str(tmp_path / "nothing"))
+    monkeypatch.delenv("BASELOAD_SECRETS_KEY")
+    monkeypatch.setenv("BASELOAD_HOME", str(tmp_path / "nothing"))
     settings.cache_clear()
     with pytest.raises(ApplicationError) as caught:
         await site.do(check_site, CheckSite(region_id=REGION))
     assert caught.value.type == errors.REFUSED
     assert str(tmp_path / "nothing") in str(caught.value)
+
+
+async def test_another_region_cannot_enter_the_machine(site: Site) -> None:
+    await site.do(reach_node, ReachNode(node=site.node))  # Its connection stays open.
+    site.node = site.node.model_copy(update={"region_id": "reg-stranger"})
+    assert (await refused(site)).type == errors.LOGIN_REFUSED
+
+
+async def test_the_key_of_a_region_allows_commands_and_files_alone(site: Site) -> None:
+    key = asyncssh.import_private_key(openssh(region_private_key(REGION)))
+    async with pinned_connection(site, key) as connection:
+        assert (await connection.run("echo in")).stdout == "in\n"
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await connection.open_connection("127.0.0.1", site.node.port)
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await connection.run("tty", term_type="xterm", check=True)
 
 
 async def test_a_node_is_reached_again_and_again_in_the_same_boot(site: Site) -> None:
@@ -79,14 +121,75 @@ async def test_a_node_is_reached_again_and_again_in_the_same_boot(site: Site) ->
     assert await site.do(reach_node, ReachNode(node=site.node)) == first
 
 
-async def test_another_host_key_names_both_fingerprints(site: Site, tmp_path: Path) -> None:
+async def test_a_machine_that_has_not_joined_the_region_is_refused_and_not_changed(
+    site: Site,
+) -> None:
+    foreign = site.node.model_copy(update={"region_id": "reg-stranger"})
+    (site.sshd.folder / "authorized_keys").write_text(region_key_line("reg-stranger"))
+    before = sorted(path.name for path in site.agent.root.iterdir())
+    commands = (
+        (reach_node, ReachNode(node=foreign)),
+        (inspect_node, InspectNode(node=foreign)),
+        (prepare_node, PrepareNode(node=foreign, exclusive=False)),
+    )
+    for activity, command in commands:
+        with pytest.raises(ApplicationError) as caught:
+            await site.do(activity, command)  # type: ignore[arg-type]
+        assert caught.value.type == errors.NODE_REFUSED
+        assert "join.sh" in str(caught.value)
+        assert REGION not in str(caught.value)
+    assert set(site.agent.root.iterdir()) - {site.agent.root / name for name in before} <= {
+        site.agent.root / "agent"
+    }
+
+
+async def test_a_join_file_that_others_can_write_says_nothing(site: Site) -> None:
+    (site.agent.root / "join").chmod(0o666)
+    assert (await refused(site)).type == errors.NODE_REFUSED
+
+
+async def test_a_machine_that_the_platform_has_created_needs_no_join_file(site: Site) -> None:
+    (site.agent.root / "join").unlink()
+    leased = site.node.model_copy(update={"leased": True})
+    assert (await site.do(reach_node, ReachNode(node=leased))).boot_id
+
+
+async def test_another_host_key_is_never_told(site: Site, tmp_path: Path) -> None:
     expected = Sshd(tmp_path / "other").fingerprint()
     site.node = site.node.model_copy(update={"minion_id": expected})
     found = await refused(site)
     assert found.type == errors.HOST_KEY_MISMATCH
-    assert expected in str(found)
-    assert site.sshd.fingerprint() in str(found)
-    assert found.details == ({"expected": expected, "found": site.sshd.fingerprint()},)
+    there = f"{site.node.host}:{site.node.port}"
+    answers = f"no machine with the host key {expected} answers there"
+    assert found.message == f"nod-1: node {there}: cannot be reached: {answers}"
+    assert site.sshd.fingerprint() not in f"{found} {found.details} {found.__cause__}"
+
+
+def hang_up(server: socket.socket) -> None:
+    """Accept one connection, and say nothing."""
+    server.accept()[0].close()
+
+
+async def test_what_is_at_a_strangers_address_cannot_be_told_from_the_words(
+    site: Site,
+) -> None:
+    """Closed, open without SSH, and refused by the rules."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        threading.Thread(target=hang_up, args=(mute,), daemon=True).start()
+        words = set()
+        for host, port in (
+            ("127.0.0.1", 1),
+            ("127.0.0.1", mute.getsockname()[1]),
+            ("127.0.0.2", site.node.port),
+            ("169.254.169.254", 80),
+        ):
+            site.node = site.node.model_copy(update={"host": host, "port": port})
+            found = await refused(site)
+            assert found.type == errors.NODE_UNREACHABLE
+            words.add(found.message.replace(f"{host}:{port}", "x"))
+    key = site.node.minion_id
+    answers = f"no machine with the host key {key} answers there"
+    assert words == {f"nod-1: node x: cannot be reached: {answers}"}
 
 
 async def test_no_failure_forbids_another_try_by_itself(site: Site, tmp_path: Path) -> None:
@@ -157,7 +260,24 @@ async def test_a_machine_whose_logins_were_never_closed_is_released_as_it_is(sit
     for _ in range(2):
         assert await site.do(restore_logins, RestoreLogins(node=site.node)) == Done()
     assert sshd_configuration() == before
-    assert (await site.do(reach_node, ReachNode(node=site.node))).boot_id
+
+
+async def test_a_removed_machine_cannot_be_entered_again(site: Site) -> None:
+    keys, joined = site.sshd.folder / "authorized_keys", site.agent.root / "join"
+    owners, another = (
+        "ssh-ed25519 AAAAC3Nz owner\n",
+        "http://other:8700 reg-other join_reg-other_x k\n",
+    )
+    keys.write_text(owners + keys.read_text().rstrip("\n"))
+    keys.chmod(0o640)
+    joined.write_text(another + joined.read_text())
+    for _ in range(2):  # The second one logs in anew.
+        assert await site.do(restore_logins, RestoreLogins(node=site.node)) == Done()
+        await close_connections()
+    assert keys.read_text() == owners
+    assert keys.stat().st_mode & 0o777 == 0o640
+    assert joined.read_text() == another
+    assert (await refused(site)).type == errors.LOGIN_REFUSED
 
 
 async def test_where_no_job_user_can_be_made_it_is_said(

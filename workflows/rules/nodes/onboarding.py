@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
+from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
 from workflows.contracts.machines import MachineOffer, MachineSpec
 from workflows.contracts.nodes import Hardware, Preparation, Requirement
 from workflows.contracts.statuses import NodeStatus
@@ -72,10 +73,28 @@ def describe_preparation(preparation: Preparation, *, exclusive: bool) -> str:
     return "; ".join(parts) or "is ready"
 
 
-def describe_closed_logins(why: str) -> str:
+def shown_cause(kind: str) -> str:
+    """The type of a failure as an event of the first connection shows it.
+
+    Whoever gives an address must not learn that a machine with another host key answers there.
+    """
+    return NODE_UNREACHABLE if kind == HOST_KEY_MISMATCH else kind
+
+
+def describe_loss(kind: str, message: str) -> str:
+    """The reason why a node in use is not reached; the key that was found is nobody's business."""
+    if kind != HOST_KEY_MISMATCH:
+        return message
+    return f"{message}; another host key does: the machine was reinstalled, or is another one"
+
+
+def describe_closed_logins(why: str, *, exclusive: bool) -> str:
     """The message of a removed node whose logins could not be restored."""
+    key = "delete the line of baseload in authorized_keys there"
+    if not exclusive:
+        return f"{why}: the machine may still let the platform's key in; {key}"
     return (
         f"{why}: other logins of the machine may still be closed; to open them, delete "
         "/etc/ssh/sshd_config.d/00-baseload.conf there, or the block of baseload in "
-        "/etc/ssh/sshd_config, and reload sshd"
+        f"/etc/ssh/sshd_config, and reload sshd; then {key}"
     )

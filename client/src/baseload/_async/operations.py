@@ -41,7 +41,7 @@ class AsyncOperations:
         return await self._ask(models.Readiness, Call("GET", "/readyz"))
 
     async def get_platform(self) -> models.Platform:
-        """The key with which the platform logs in to its nodes."""
+        """The key by which nodes know whose runs they have."""
         return await self._ask(models.Platform, Call("GET", "/v1/platform"))
 
     async def list_accounts(
@@ -310,11 +310,17 @@ class AsyncOperations:
         """Replace a storage node of a cloud region by a node on another machine."""
         return await self._ask(models.Node, Call("POST", f"/v1/nodes/{segment(node_id)}/replace"))
 
+    async def create_join_token(self, body: models.JoinTokenCreation) -> models.NewJoinToken:
+        """Create a join token, with which one machine joins the region; only this answer has
+        it."""
+        return await self._ask(
+            models.NewJoinToken, Call("POST", "/v1/join-tokens", body=_sent(body))
+        )
+
     async def announce_machine(
         self, body: models.AnnouncementCreation
     ) -> models.AnnouncementReceipt:
-        """Announce the address of a machine; its host key proves its identity at every
-        connection."""
+        """Announce the address of a machine, with a join token instead of an API key."""
         return await self._ask(
             models.AnnouncementReceipt, Call("POST", "/v1/announcements", body=_sent(body))
         )

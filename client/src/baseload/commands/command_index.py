@@ -63,7 +63,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "regions",
                 True,
             ),
-            Entry("node", f"add, ls, show, {_ACTIONS}, rm", "nodes", True),
+            Entry("node", f"add, join-token, ls, show, {_ACTIONS}, rm", "nodes", True),
             Entry("offers", "Which machines would fit, and why others do not", "offers"),
             Entry("leases", "Machines that cost money, and what they have cost", "leases"),
             Entry("kill", "Terminate such machines, and wait until gone: kill --all", "leases"),

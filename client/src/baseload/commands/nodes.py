@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -57,6 +58,34 @@ def add(
     if wait:
         node = wait_for(session, "nodes", node, Goal(SETTLED, timeout))
     _show_result(session, node)
+
+
+@command(app, "join-token")
+def join_token(
+    session: Session,
+    region: Annotated[str, typer.Option(help="id or name of the region that the machine joins")],
+    expires_in_hours: Annotated[float, typer.Option(help="until it must have been used")] = 24.0,
+) -> None:
+    """Make a token with which one machine of yours joins a region; it is shown once."""
+    body = {
+        "region_id": find_id(session, "regions", region),
+        "expires_in_s": round(expires_in_hours * 3600),
+    }
+    made = session.post("/v1/join-tokens", body)
+    if session.screen.as_json:
+        session.screen.json(made)
+        return
+    options = {
+        "--api": session.transport.configuration.url,
+        "--token": made["secret"],
+        "--key": made["ssh_public_key"],
+    }
+    words = (word for option in options.items() for word in option)
+    session.screen.result(f"deploy/node/join.sh {shlex.join(words)}")
+    session.screen.say(
+        f"run it on the machine before {moment_text(made['expires_at'])}, with an --api that the "
+        "machine reaches"
+    )
 
 
 @command(app)

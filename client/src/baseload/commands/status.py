@@ -41,7 +41,6 @@ def status(session: Session) -> None:
             ("account", f"{account['name']} ({account['id']})"),
             ("plan", account.get("plan")),
             ("balance", f"{credits_text(account['balance_microcredits'])} credits"),
-            ("key for join.sh", platform.get("ssh_public_key")),
             *((noun, _counted(found)) for noun, found in counts.items()),
         ]
     )

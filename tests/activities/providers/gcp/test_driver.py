@@ -30,7 +30,7 @@ OFFER = MachineOffer(
     microcredits_per_hour=4_000_000,
     price_is_estimate=True,
 )
-SPEC = MachineSpec(lifetime_s=3600, tags={"baseload-lease": "lea-1"})
+SPEC = MachineSpec(lifetime_s=3600, tags={"region": "reg-1", "baseload-lease": "lea-1"})
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
 
 
@@ -39,7 +39,9 @@ def machines(
     gcp: GcpDouble, google: GoogleSession, monkeypatch: pytest.MonkeyPatch
 ) -> GoogleMachines:
     """The driver of a project with a network in one region."""
-    monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: PUBLIC_KEY)
+    monkeypatch.setattr(
+        "activities.providers.gcp.driver.region_public_key", {"reg-1": PUBLIC_KEY}.get
+    )
     make_network(google, OURS)
     make_subnetwork(google, OURS, REGION)
     return GoogleMachines(google, OURS)
@@ -220,12 +222,24 @@ def test_a_machine_ends_by_itself_after_its_lifetime_and_carries_no_secret(
     assert scheduling["provisioningModel"] == "SPOT"
     assert vm.body["labels"] == {
         "baseload-provider": OURS,
+        "region": "reg-1",
         "baseload-lease": "lea-1",
         "baseload-offer": "a2-highgpu-1g-1xa100-spot",
     }
     assert vm.body.get("serviceAccounts", []) == []
     assert PUBLIC_KEY in vm.metadata()["ssh-keys"]
     assert "PRIVATE" not in str(vm.body)
+
+
+def test_a_machine_lets_in_the_key_of_its_region_and_is_not_made_without_one(
+    gcp: GcpDouble, machines: GoogleMachines
+) -> None:
+    with pytest.raises(RequestRefused, match="name no region"):
+        machines.create(NAME, OFFER, SPEC.model_copy(update={"tags": {}}))
+    assert gcp.cloud.machines.vms == {}
+    machines.create(NAME, OFFER, SPEC)
+    (vm,) = gcp.cloud.machines.vms.values()
+    assert vm.metadata()["ssh-keys"] == f"root:{PUBLIC_KEY}"
 
 
 def made_as(gcp: GcpDouble, machines: GoogleMachines, offer: MachineOffer, **spec: Any) -> Any:

@@ -27,7 +27,7 @@ class TestGoogleMachines(DriverContract):
         self, gcp: GcpDouble, google: GoogleSession, monkeypatch: pytest.MonkeyPatch
     ) -> Market:
         key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
-        monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: key)
+        monkeypatch.setattr("activities.providers.gcp.driver.region_public_key", lambda _: key)
         make_network(google, OURS)
         make_subnetwork(google, OURS, REGION)
         faults = gcp.cloud.faults

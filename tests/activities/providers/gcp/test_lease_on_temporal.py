@@ -59,7 +59,7 @@ def books(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("BASELOAD_SECRETS_KEY", "cd" * 32)
     settings.cache_clear()
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPlatform baseload"
-    monkeypatch.setattr("activities.providers.gcp.driver.platform_public_key", lambda: key)
+    monkeypatch.setattr("activities.providers.gcp.driver.region_public_key", lambda _: key)
     found = Books(migrated)
     with migrated.write() as session:
         zone = own_place("gcp", found.provider_id)
@@ -75,7 +75,7 @@ def books(gcp: GcpDouble, migrated: Database, monkeypatch: pytest.MonkeyPatch) -
 def made(books: Books) -> MachineObservation:
     """The lease's machine, as it is once it answers."""
     name, driver = f"baseload-{LEASE}", google_machines(books.provider_id)
-    driver.create(name, SPOT, MachineSpec(lifetime_s=3600))
+    driver.create(name, SPOT, MachineSpec(lifetime_s=3600, tags={"region": "reg-1"}))
 
     def look() -> MachineObservation | None:
         seen = driver.find(name, ZONE)

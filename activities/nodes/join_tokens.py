@@ -1,0 +1,49 @@
+"""Join tokens: what machines have announced with them, and when they are forgotten."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, delete, or_, select
+
+from activities.db.tables import JoinToken, Node
+from workflows.contracts.statuses import NodeStatus
+
+KEPT_FOR = timedelta(days=7)
+"""How long a token is kept that was never bound, or whose machine is no node."""
+
+
+def announced(session: Session, region_id: str, minion_id: str) -> JoinToken | None:
+    """The token of the machine's last announcement to the region.
+
+    None, when there is none, or when the node of the machine was removed since the announcement.
+    """
+    query = select(JoinToken).where(
+        JoinToken.region_id == region_id,
+        JoinToken.minion_id == minion_id,
+        ~removed_since(),
+    )
+    return session.exec(query.order_by(col(JoinToken.last_at).desc())).first()
+
+
+def removed_since() -> ColumnElement[bool]:
+    """Whether a node of the token's machine was archived after the token's last announcement."""
+    node = select(Node.id).where(
+        col(Node.region_id) == col(JoinToken.region_id),
+        col(Node.minion_id) == col(JoinToken.minion_id),
+        col(Node.status) == NodeStatus.ARCHIVED,
+        col(Node.updated_at) > col(JoinToken.last_at),
+    )
+    return node.exists()
+
+
+def forget_join_tokens(session: Session, now: datetime) -> None:
+    """Delete the tokens that nobody can use any more, and those that nobody has used for a week."""
+    before = now - KEPT_FOR
+    live = select(Node.id).where(
+        col(Node.region_id) == col(JoinToken.region_id),
+        col(Node.minion_id) == col(JoinToken.minion_id),
+        col(Node.status) != NodeStatus.ARCHIVED,
+    )
+    unbound = col(JoinToken.minion_id).is_(None) & (col(JoinToken.expires_at) < before)
+    unused = (col(JoinToken.last_at) < before) & ~live.exists()
+    session.execute(delete(JoinToken).where(or_(unbound, unused)))
