@@ -19,8 +19,11 @@ from typing import IO
 
 from ..errors import RefusedError
 from ..folders import Run
+from ..host import file_tree
 
 COMPRESSION = 3
+MOST_DEPTH = 256
+"""The most folders in each other; so many names need no path that is too long to be unpacked."""
 _GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)
 """The errors of opening a file that is gone or has been replaced by something else."""
 
@@ -30,7 +33,7 @@ def pack(run: Run, folder: str, settled: bool = False) -> None:
 
     settled: refuse a file that changes while it is read; otherwise the file is packed as it is
     read, padded with zeros if it has become shorter.
-    Raises: RefusedError `no-folder`; with `settled` also `unsettled` and `bad-name`.
+    Raises: RefusedError `no-folder`, `too-deep`; with `settled` also `unsettled` and `bad-name`.
     """
     found = entries(run, folder)
     with contextlib.ExitStack() as opened:
@@ -63,7 +66,7 @@ class Entry:
 def entries(run: Run, folder: str) -> Iterator[Entry]:
     """All entries below a folder of the run, in an order that depends on names alone.
 
-    Raises: RefusedError `no-folder`.
+    Raises: RefusedError `no-folder`, and `too-deep` on the way.
     """
     top = run.at(folder)
     if not os.path.isdir(top):
@@ -72,10 +75,14 @@ def entries(run: Run, folder: str) -> Iterator[Entry]:
 
 
 def _entries(top: str) -> Iterator[Entry]:
-    for parent, folders, names, descriptor in os.fwalk(top):
-        folders.sort()
-        for name in sorted(folders + names):
-            yield Entry(os.path.relpath(os.path.join(parent, name), top), name, descriptor)
+    for folder in file_tree.walk(top):
+        if folder.depth > MOST_DEPTH:
+            words = "%s: has more than %d folders in each other"
+            raise RefusedError("too-deep", words % (os.path.basename(top), MOST_DEPTH))
+        folder.folders.sort()
+        parent = folder.path()
+        for name in sorted(folder.folders + folder.names):
+            yield Entry(posixpath.join(parent, name), name, folder.descriptor)
 
 
 class _Packer:

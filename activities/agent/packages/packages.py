@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 from ..cache.location import answers
 from ..errors import RefusedError
 from ..folders import Folders, take_lock
+from ..host import file_tree
 from ..host.interpreter import interpreter_for_jobs
 from . import build_accounts
 
@@ -123,7 +123,7 @@ def _build(python: str, path: str, wanted: list[str], cache: str | None) -> None
 def _write_marker(marker: str, wanted: list[str]) -> None:
     """Write the marker, and first remove what a package may have put at its path."""
     if os.path.isdir(marker) and not os.path.islink(marker):
-        shutil.rmtree(marker)
+        file_tree.remove(marker)
     elif os.path.lexists(marker):
         os.unlink(marker)
     with open(marker, "x") as file:

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
-from ..host import containers, disk, job_accounts
+from ..host import containers, disk, file_tree, job_accounts
 from ..packages import packages
 
 
@@ -100,7 +100,7 @@ def _make_work(folders: Folders, run: Run, sha256: str | None) -> None:
     if run.has("work"):
         return
     part = run.at("work.part")
-    shutil.rmtree(part, ignore_errors=True)
+    file_tree.remove(part)
     if sha256 is None:
         os.mkdir(part)
     else:
