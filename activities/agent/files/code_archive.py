@@ -161,9 +161,11 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None
     if member.issym():
         os.symlink(member.linkname, path)
     elif member.islnk():
-        source = os.path.join(folder, posixpath.normpath(member.linkname))
-        if os.path.islink(source):
-            raise RefusedError("unsafe-archive", "archive: %s links to a link" % member.name)
+        to = posixpath.normpath(member.linkname)
+        source = os.path.join(folder, to)
+        if os.path.realpath(source) != os.path.join(os.path.realpath(folder), to):
+            words = "archive: %s links to a link, or to what lies behind one"
+            raise RefusedError("unsafe-archive", words % member.name)
         os.link(source, path)
     else:
         source_file = tar.extractfile(member)

@@ -33,7 +33,8 @@ def pack(run: Run, folder: str, settled: bool = False) -> None:
 
     settled: refuse a file that changes while it is read; otherwise the file is packed as it is
     read, padded with zeros if it has become shorter.
-    Raises: RefusedError `no-folder`, `too-deep`; with `settled` also `unsettled` and `bad-name`.
+    Raises: RefusedError `no-folder`, `too-deep`, `too-large`; with `settled` also `unsettled` and
+    `bad-name`.
     """
     found = entries(run, folder)
     with contextlib.ExitStack() as opened:
@@ -43,8 +44,20 @@ def pack(run: Run, folder: str, settled: bool = False) -> None:
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT)
         )
         packer = _Packer(tar, run.at(folder), settled)
+        packer.left_bytes = _most_bytes(run)
         for entry in found:
             packer.add(entry)
+
+
+def _most_bytes(run: Run) -> int:
+    """The most bytes that a run's files can have, unless they are holes in the main.
+
+    A hole takes nothing on the disk, and is packed as zeros, of which there may be terabytes.
+    """
+    found = os.statvfs(run.path)
+    most = found.f_blocks * found.f_frsize
+    allowed_gb = (run.read("spec.json") or {}).get("disk_size_gb")
+    return min(most, int(float(allowed_gb) * 1e9)) if allowed_gb else most
 
 
 class Entry:
@@ -90,6 +103,8 @@ class _Packer:
         self.tar = tar
         self.top = top
         self.settled = settled
+        self.left_bytes = 0
+        """How many bytes of files may still be packed."""
         self.linked: dict[tuple[int, int], str] = {}
         """The first packed name of each file with several names, by device and inode."""
 
@@ -144,6 +159,10 @@ class _Packer:
             self.tar.addfile(member)
             return
         self.linked[known] = entry.path
+        self.left_bytes -= seen.st_size
+        if self.left_bytes < 0:
+            words = "%s: with its holes, all files have more bytes than the run may use"
+            raise RefusedError("too-large", words % entry.path)
         member = _member(entry, seen, tarfile.REGTYPE)
         member.size = seen.st_size
         self.tar.addfile(member, _Padded(file, member.size))

@@ -1,5 +1,6 @@
 """What a job leaves behind in bad faith: it stops no supervisor, no cleaning and no other run."""
 
+import json
 import os
 import pwd
 import shutil
@@ -159,3 +160,22 @@ def test_the_kernel_ends_a_command_before_its_supervisor_and_bounds_its_processe
     supervisor = agent.document(RUN, "process.json")["supervisor_pid"]
     assert int(lines[0]) > int(Path(f"/proc/{supervisor}/oom_score_adj").read_text())
     assert lines[1:5] == ["Max", "processes", "16384", "16384"]
+
+
+def test_terabytes_of_holes_are_not_packed_and_files_of_the_allowed_size_are(
+    agent: LocalAgent,
+) -> None:
+    agent.stage(RUN, "true", disk_size_gb=0.01)
+    (agent.path(RUN, "output") / "given").write_bytes(b"x" * 1000)
+    asked = json.dumps({"root": str(agent.root), "run_id": RUN}).encode() + b"\n"
+
+    def pack() -> subprocess.CompletedProcess[bytes]:
+        command = agent.command("pack_output")
+        return subprocess.run(command, input=asked, capture_output=True, check=False)
+
+    assert pack().returncode == 0
+    with (agent.path(RUN, "output") / "hole").open("wb") as hole:
+        hole.truncate(64 << 20)
+    refused = pack()
+    assert refused.returncode == 3
+    assert json.loads(refused.stderr.splitlines()[-1])["error"]["code"] == "too-large"

@@ -34,6 +34,12 @@ HOSTILE: dict[str, tuple[Change, ...]] = {
     "a file over a link": (symlink("a", "b"), file("a")),
     "hard link out": (hard_link("a", "../outside"),),
     "hard link to a link": (symlink("a", "b"), file("b"), hard_link("c", "a")),
+    "hard link through links": (
+        file("sub/deep/x"),
+        symlink("one", "sub/deep"),
+        symlink("sub/deep/two", "../.."),
+        hard_link("c", "one/two/sub/deep/x"),
+    ),
     "links that leave together": (
         file("sub/deep/x"),
         symlink("one", "sub/deep"),
