@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 from ..folders import Run
-from . import file_tree
+from . import containers, file_tree
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
 LEAST_FREE_TO_STAGE_BYTES = 64 << 20
@@ -59,6 +59,8 @@ class DiskUse:
     def __init__(self, run: Run, spec: dict[str, Any]) -> None:
         self.run = run
         self.allowed_gb = spec.get("disk_size_gb")
+        self.in_container = spec.get("runtime") == "podman"
+        self.layer: str | None = None
         self.used_before = 0
         """What the run used when the node last had room."""
         self._steps: Generator[None, None, str | None] | None = None
@@ -80,9 +82,12 @@ class DiskUse:
 
     def _measure(self) -> Generator[None, None, str | None]:
         used = self.run.log_bytes()
-        for name in MEASURED:
+        if self.in_container and self.layer is None:
+            self.layer = containers.layer_of(self.run.run_id)
+        folders = [self.run.at(name) for name in MEASURED]
+        for folder in [*folders, *filter(None, [self.layer])]:
             with contextlib.suppress(FileNotFoundError):
-                for total in file_tree.measuring(self.run.at(name), STEP_ENTRIES):
+                for total in file_tree.measuring(folder, STEP_ENTRIES):
                     if total is None:
                         yield None
                     else:
