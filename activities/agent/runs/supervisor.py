@@ -15,7 +15,17 @@ import signal
 from typing import Any
 
 from ..folders import Folders, Run, take_lock
-from ..host import cgroups, containers, disk, job_accounts, prctl, process_tree, processes, spawn
+from ..host import (
+    cgroups,
+    containers,
+    disk,
+    job_accounts,
+    network_wall,
+    prctl,
+    process_tree,
+    processes,
+    spawn,
+)
 from . import exits
 
 BEAT_S = 5.0
@@ -93,6 +103,8 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _start(self) -> None:
+        # Again, because the machine may have restarted since the staging: none starts without it.
+        network_wall.keep(self.run.folders, self.spec.get("user"))
         disk.reserve(self.run)
         self.log = os.open(self.run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         mine = processes.find(os.getpid())
