@@ -83,6 +83,11 @@ class Settings(BaseSettings):
     gcp_plain_image: str = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
     """The boot image of machines without GPUs at Google, such as storage nodes."""
 
+    job_network_wall: bool = True
+    """Whether nodes close their own services and the clouds' metadata addresses to jobs."""
+    job_closed_networks: tuple[str, ...] = ()
+    """Further networks that are closed to jobs, as a JSON list, such as `["10.0.0.0/8"]`."""
+
     region_cache_port: int = 8710
     """The port at which a cloud region's storage node serves the region cache to the machines."""
     region_cache_max_bytes: int | None = None

@@ -12,7 +12,7 @@ from typing import Any
 from .cache import service
 from .errors import RefusedError
 from .folders import JOB_USER, Folders
-from .host import job_accounts, join_file, logins
+from .host import job_accounts, join_file, logins, network_wall
 
 PEER_LIMIT_S = 3.0
 
@@ -22,6 +22,8 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
     exclusive: the machine serves the platform alone, so every other log-in is closed (root only).
     cache: the machine serves its region's cache, see `cache/service.py: serve_here`.
+    network_wall: what is closed to jobs, see `host/network_wall.py: build`; None leaves all open,
+    and `no_wall_reason` of the answer says why a wall that was asked for cannot be had.
     Raises: RefusedError `job-user`, `sshd-config`, `no-key`.
     """
     folders = Folders(request.get("root", ""))
@@ -32,7 +34,11 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     if closed:
         logins.close_others(request.get("authorized_key") or "")
     cache = request.get("cache")
+    wall = request.get("network_wall")
+    if wall is None:
+        network_wall.remove(folders)
     return {
+        "no_wall_reason": network_wall.build(folders, wall) if wall is not None else None,
         "cache": service.serve_here(folders, cache) if cache else None,
         "folders_made": made,
         "job_user": job_user,
@@ -42,13 +48,16 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Stop serving the cache, restore the log-ins, and undo join.sh; a repeat changes nothing.
+    """Stop serving the cache, open the network, restore the log-ins, and undo join.sh.
+
+    A repeat changes nothing.
 
     The key goes last, so that a repeat can log in until all else is done.
     Raises: RefusedError `sshd-config`.
     """
     folders = Folders(request.get("root", ""))
     service.end_serving(folders)
+    network_wall.remove(folders)
     opened = logins.open_again() if os.geteuid() == 0 else []
     left = request.get("leaves")
     changed = join_file.leave(left, folders, request["authorized_key"]) if left else []

@@ -10,7 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Job, StoredSecret, Upload
+from activities.db.tables import Allocation, Job, Node, StoredSecret, Upload
 from activities.jobs.submissions import open_variables
 from activities.regions.cache import caches_of
 from activities.secrets.sealing import secret_box
@@ -18,11 +18,12 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from activities.storage.names import states_of
-from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
+from activities.storage.run_specs import Isolation, RegionCache, RunSpec, seal_run_spec
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import WorkerAssignment, run_id
+from workflows.contracts.nodes import Hardware, Preparation
 from workflows.contracts.statuses import JobStatus
 from workflows.effects.jobs import (
     DiscardRunSpecs,
@@ -51,6 +52,8 @@ class RunInputs:
     input_sha256: str | None
     ports: dict[int, int | None]
     """Worker to the port that the worker holds on its node."""
+    isolations: dict[int, Isolation]
+    """Worker to its isolation, by the allocation and the node's own row."""
     caches: dict[str, RegionCache]
     """Node id to the region cache of its region, for leased machines."""
 
@@ -138,8 +141,43 @@ def _gather(session: Session, command: SealRunSpecs) -> RunInputs:
         environment=environment,
         code_sha256=_upload(session, submission.code.upload_id if submission.code else None),
         input_sha256=_upload(session, data_input.upload_id if data_input else None),
+        isolations=_isolations(session, command),
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
+    )
+
+
+def _isolations(session: Session, command: SealRunSpecs) -> dict[int, Isolation]:
+    """The isolation of each worker. Raises: NotFound, when an assignment has no allocation."""
+    query = (
+        select(Allocation, Node)
+        .join(Node, col(Node.id) == Allocation.node_id)
+        .where(Allocation.job_id == command.job_id, Allocation.attempt == command.attempt)
+    )
+    found = {held.worker: _isolation(held, node) for held, node in session.exec(query)}
+    for assignment in command.assignments:
+        isolation = found.get(assignment.worker)
+        if isolation is None or isolation.node_id != assignment.node.node_id:
+            raise ApplicationError(
+                f"{command.job_id}: worker {assignment.worker} has no allocation on "
+                f"{assignment.node.node_id} in attempt {command.attempt}",
+                type=NOT_FOUND,
+            )
+    return found
+
+
+def _isolation(allocation: Allocation, node: Node) -> Isolation:
+    hardware = Hardware.model_validate(node.hardware or {"cpu_count": 0, "memory_bytes": 0})
+    uuids = {gpu.index: gpu.uuid for gpu in hardware.gpus}
+    return Isolation(
+        node_id=node.id,
+        minion_id=node.minion_id,
+        login_user=node.user,
+        job_user=Preparation.model_validate(node.preparation or {}).job_user,
+        gpu_uuids=tuple(uuids.get(index, str(index)) for index in allocation.gpu_indices),
+        runtimes=hardware.runtimes,
+        cpu_count=allocation.cpu_count,
+        memory_bytes=allocation.memory_bytes,
     )
 
 
@@ -191,6 +229,7 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         disk_size_gb=submission.resources.disk_size_gb,
         grace_s=settings().job_end_grace_s,
         idle_timeout_s=submission.idle_timeout_s,
+        isolation=inputs.isolations[worker],
         port=inputs.ports.get(worker) or submission.port,
         cache=inputs.caches.get(assignment.node.node_id),
     )

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 from datetime import timedelta
+from ipaddress import ip_address
+from socket import SOCK_STREAM
 from typing import Any
 
 from temporalio import activity
@@ -92,11 +94,15 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
         "peers": [[peer.host, peer.port] for peer in command.peers],
         "cache": _cache() if command.serves_cache else None,
+        "network_wall": await _network_wall(),
     }
     async with heartbeating():
         answer = await NodeClient(command.node).call("prepare", request, limit_s=240)
     job_user, served = answer["job_user"], answer.get("cache") or {}
     alone = None if job_user else "the log-in user is not root: jobs share its account"
+    open_network = answer.get("no_wall_reason")
+    if not settings().job_network_wall:
+        open_network = "BASELOAD_JOB_NETWORK_WALL is off: jobs reach this machine's network"
     return NodePrepared(
         preparation=Preparation(
             job_user=job_user,
@@ -104,7 +110,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             unreachable_peers=tuple(answer["unreachable_peers"]),
             cache=served.get("address"),
             no_cache_reason=served.get("reason"),
-            trusted_only_reason=alone,
+            trusted_only_reason=alone or open_network,
         )
     )
 
@@ -120,6 +126,20 @@ def _cache() -> dict[str, Any]:
         "max_bytes": settings().region_cache_max_bytes,
         "index_url": settings().package_index_url,
     }
+
+
+async def _network_wall() -> dict[str, Any] | None:
+    """What is closed to jobs beside their own machine: networks of the setting, and Temporal."""
+    if not settings().job_network_wall:
+        return None
+    host, _, port = settings().temporal_address.rpartition(":")
+    ports: list[list[Any]] = []
+    with contextlib.suppress(OSError, ValueError):  # A name that does not resolve here.
+        loop = asyncio.get_running_loop()
+        for *_, place in await loop.getaddrinfo(host.strip("[]"), int(port), type=SOCK_STREAM):
+            if not ip_address(str(place[0]).partition("%")[0]).is_loopback:
+                ports.append([place[0], int(port)])
+    return {"networks": list(settings().job_closed_networks), "ports": ports}
 
 
 @activity.defn

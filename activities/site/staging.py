@@ -16,7 +16,7 @@ from activities.site.region_cache import bring_out_of_cache
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
-from activities.storage.run_specs import RegionCache, RunSpec, open_run_spec
+from activities.storage.run_specs import Isolation, RegionCache, RunSpec, open_run_spec
 from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment
@@ -40,7 +40,8 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
     node, run_id = command.node, command.run_id
     async with heartbeating():
         run_spec = await _open(command)
-        runtime = _runtime(command.assignment, run_spec)
+        isolation = _isolation(command, run_spec)
+        runtime = _runtime(isolation, run_spec)
         if run_spec.code_sha256 is not None:
             await _bring_code(node, run_spec.code_sha256, run_spec.cache)
         brings = run_spec.input_sha256 is not None or command.restores_state
@@ -50,7 +51,8 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         restored = WorkerStaged()
         if command.restores_state:
             restored = await bring_state(node, run_id, is_staged=is_staged)
-        await NodeClient(node).call("stage", _request(command, run_spec, runtime), limit_s=STAGE_S)
+        request = _request(command, run_spec, isolation, runtime)
+        await NodeClient(node).call("stage", request, limit_s=STAGE_S)
     return restored
 
 
@@ -77,12 +79,40 @@ async def _open(command: StageWorker) -> RunSpec:
     return run_spec
 
 
-def _runtime(assignment: WorkerAssignment, run_spec: RunSpec) -> str:
+def _isolation(command: StageWorker, run_spec: RunSpec) -> Isolation:
+    """How the run is isolated, as it was sealed; a command that says otherwise is refused.
+
+    A run spec of an earlier release says nothing of it: the command then decides, but for root.
+    """
+    node, assignment = command.node, command.assignment
+    isolation = run_spec.isolation
+    if isolation is None:
+        isolation = Isolation(
+            node_id=node.node_id,
+            minion_id=node.minion_id,
+            login_user=node.user,
+            job_user=assignment.job_user,
+            gpu_uuids=assignment.gpu_uuids,
+            runtimes=assignment.runtimes,
+            cpu_count=assignment.cpu_count,
+            memory_bytes=assignment.memory_bytes,
+        )
+    difference = isolation.difference(node, assignment)
+    if run_spec.isolation is None and node.user == "root" and assignment.job_user is None:
+        difference = "no job user on a node that is entered as root, by a run spec without a seal"
+    if difference is not None:
+        raise ApplicationError(
+            f"run {command.run_id}: asked {difference}", type=errors.REFUSED, non_retryable=True
+        )
+    return isolation
+
+
+def _runtime(isolation: Isolation, run_spec: RunSpec) -> str:
     try:
-        return choose_runtime(assignment.runtimes, run_spec.image)
+        return choose_runtime(isolation.runtimes, run_spec.image)
     except NoRuntimeError as error:
         raise ApplicationError(
-            f"{assignment.node.node_id}: {error}", {"code": "image"}, type=errors.WORK_REFUSED
+            f"{isolation.node_id}: {error}", {"code": "image"}, type=errors.WORK_REFUSED
         ) from error
 
 
@@ -139,20 +169,21 @@ async def _chunks(sha256: str) -> AsyncGenerator[bytes]:
         ) from error
 
 
-def _request(command: StageWorker, run_spec: RunSpec, runtime: str) -> dict[str, Any]:
-    assignment = command.assignment
+def _request(
+    command: StageWorker, run_spec: RunSpec, isolation: Isolation, runtime: str
+) -> dict[str, Any]:
     spec = {
         "owner": platform_key_fingerprint(),
         "command": run_spec.command,
         "environment": run_spec.environment,
         "runtime": runtime,
         "image": run_spec.image,
-        "gpu_uuids": list(assignment.gpu_uuids),
-        "user": assignment.job_user,
-        "cpu_count": assignment.cpu_count or None,
-        "memory_bytes": assignment.memory_bytes or None,
+        "gpu_uuids": list(isolation.gpu_uuids),
+        "user": isolation.job_user,
+        "cpu_count": isolation.cpu_count or None,
+        "memory_bytes": isolation.memory_bytes or None,
         "grace_s": run_spec.grace_s,
-        "idle_timeout_s": _idle_timeout_s(assignment, run_spec),
+        "idle_timeout_s": _idle_timeout_s(command.assignment, run_spec),
         "disk_size_gb": run_spec.disk_size_gb,
         "port": run_spec.port,
     }

@@ -11,6 +11,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import run_spec_name
 from workflows.contracts.base import Contract
+from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
 
 
@@ -21,6 +22,37 @@ class RegionCache(Contract):
     """The address by which the platform brings code to the region cache."""
     address: str
     """host:port, by which machines of the region read from the region cache."""
+
+
+class Isolation(Contract):
+    """What keeps a run apart from others on its node, and which node that is.
+
+    It is sealed with the run spec, so that nobody who can only write to Temporal decides it.
+    """
+
+    node_id: str
+    minion_id: str
+    login_user: str
+    job_user: str | None = None
+    """The account of jobs; None: the run has the log-in user, where that is not root."""
+    gpu_uuids: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ("process",)
+    cpu_count: int = 0
+    memory_bytes: int = 0
+
+    def difference(self, node: NodeAddress, assignment: WorkerAssignment) -> str | None:
+        """What a command from outside of the seal says otherwise; None: it says the same."""
+        pairs = {
+            "node": (self.node_id, node.node_id),
+            "minion id": (self.minion_id, node.minion_id),
+            "log-in user": (self.login_user, node.user),
+            "job user": (self.job_user, assignment.job_user),
+            "GPUs": (self.gpu_uuids, assignment.gpu_uuids),
+        }
+        found = (
+            f"{name} {given}, sealed {own}" for name, (own, given) in pairs.items() if own != given
+        )
+        return next(found, None)
 
 
 class RunSpec(Contract):
@@ -41,6 +73,8 @@ class RunSpec(Contract):
     idle_timeout_s: int | None = None
     """The longest idle time of the run on a leased machine; None: no limit."""
     port: int | None = None
+    isolation: Isolation | None = None
+    """None: an earlier release has sealed the run spec."""
     cache: RegionCache | None = None
     """The region cache for a leased node; None: the platform brings all files to the node."""
 

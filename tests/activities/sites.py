@@ -19,6 +19,7 @@ from activities.settings import settings
 from activities.site.node_client import close_connections
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogStore, log_store
+from activities.storage.run_specs import Isolation
 from activities.temporal import client
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.sshd import Sshd
@@ -28,6 +29,11 @@ from workflows.contracts.nodes import NodeAddress
 Asked = TypeVar("Asked", bound=Contract)
 Answered = TypeVar("Answered", bound=Contract)
 REGION = "reg-1"
+
+
+def isolated(node: NodeAddress) -> Isolation:
+    """What is sealed of a node whose runs have its log-in user, whoever runs these tests."""
+    return Isolation(node_id=node.node_id, minion_id=node.minion_id, login_user=node.user)
 
 
 @dataclass

@@ -5,7 +5,12 @@ from datetime import UTC, datetime, timedelta
 from api.schemas.events import Event
 from api.schemas.nodes import NodeDisk, NodeGpu, NodeHardware, NodeRequirement
 from workers.runner.commands import Resource
-from workers.runner.onboarding import hardware_lines, requirement_lines, status_lines
+from workers.runner.onboarding import (
+    hardware_lines,
+    requirement_lines,
+    status_lines,
+    trust_lines,
+)
 
 BEGIN = datetime(2026, 11, 22, 9, 59, 58, tzinfo=UTC)
 HARDWARE = NodeHardware(
@@ -83,3 +88,11 @@ def test_each_status_is_told_once_oldest_first_with_its_time() -> None:
         "  active          10:00:05    +7.0 s  says active",
     ]
     assert list(status_lines([])) == []
+
+
+def test_a_node_without_a_wall_is_told_loudly_and_one_with_it_is_not() -> None:
+    assert list(trust_lines({**node(), "preparation": {"trusted_only_reason": None}})) == []
+    assert list(trust_lines({**node(), "preparation": None})) == []
+    first, *more = trust_lines({**node(), "preparation": {"trusted_only_reason": "nft: no"}})
+    assert first == "TRUSTED ONLY: nft: no"
+    assert "Temporal" in more[0]

@@ -8,6 +8,7 @@ from workers.runner.commands import Commands
 from workers.runner.demo import run_demo
 from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, program_states
 from workers.runner.local_node import join_home
+from workers.runner.onboarding import trust_lines
 from workers.runner.programs import default_stack, started_settings
 from workers.runner.serve import serve
 from workers.runner.settings import RunnerSettings
@@ -38,6 +39,8 @@ def _up(settings: RunnerSettings) -> int:
     settings = started_settings(settings)
     with attached(home, tell):
         node = join_home(settings, Commands(settings, tell, shown=False), tell)
+    for line in trust_lines(node):
+        tell(line)
     addresses = f"API {settings.api_url}/docs, Temporal UI {settings.ui_url}"
     tell(f"up: node {node['name']} is {node['status']}. {addresses}")
     return 0

@@ -21,8 +21,18 @@ def show_onboarding(api: PublicApi, node_id: str, tell: Tell) -> None:
     """Print a node's hardware, requirements, and statuses with their times, from the API."""
     node = api.get(f"/v1/nodes/{node_id}")
     events = api.get(f"/v1/nodes/{node_id}/events?limit=100")["items"]
-    for line in (*hardware_lines(node), *requirement_lines(node), *status_lines(events)):
+    lines = (*hardware_lines(node), *requirement_lines(node), *status_lines(events))
+    for line in (*lines, *trust_lines(node)):
         tell(line)
+
+
+def trust_lines(node: Resource) -> Iterator[str]:
+    """A warning, when nothing holds jobs off the node's own services; no line otherwise."""
+    reason = (node.get("preparation") or {}).get("trusted_only_reason")
+    if reason:
+        yield f"TRUSTED ONLY: {reason}"
+        yield "  A job here can reach what runs on this machine, and Temporal rules the platform."
+        yield "  Run no job here that you do not trust with all of it."
 
 
 def hardware_lines(node: Resource) -> Iterator[str]:

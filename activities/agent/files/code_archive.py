@@ -12,9 +12,12 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Folders, take_lock
+from ..host import file_tree
 
 MAX_UNPACKED_BYTES = 20 << 30
 MAX_FILES = 200_000
+MAX_DEPTH = 257
+"""One name more than a run's folder is packed with, see `packing.MOST_DEPTH`."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -71,7 +74,7 @@ def _unpack_and_rename(archive: str, target: str, limits: tuple[int, int]) -> No
         os.chmod(part, 0o755)
         os.rename(part, target)
     except BaseException:  # Also when interrupted: remove the incomplete folder.
-        shutil.rmtree(part, ignore_errors=True)
+        file_tree.remove(part)
         raise
 
 
@@ -105,6 +108,9 @@ def _check(tar: tarfile.TarFile, limits: tuple[int, int]) -> None:
                 "archive-too-large", ("archive: unpacks to more than %d bytes or %d files") % limits
             )
         name = _safe_name(member.name)
+        if name.count("/") >= MAX_DEPTH:
+            words = "archive: more than %d folders in each other" % MAX_DEPTH
+            raise RefusedError("unsafe-archive", words)
         _check_kind(member, name)
         parents = _parents(name)
         if links.intersection(parents):
@@ -155,9 +161,11 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None
     if member.issym():
         os.symlink(member.linkname, path)
     elif member.islnk():
-        source = os.path.join(folder, posixpath.normpath(member.linkname))
-        if os.path.islink(source):
-            raise RefusedError("unsafe-archive", "archive: %s links to a link" % member.name)
+        to = posixpath.normpath(member.linkname)
+        source = os.path.join(folder, to)
+        if os.path.realpath(source) != os.path.join(os.path.realpath(folder), to):
+            words = "archive: %s links to a link, or to what lies behind one"
+            raise RefusedError("unsafe-archive", words % member.name)
         os.link(source, path)
     else:
         source_file = tar.extractfile(member)

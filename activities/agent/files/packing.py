@@ -19,8 +19,11 @@ from typing import IO
 
 from ..errors import RefusedError
 from ..folders import Run
+from ..host import file_tree
 
 COMPRESSION = 3
+MOST_DEPTH = 256
+"""The most folders in each other; so many names need no path that is too long to be unpacked."""
 _GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)
 """The errors of opening a file that is gone or has been replaced by something else."""
 
@@ -30,7 +33,8 @@ def pack(run: Run, folder: str, settled: bool = False) -> None:
 
     settled: refuse a file that changes while it is read; otherwise the file is packed as it is
     read, padded with zeros if it has become shorter.
-    Raises: RefusedError `no-folder`; with `settled` also `unsettled` and `bad-name`.
+    Raises: RefusedError `no-folder`, `too-deep`, `too-large`; with `settled` also `unsettled` and
+    `bad-name`.
     """
     found = entries(run, folder)
     with contextlib.ExitStack() as opened:
@@ -40,8 +44,20 @@ def pack(run: Run, folder: str, settled: bool = False) -> None:
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT)
         )
         packer = _Packer(tar, run.at(folder), settled)
+        packer.left_bytes = _most_bytes(run)
         for entry in found:
             packer.add(entry)
+
+
+def _most_bytes(run: Run) -> int:
+    """The most bytes that a run's files can have, unless they are holes in the main.
+
+    A hole takes nothing on the disk, and is packed as zeros, of which there may be terabytes.
+    """
+    found = os.statvfs(run.path)
+    most = found.f_blocks * found.f_frsize
+    allowed_gb = (run.read("spec.json") or {}).get("disk_size_gb")
+    return min(most, int(float(allowed_gb) * 1e9)) if allowed_gb else most
 
 
 class Entry:
@@ -63,7 +79,7 @@ class Entry:
 def entries(run: Run, folder: str) -> Iterator[Entry]:
     """All entries below a folder of the run, in an order that depends on names alone.
 
-    Raises: RefusedError `no-folder`.
+    Raises: RefusedError `no-folder`, and `too-deep` on the way.
     """
     top = run.at(folder)
     if not os.path.isdir(top):
@@ -72,10 +88,14 @@ def entries(run: Run, folder: str) -> Iterator[Entry]:
 
 
 def _entries(top: str) -> Iterator[Entry]:
-    for parent, folders, names, descriptor in os.fwalk(top):
-        folders.sort()
-        for name in sorted(folders + names):
-            yield Entry(os.path.relpath(os.path.join(parent, name), top), name, descriptor)
+    for folder in file_tree.walk(top):
+        if folder.depth > MOST_DEPTH:
+            words = "%s: has more than %d folders in each other"
+            raise RefusedError("too-deep", words % (os.path.basename(top), MOST_DEPTH))
+        folder.folders.sort()
+        parent = folder.path()
+        for name in sorted(folder.folders + folder.names):
+            yield Entry(posixpath.join(parent, name), name, folder.descriptor)
 
 
 class _Packer:
@@ -83,6 +103,8 @@ class _Packer:
         self.tar = tar
         self.top = top
         self.settled = settled
+        self.left_bytes = 0
+        """How many bytes of files may still be packed."""
         self.linked: dict[tuple[int, int], str] = {}
         """The first packed name of each file with several names, by device and inode."""
 
@@ -137,6 +159,10 @@ class _Packer:
             self.tar.addfile(member)
             return
         self.linked[known] = entry.path
+        self.left_bytes -= seen.st_size
+        if self.left_bytes < 0:
+            words = "%s: with its holes, all files have more bytes than the run may use"
+            raise RefusedError("too-large", words % entry.path)
         member = _member(entry, seen, tarfile.REGTYPE)
         member.size = seen.st_size
         self.tar.addfile(member, _Padded(file, member.size))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Iterator
 
 from ..errors import RefusedError
 from ..folders import Folders, Run
+from ..host import file_tree
 
 REMOVED = ".removed-"
 REFUSAL = "removed"
@@ -91,17 +91,4 @@ def names_in(folder: str) -> list[str]:
 def _remove_all(folder: str, prefix: str) -> None:
     for name in names_in(folder):
         if name.startswith(prefix):
-            _open_folders(os.path.join(folder, name))
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-
-
-def _open_folders(top: str) -> None:
-    """Make folders writable again that the command, run as our own user, may have closed."""
-    if os.geteuid() == 0:
-        return
-    for folder, folders, _ in os.walk(top):
-        for name in folders:
-            with contextlib.suppress(OSError):
-                path = os.path.join(folder, name)
-                if not os.path.islink(path):
-                    os.chmod(path, 0o700)
+            file_tree.remove(os.path.join(folder, name))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Folders, Run
+from ..host import file_tree
 from . import code_archive, packing
 from .removal import unless_removed
 
@@ -59,7 +60,7 @@ def put_input(request: dict[str, Any]) -> None:
                 before = os.stat(run.at("input"))
                 os.chown(folder, before.st_uid, before.st_gid)
                 os.chmod(folder, stat.S_IMODE(before.st_mode))
-                shutil.rmtree(run.at("input"))
+                file_tree.remove(run.at("input"))
             os.rename(folder, run.at("input"))
 
 
@@ -80,7 +81,7 @@ def unpacked(run: Run, request: dict[str, Any]) -> Iterator[str]:
         code_archive.unpack(archive, folder, limits)
         yield folder
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        file_tree.remove(part)
 
 
 def _write(chunk: bytes) -> None:

@@ -76,6 +76,8 @@ def prepare(
         "--cap-drop=ALL",
         "--security-opt=no-new-privileges",
         "--log-driver=none",
+        # What an image declares as a volume is part of the container, counted and removed with it.
+        "--image-volume=ignore",
         "--env-file",
         env_file,
         "--workdir",
@@ -167,10 +169,20 @@ def stop_in_background(run_id: str, grace_s: float) -> None:
 def remove(run_id: str) -> bool:
     """End and remove the container if it is there; whether it is gone."""
     try:
-        podman(["rm", "--force", "--ignore", "--time", "0", run_id])
+        podman(["rm", "--force", "--volumes", "--ignore", "--time", "0", run_id])
         return podman(["container", "exists", run_id]).returncode == 1
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+def layer_of(run_id: str) -> str | None:
+    """The folder of what the container has written outside of the run's folders; None: no such."""
+    try:
+        done = podman(["inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", run_id])
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    path = done.stdout.decode(errors="replace").strip()
+    return path if done.returncode == 0 and path.startswith("/") else None
 
 
 def is_present(image: str) -> bool:

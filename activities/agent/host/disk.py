@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+from collections.abc import Generator
 from typing import Any
 
 from ..folders import Run
+from . import containers, file_tree
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
 LEAST_FREE_TO_STAGE_BYTES = 64 << 20
 RESERVED_BYTES = 1 << 20
-COUNTED_FILES_AT_MOST = 200_000
+STEP_ENTRIES = 20_000
+GROWN_BYTES = 8 << 20
+"""A run that has grown by this much while the node's disk filled up is ended for it."""
+MEASURED = ("work", "output", "state")
 
 
 def reserve(run: Run) -> None:
@@ -43,27 +49,58 @@ def nearly_full(run: Run) -> str | None:
     )
 
 
-def overuse(run: Run, spec: dict[str, Any]) -> str | None:
-    """What is wrong when the run has written more than its `disk_size_gb`, else None."""
-    allowed_gb = spec.get("disk_size_gb")
-    if not allowed_gb:
-        return None
-    used = sum(used_bytes(run.at(name)) for name in ("work", "output", "state")) + run.log_bytes()
-    if used <= float(allowed_gb) * 1e9:
-        return None
-    return "the job has written %.1f GB, its disk_size_gb is %s" % (used / 1e9, allowed_gb)
+class DiskUse:
+    """The measuring of what a run has on disk, in steps that hold nobody up for long.
 
+    The file system may hold anything that the command can make, so whatever goes wrong ends the
+    measurement, and never the supervisor.
+    """
 
-def used_bytes(path: str) -> int:
-    """Bytes allocated below `path`, links not followed; very many files are counted in part."""
-    total = count = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                continue
-            count += 1
-        if count > COUNTED_FILES_AT_MOST:
-            break
-    return total
+    def __init__(self, run: Run, spec: dict[str, Any]) -> None:
+        self.run = run
+        self.allowed_gb = spec.get("disk_size_gb")
+        self.in_container = spec.get("runtime") == "podman"
+        self.layer: str | None = None
+        self.used_before = 0
+        """What the run used when the node last had room."""
+        self._steps: Generator[None, None, str | None] | None = None
+
+    def step(self) -> tuple[bool, str | None]:
+        """Measure a little; whether that is all, and then what is wrong, if anything."""
+        if self._steps is None:
+            self._steps = self._measure()
+        try:
+            next(self._steps)
+        except StopIteration as done:
+            self._steps = None
+            return True, done.value
+        except Exception as error:  # noqa: BLE001 - whatever the run has on disk
+            self._steps = None
+            sys.stderr.write("measuring the disk: %r\n" % error)
+            return True, None
+        return False, None
+
+    def _measure(self) -> Generator[None, None, str | None]:
+        used = self.run.log_bytes()
+        if self.in_container and self.layer is None:
+            self.layer = containers.layer_of(self.run.run_id)
+        folders = [self.run.at(name) for name in MEASURED]
+        for folder in [*folders, *filter(None, [self.layer])]:
+            with contextlib.suppress(FileNotFoundError):
+                for total in file_tree.measuring(folder, STEP_ENTRIES):
+                    if total is None:
+                        yield None
+                    else:
+                        used += total
+        if self.allowed_gb and used > float(self.allowed_gb) * 1e9:
+            return "the job has written %.1f GB, its disk_size_gb is %s" % (
+                used / 1e9,
+                self.allowed_gb,
+            )
+        full = nearly_full(self.run)
+        if full is None:
+            self.used_before = used
+        elif used - self.used_before >= GROWN_BYTES:
+            grown_mib = (used - self.used_before) >> 20
+            return "%s; this job has written %d MiB of it lately" % (full, grown_mib)
+        return None

@@ -1,26 +1,28 @@
 """The job accounts: each run has one account of its own at a time, so no run sees another's files.
 
 The accounts are numbered and reused, but only after the earlier run has been cleaned, because its
-files must not become those of another run. `<root>/users/<number>` names the run.
+files must not become those of another run, and only while no process of the account is alive. They
+are numbered for the whole machine, on which several control planes may have a root each:
+`/var/lib/baseload-accounts/<number>` names the root and the run. Agents of an earlier release named
+the run in `<root>/users/<number>`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import itertools
 import os
 import pwd
-import stat
 import subprocess
 
 from ..errors import RefusedError
-from ..folders import JOB_USER, Folders, take_lock
-from . import ipc, processes
+from ..folders import JOB_USER, Folders, Run, read_json, take_lock, write_json
+from . import file_tree, ipc, process_tree
 
 ALREADY_THERE = 9
 BUILD_USER = "baseload-build"
-WRITABLE_BY_OTHERS = 0o022
+# Of the machine, as the accounts are, and kept when it restarts, as the files of runs are.
+ACCOUNTS = "/var/lib/baseload-accounts"
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
 
 
@@ -34,24 +36,39 @@ def make(name: str) -> str:
 
 
 def claim(folders: Folders, run_id: str, user: str) -> str:
-    """An account for this run alone, the same one when asked again.
+    """An account for this run alone on this machine, the same one when asked again.
 
     user: JOB_USER for one of the numbered accounts; any other is taken as it is.
     """
     if user != JOB_USER:
         return user
-    folder = os.path.join(folders.root, "users")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    lock = take_lock(os.path.join(folder, ".lock"), wait=True)
+    os.makedirs(ACCOUNTS, mode=0o700, exist_ok=True)
+    run = folders.run(run_id)
+    lock = take_lock(os.path.join(ACCOUNTS, ".lock"), wait=True)
     try:
-        number = _number_for(folders, run_id, _holders(folder))
         make(JOB_USER)  # Its group is that of all of them.
-        name = make("%s-%d" % (JOB_USER, number))
-        with open(os.path.join(folder, str(number)), "w") as file:
-            file.write(run_id)
+        number = _number_for(run, _earlier_holders(folders))
+        name = make(_name(number))
+        write_json(_note(number), {"root": folders.root, "run_id": run_id})
     finally:
         os.close(lock or 0)
     return name
+
+
+def end_processes(run: Run, user: str | None) -> list[int]:
+    """KILL every process on this machine of the run's account; return those that stay.
+
+    Nothing is ended where the account is not a numbered one, or serves another run.
+    """
+    if not user or not user.startswith(JOB_USER + "-"):
+        return []
+    holder = read_json(_note(int(user.rpartition("-")[2])))
+    if holder is not None and not _is_held_by(holder, run):
+        return []
+    try:
+        return process_tree.end_account(pwd.getpwnam(user).pw_uid)
+    except KeyError:
+        return []
 
 
 def forget_files(user: str | None) -> None:
@@ -59,38 +76,14 @@ def forget_files(user: str | None) -> None:
 
     Nothing is removed while a process of the account runs, because the account then serves another
     root on this machine, nor are files in folders where the account itself can make none, which
-    are of such a root as well. All folders are opened by descriptors, so that a link which replaces
-    a name meanwhile leads nowhere.
+    are of such a root as well.
     """
     uid = _idle_uid(user)
     if uid is None:
         return
     ipc.remove_of(uid)
     for top in SHARED_FOLDERS:
-        if not os.path.isdir(top):
-            continue
-        for _, folders, names, folder in os.fwalk(top):
-            owned = {name for name in folders if _is_owned(name, folder, uid)}
-            if os.fstat(folder).st_mode & WRITABLE_BY_OTHERS:
-                for name in owned:
-                    _empty(name, folder, uid)
-                for name in folders + names:
-                    _remove_owned(name, folder, uid)
-            folders[:] = [name for name in folders if name not in owned]
-
-
-def _is_owned(name: str, folder: int, uid: int) -> bool:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == uid
-    except OSError:
-        return False
-
-
-def _empty(name: str, folder: int, uid: int) -> None:
-    with contextlib.suppress(OSError):  # It has gone by now.
-        for _, folders, names, inner in os.fwalk(name, topdown=False, dir_fd=folder):
-            for one in folders + names:
-                _remove_owned(one, inner, uid)
+        file_tree.remove_owned(top, uid)
 
 
 def forget_ipc(user: str | None) -> None:
@@ -108,45 +101,68 @@ def _idle_uid(user: str | None) -> int | None:
         uid = pwd.getpwnam(user).pw_uid
     except KeyError:
         return None
-    return None if _has_processes(uid) else uid
+    return None if process_tree.of_account(uid) else uid
 
 
-def _has_processes(uid: int) -> bool:
-    """Whether the account has a running process; an uncollected zombie does not count."""
-    for one in processes.everything():
-        with contextlib.suppress(OSError):
-            if one.state not in "ZX" and os.stat("/proc/%d" % one.pid).st_uid == uid:
-                return True
-    return False
+def _name(number: int) -> str:
+    return "%s-%d" % (JOB_USER, number)
 
 
-def _remove_owned(name: str, folder: int, uid: int) -> None:
-    with contextlib.suppress(OSError):  # Gone, or a folder with files of others.
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if found.st_uid == uid:
-            remove = os.rmdir if stat.S_ISDIR(found.st_mode) else os.unlink
-            remove(name, dir_fd=folder)
+def _note(number: int) -> str:
+    return os.path.join(ACCOUNTS, str(number))
 
 
-def _number_for(folders: Folders, run_id: str, holders: dict[int, str]) -> int:
-    for number, holder in holders.items():
-        if holder == run_id:
+def _number_for(run: Run, earlier: dict[int, str]) -> int:
+    """The number that the run has, else the lowest one that is free on this machine."""
+    notes = {int(name): read_json(_note(int(name))) for name in _numbers(ACCOUNTS)}
+    for number, holder in notes.items():
+        if holder is not None and _is_held_by(holder, run):
             return number
-    taken = {
+    for number, run_id in earlier.items():
+        if run_id == run.run_id and number not in notes:
+            return number
+    taken = {number for number, holder in notes.items() if holder and _is_there(holder)}
+    taken |= {
         number
-        for number, holder in holders.items()
-        if holder and os.path.lexists(folders.run(holder).path)
+        for number, run_id in earlier.items()
+        if run_id and os.path.lexists(run.folders.run(run_id).path)
     }
-    return next(number for number in itertools.count(1) if number not in taken)
+    free = (number for number in itertools.count(1) if number not in taken)
+    return next(number for number in free if not _is_alive(_name(number)))
 
 
-def _holders(folder: str) -> dict[int, str]:
+def _is_held_by(holder: dict[str, object], run: Run) -> bool:
+    return (holder.get("root"), holder.get("run_id")) == (run.folders.root, run.run_id)
+
+
+def _is_there(holder: dict[str, object]) -> bool:
+    """Whether the run that holds an account has not been cleaned."""
+    return os.path.lexists(Folders(str(holder.get("root"))).run(str(holder.get("run_id"))).path)
+
+
+def _is_alive(user: str) -> bool:
+    """Whether a process of the account is alive, also in a container of that number."""
+    try:
+        return bool(process_tree.of_account(pwd.getpwnam(user).pw_uid))
+    except KeyError:
+        return False
+
+
+def _earlier_holders(folders: Folders) -> dict[int, str]:
+    """The runs of this root that an agent of an earlier release gave an account, by number."""
+    folder = os.path.join(folders.root, "users")
     holders = {}
-    for name in os.listdir(folder):
-        if name.isdigit():
-            with open(os.path.join(folder, name)) as file:
-                holders[int(name)] = file.read()
+    for name in _numbers(folder):
+        with open(os.path.join(folder, name)) as file:
+            holders[int(name)] = file.read()
     return holders
+
+
+def _numbers(folder: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.isdigit()]
+    except FileNotFoundError:
+        return []
 
 
 def _useradd(name: str) -> None:

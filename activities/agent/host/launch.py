@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import RefusedError
 from ..folders import Run
+from . import cgroups
 
 
 def archive() -> str:
@@ -44,7 +45,7 @@ def _launch_unit(run: Run, spec: dict[str, Any]) -> None:
         "--property=KillMode=control-group",
         "--property=OOMPolicy=continue",
         "--property=TimeoutStopSec=%d" % (int(spec.get("grace_s") or 0) + 15),
-        "--property=TasksMax=infinity",
+        "--property=TasksMax=%d" % cgroups.MOST_TASKS,
         "--property=LimitNOFILE=1048576:1048576",
     ]
     if spec.get("memory_bytes"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -82,3 +83,53 @@ def end_orphaned_runs(run_id: str, known: dict[str, Any], grace_s: float) -> boo
         time.sleep(POLL_S)
         found = orphans(run_id, known)
     return not found
+
+
+def of_account(uid: int) -> list[processes.Process]:
+    """The running processes of an account; an uncollected zombie does not count."""
+    return [one for one in processes.everything() if one.state not in "ZX" and _is_of(one, uid)]
+
+
+def end_account(uid: int, limit_s: float = KILL_S) -> list[int]:
+    """KILL all processes of an account, whatever they have forked; return those that stay.
+
+    Processes of containers, which may only share the account's number, are left alone.
+    """
+    deadline = time.monotonic() + limit_s
+    while found := _here(uid):
+        if time.monotonic() > deadline:
+            return [one.pid for one in found]
+        # Stop all first, so that none can start another process in the meantime.
+        send(found, signal.SIGSTOP)
+        send(_here(uid), signal.SIGKILL)
+        time.sleep(POLL_S)
+    return []
+
+
+def _here(uid: int) -> list[processes.Process]:
+    found = []
+    for one in of_account(uid):
+        with contextlib.suppress(OSError):  # It has ended by now.
+            if not _is_elsewhere(one.pid):
+                found.append(one)
+    return found
+
+
+def _is_of(process: processes.Process, uid: int) -> bool:
+    """By the status, because the folder in /proc is root's once a process forbids core dumps."""
+    try:
+        with open("/proc/%d/status" % process.pid) as file:
+            ids = next(line.split()[1:] for line in file if line.startswith("Uid:"))
+    except (OSError, StopIteration):  # It has ended by now.
+        return False
+    return str(uid) in ids
+
+
+def _is_elsewhere(pid: int) -> bool:
+    """Whether the process is in a namespace that only root can make: an account's own namespace
+    also has its own users."""
+    return not _shares(pid, "pid") and _shares(pid, "user")
+
+
+def _shares(pid: int, kind: str) -> bool:
+    return os.readlink("/proc/%d/ns/%s" % (pid, kind)) == os.readlink("/proc/self/ns/" + kind)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import resource
 import signal
 from typing import Any
 
 from ..folders import Run
-from . import containers, prctl
+from . import cgroups, containers, prctl
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OOM_SCORE = "300"
+"""When memory runs out, the kernel ends commands before whatever else runs on the machine."""
 
 
 def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
@@ -52,10 +56,12 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         variables = environment(run, spec)
         user, folder = spec.get("user"), run.at("work")
     identity = _identity(user, variables)
+    groups = cgroups.make(run) if spec.get("runtime") == "process" else []
     pid = os.fork()
     if pid:
         return pid
     try:
+        cgroups.enter(groups)
         _become(folder, log, identity)
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
@@ -91,10 +97,16 @@ def _become(folder: str, log: int, identity: tuple[str, int, int] | None) -> Non
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write(OOM_SCORE)
     if identity is not None:
         user, uid, gid = identity
         os.initgroups(user, gid)
         os.setgid(gid)
+        # Of an account, which is this run's alone: a run that forks for ever stops itself only.
+        most = (cgroups.MOST_TASKS, cgroups.MOST_TASKS)
+        with contextlib.suppress(ValueError):  # This process itself may have fewer.
+            resource.setrlimit(resource.RLIMIT_NPROC, most)
         os.setuid(uid)
         prctl.forbid_new_privileges()
     os.chdir(folder)

@@ -12,23 +12,18 @@ import itertools
 import os
 import pwd
 import re
-import shutil
-import signal
 import stat
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from ..errors import RefusedError
 from ..folders import take_lock
-from ..host import job_accounts, prctl, process_tree, processes
+from ..host import file_tree, job_accounts, prctl, process_tree
 from ..host.spawn import DEFAULT_PATH
 
 # Of the machine, as the accounts are, and not of one root on it.
 LOCK = "/run/baseload-build-%d.lock"
 HOME = ".home"
-GONE_S = 10.0
-POLL_S = 0.02
 # The variables by which this node reaches its package index; a build gets no others.
 KEPT = re.compile(
     r"(pip_\w+|\w+_proxy|ssl_cert_(file|dir)|(requests|curl)_ca_bundle|path)\Z", re.IGNORECASE
@@ -148,41 +143,9 @@ def _become(entry: pwd.struct_passwd) -> None:
 
 def end_processes(uid: int) -> None:
     """KILL all processes of this account. Raises: RefusedError `packages`, when one stays."""
-    deadline = time.monotonic() + GONE_S
-    while found := _processes_of(uid):
-        if time.monotonic() > deadline:
-            raise RefusedError(
-                "packages", "processes of a build cannot be ended: %s" % [one.pid for one in found]
-            )
-        # Stop all first, so that none can start another process in the meantime.
-        process_tree.send(found, signal.SIGSTOP)
-        process_tree.send(_processes_of(uid), signal.SIGKILL)
-        time.sleep(POLL_S)
-
-
-def _processes_of(uid: int) -> list[processes.Process]:
-    """The account's processes, without those of containers, which may only share its number."""
-    found = []
-    for one in processes.everything():
-        with contextlib.suppress(OSError):  # It has ended by now.
-            if one.state not in "ZX" and _uid_of(one.pid) == uid and not _is_elsewhere(one.pid):
-                found.append(one)
-    return found
-
-
-def _uid_of(pid: int) -> int:
-    with open("/proc/%d/status" % pid) as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
-
-
-def _is_elsewhere(pid: int) -> bool:
-    """Whether the process is in a namespace that only root can make: an account's own namespace
-    also has its own users."""
-    return not _shares(pid, "pid") and _shares(pid, "user")
-
-
-def _shares(pid: int, kind: str) -> bool:
-    return os.readlink("/proc/%d/ns/%s" % (pid, kind)) == os.readlink("/proc/self/ns/" + kind)
+    left = process_tree.end_account(uid)
+    if left:
+        raise RefusedError("packages", "processes of a build cannot be ended: %s" % left)
 
 
 def _take_back(top: str, uid: int) -> None:
@@ -190,20 +153,19 @@ def _take_back(top: str, uid: int) -> None:
 
     Remove what does not belong to the account (a link to another's file) or is not a plain file.
     """
-    for _, folders, names, folder in os.fwalk(top):
-        os.fchown(folder, 0, 0)
-        os.fchmod(folder, 0o755)
-        for name in folders + names:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode):
-                continue
+    for folder in file_tree.walk(top):
+        os.fchown(folder.descriptor, 0, 0)
+        os.fchmod(folder.descriptor, 0o755)
+        for name in folder.names:
+            found = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
             plain = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
             if found.st_uid != uid or not plain:
-                os.unlink(name, dir_fd=folder)
+                os.unlink(name, dir_fd=folder.descriptor)
                 continue
-            os.chown(name, 0, 0, dir_fd=folder, follow_symlinks=False)
+            os.chown(name, 0, 0, dir_fd=folder.descriptor, follow_symlinks=False)
             if stat.S_ISREG(found.st_mode):
-                os.chmod(name, 0o755 if found.st_mode & 0o100 else 0o644, dir_fd=folder)
+                mode = 0o755 if found.st_mode & 0o100 else 0o644
+                os.chmod(name, mode, dir_fd=folder.descriptor)
 
 
 def _clear(path: str) -> None:
@@ -212,4 +174,4 @@ def _clear(path: str) -> None:
         if os.geteuid() == 0:
             os.lchown(path, 0, 0)
             os.chmod(path, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    file_tree.remove(path)

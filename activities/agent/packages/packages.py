@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
+import re
 import stat
 import subprocess
 import sys
@@ -21,6 +21,7 @@ from typing import Any
 from ..cache.location import answers
 from ..errors import RefusedError
 from ..folders import Folders, take_lock
+from ..host import file_tree
 from ..host.interpreter import interpreter_for_jobs
 from . import build_accounts
 
@@ -32,6 +33,15 @@ PIP_READ_S = "90"
 PIP_RETRIES = "2"
 """Few retries, so that a cache that is gone delays a job for less than five minutes."""
 ERROR_CHARACTERS = 2000
+APT_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]\Z")
+"""A package's name; with another end apt would take it for a removal."""
+APT_OPTIONS = (
+    "--no-install-recommends",
+    "--no-remove",
+    "-o",
+    "APT::Cmd::Pattern-Only=true",
+)
+"""Packages of jobs remove none of the machine's, and their names are no expressions."""
 
 
 def run_step(
@@ -123,7 +133,7 @@ def _build(python: str, path: str, wanted: list[str], cache: str | None) -> None
 def _write_marker(marker: str, wanted: list[str]) -> None:
     """Write the marker, and first remove what a package may have put at its path."""
     if os.path.isdir(marker) and not os.path.islink(marker):
-        shutil.rmtree(marker)
+        file_tree.remove(marker)
     elif os.path.lexists(marker):
         os.unlink(marker)
     with open(marker, "x") as file:
@@ -187,7 +197,13 @@ def _step(words: str, arguments: list[str], options: dict[str, Any]) -> None:
 
 
 def install_system_packages(folders: Folders, names: list[str]) -> None:
-    """Install Debian packages that are missing. Raises: RefusedError `apt-needs-root`, `apt`."""
+    """Install Debian packages that are missing; nothing is ever removed or taken back a version.
+
+    Raises: RefusedError `apt-needs-root`, `apt`.
+    """
+    for name in names:
+        if not APT_NAME.match(name):
+            raise RefusedError("apt", "apt package %r: want the exact name of one package" % name)
     missing = [name for name in names if not _is_installed(name)]
     if not missing:
         return
@@ -218,12 +234,17 @@ def _is_installed(name: str) -> bool:
 
 def _apt(missing: list[str]) -> None:
     options = {"env": dict(os.environ, DEBIAN_FRONTEND="noninteractive")}
-    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "--", *missing]
+    install = ["apt-get", "install", "-y", "-q", *APT_OPTIONS, "--", *missing]
     words = "installing %s" % ", ".join(missing)
     try:
-        code, output = run_step(words, install, PIP_S, options)
+        code, output = -1, ""
+        if not _unknown(missing):
+            code, output = run_step(words, install, PIP_S, options)
         if code != 0:
             run_step("refreshing apt's lists", ["apt-get", "update", "-q"], PIP_S, options)
+            unknown = _unknown(missing)
+            if unknown:
+                raise RefusedError("apt", "apt knows no package named %s" % ", ".join(unknown))
             code, output = run_step(words, install, PIP_S, options)
     except OSError as error:
         raise RefusedError("apt", "apt packages: this node has no apt-get (%s)" % error) from error
@@ -231,3 +252,15 @@ def _apt(missing: list[str]) -> None:
         raise RefusedError(
             "apt", "apt-get: exit %d: %s" % (code, output[-ERROR_CHARACTERS:].strip())
         )
+
+
+def _unknown(names: list[str]) -> list[str]:
+    """The names that are not exactly those of packages in apt's lists."""
+    done = subprocess.run(
+        ["apt-cache", "show", "--no-all-versions", "--", *names],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return [name for name in names if "Package: " + name not in lines]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import sys
 import time
 from typing import Any
 
@@ -12,9 +12,9 @@ from ..errors import RefusedError
 from ..files import removal
 from ..files.removal import names_in
 from ..folders import Folders, Run
-from ..host import job_accounts
+from ..host import file_tree, job_accounts
 from ..packages.packages import MARKER
-from . import end, status
+from . import end, status, supervisor
 
 ENDED_AT_ONCE = 16
 
@@ -34,12 +34,24 @@ def clean(request: dict[str, Any]) -> dict[str, Any]:
         if status.state_of(run)["state"] in ("running", "lost"):
             kept.append(run_id)
             continue
-        # Before the folder goes: without the folder, another run may get the run's account.
-        job_accounts.forget_files((run.read("spec.json") or {}).get("user"))
-        (removed if removal.remove(run) else left).append(run_id)
+        (removed if _remove(run) else left).append(run_id)
     if left:
         raise RefusedError("not-removed", "runs could not be removed: %s" % ", ".join(left))
     return {"removed": removed, "kept": kept}
+
+
+def _remove(run: Run) -> bool:
+    """Whether all of a run is gone; what it has left never keeps other runs from being removed."""
+    try:
+        spec = run.read("spec.json") or {}
+        if supervisor.end_rest(run, spec):
+            return False
+        # Before the folder goes: without the folder, another run may get the run's account.
+        job_accounts.forget_files(spec.get("user"))
+        return removal.remove(run)
+    except Exception as error:  # noqa: BLE001 - whatever this run has left
+        sys.stderr.write("removing %s: %r\n" % (run.run_id, error))
+        return False
 
 
 def orphans(request: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +139,7 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     for name in names_in(folders.code):
         path = os.path.join(folders.code, name)
         if name not in keep and os.path.isdir(path) and os.stat(path).st_mtime < oldest:
-            shutil.rmtree(path, ignore_errors=True)
+            file_tree.remove(path)
             removed.append("code/" + name)
     for name in names_in(folders.packages):
         path = os.path.join(folders.packages, name)
@@ -135,7 +147,7 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
         if path in in_use or not os.path.exists(marker) or os.stat(marker).st_mtime >= oldest:
             continue
         os.unlink(marker)  # First the marker that says it is whole, then the rest.
-        shutil.rmtree(path, ignore_errors=True)
+        file_tree.remove(path)
         removed.append("packages/" + name)
     return {"removed": removed}
 

@@ -14,7 +14,7 @@ from ..errors import RefusedError
 from ..files import removal
 from ..folders import Folders, Run, take_lock
 from ..host import containers, disk, job_accounts, launch, process_tree, processes
-from . import exits, status
+from . import exits, status, supervisor
 
 POLL_S = 0.02
 MARGIN_S = 25.0
@@ -123,8 +123,9 @@ def _end_unsupervised(run: Run, grace_s: float) -> None:
         )
     if spec.get("runtime") == "podman":
         gone = containers.remove(run.run_id) and gone
-    if not gone:
-        left = [one.pid for one in process_tree.orphans(run.run_id, process)]
+    left = supervisor.end_rest(run, spec)
+    if left or not gone:
+        left += [one.pid for one in process_tree.orphans(run.run_id, process)]
         _measure(run, process)
         raise RefusedError("tree-alive", "run %s: still alive: %s" % (run.run_id, left))
     job_accounts.forget_ipc(spec.get("user"))

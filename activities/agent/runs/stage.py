@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
-from ..host import containers, disk, job_accounts
+from ..host import containers, disk, file_tree, job_accounts, network_wall
 from ..packages import packages
 
 
@@ -20,7 +20,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
     spec.json is written last, so its presence says that the run is staged.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-needs-root`, `apt`, `image`,
-    `job-user`, `no-user`, `removed`.
+    `job-user`, `no-user`, `network-wall`, `removed`.
     """
     folders = Folders(request.get("root", ""))
     run = folders.run(request["run_id"])
@@ -54,6 +54,7 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     _say("copying the code")
     if spec.get("user"):
         spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"])
+        network_wall.keep(folders, spec["user"])
     owner = _owner(spec.get("user"))
     _make_work(folders, run, request.get("code_sha256"))
     for name in ("input", "output", "state"):
@@ -100,7 +101,7 @@ def _make_work(folders: Folders, run: Run, sha256: str | None) -> None:
     if run.has("work"):
         return
     part = run.at("work.part")
-    shutil.rmtree(part, ignore_errors=True)
+    file_tree.remove(part)
     if sha256 is None:
         os.mkdir(part)
     else:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from typing import Any
 
 from ..files import packing, transfer
 from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
+from ..host import file_tree
 
 FINGERPRINT_DIGITS = 32
 
@@ -65,6 +65,6 @@ def _put(run: Run, folder: str) -> None:
     if run.has("spec.json") or run.has("process.json") or run.has("exit.json"):
         return
     if run.has("state"):
-        shutil.rmtree(run.at("state"))
+        file_tree.remove(run.at("state"))
     os.chmod(folder, 0o755)  # As staging makes the folder, before it changes the owner.
     os.rename(folder, run.at("state"))

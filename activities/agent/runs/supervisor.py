@@ -15,15 +15,28 @@ import signal
 from typing import Any
 
 from ..folders import Folders, Run, take_lock
-from ..host import containers, disk, job_accounts, prctl, process_tree, processes, spawn
+from ..host import (
+    cgroups,
+    containers,
+    disk,
+    job_accounts,
+    network_wall,
+    prctl,
+    process_tree,
+    processes,
+    spawn,
+)
 from . import exits
 
 BEAT_S = 5.0
 LEAST_DISK_USE_S = 5.0
 MOST_DISK_USE_S = 60.0
 DISK_USE_SHARE = 200.0
+SOON = 20.0
 LEFTOVER_GRACE_S = 5.0
 KILL_AGAIN_S = 0.05
+OOM_SCORE = "-900"
+"""When memory runs out, the kernel spares supervisors, without which no run can be ended."""
 
 
 def supervise(root: str, run_id: str) -> None:
@@ -35,6 +48,11 @@ def supervise(root: str, run_id: str) -> None:
     spec = run.read("spec.json")
     if spec is not None:
         Supervisor(run, spec).main()
+
+
+def end_rest(run: Run, spec: dict[str, Any]) -> list[int]:
+    """KILL what is in the run's cgroup or of its account; return the processes that stay."""
+    return cgroups.end(run) + job_accounts.end_processes(run, spec.get("user"))
 
 
 class Supervisor:
@@ -56,10 +74,17 @@ class Supervisor:
         self.wake_fd = -1
         self.due = {"beat": 0.0, "disk": 0.0}
         self.process: dict[str, Any] = {}
+        self.disk_use = disk.DiskUse(run, spec)
+        self.measuring_s = 0.0
+        """How long the present measurement of the disk use has taken so far."""
+        self.measured_s = 0.0
+        """How long the last one took."""
 
     def main(self) -> None:
         """Start the command, supervise it until its process tree has ended, and write its exit."""
         self._listen()
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(OOM_SCORE)  # Only some containers do not let root do this.
         prctl.adopt_orphans()
         self._start()
         while self._reap():
@@ -78,6 +103,8 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _start(self) -> None:
+        # Again, because the machine may have restarted since the staging: none starts without it.
+        network_wall.keep(self.run.folders, self.spec.get("user"))
         disk.reserve(self.run)
         self.log = os.open(self.run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         mine = processes.find(os.getpid())
@@ -133,14 +160,24 @@ class Supervisor:
     def _beat(self) -> None:
         with contextlib.suppress(OSError):  # A full disk: reported below; the last beat stays.
             self.run.write("beat.json", {"elapsed_s": self._elapsed_s()}, durable=False)
-        self._stop_if(disk.nearly_full(self.run))
+        if disk.nearly_full(self.run):  # Measured soon: whoever has filled the disk has to end.
+            soon = processes.monotonic_s() + SOON * self.measured_s
+            self.due["disk"] = min(self.due["disk"], soon)
 
     def _measure_disk_use(self) -> None:
-        """Measure the run's disk use; the longer a measurement takes, the rarer it is repeated."""
+        """Measure the run's disk use; the longer a measurement takes, the rarer it is repeated.
+
+        It is taken in steps, between which the supervisor is there for everything else.
+        """
         started_s = processes.monotonic_s()
-        self._stop_if(disk.overuse(self.run, self.spec))
+        is_done, problem = self.disk_use.step()
         now = processes.monotonic_s()
-        pause_s = max(LEAST_DISK_USE_S, (now - started_s) * DISK_USE_SHARE)
+        self.measuring_s += now - started_s
+        if not is_done:
+            return
+        self.measured_s, self.measuring_s = self.measuring_s, 0.0
+        self._stop_if(problem)
+        pause_s = max(LEAST_DISK_USE_S, self.measured_s * DISK_USE_SHARE)
         self.due["disk"] = now + min(pause_s, MOST_DISK_USE_S)
 
     def _stop_if(self, problem: str | None) -> None:
@@ -184,6 +221,8 @@ class Supervisor:
     def _report(self) -> None:
         if self.spec.get("runtime") == "podman":
             containers.remove(self.run.run_id)
+        while left := end_rest(self.run, self.spec):
+            os.write(2, ("still alive: %s\n" % left).encode())
         job_accounts.forget_ipc(self.spec.get("user"))
         document = exits.describe(self.run, self.spec, self.status or 0)
         disk.release(self.run)

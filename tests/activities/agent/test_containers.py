@@ -18,6 +18,7 @@ from tests.activities.waiting import wait_for
 RUN = "job-p-0-1"
 PROGRAMS = ("sh", "cat", "id", "sleep", "touch", "setsid")
 IMAGE = "localhost/baseload-test:1"
+WITH_VOLUME = "localhost/baseload-test:volume"
 # What podman needs on a kernel that gives a container no further rights than ours.
 CONTAINERS_CONF = """
 [containers]
@@ -49,13 +50,14 @@ def podman_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
         "CONTAINERS_CONF": str(folder / "containers.conf"),
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
     }
-    subprocess.run(
-        ["podman", "import", "-q", "-", IMAGE],
-        input=root_file_system(),
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
+    for image, change in ((IMAGE, []), (WITH_VOLUME, ["--change", "VOLUME /data"])):
+        subprocess.run(
+            ["podman", "import", "-q", *change, "-", image],
+            input=root_file_system(),
+            env=environment,
+            check=True,
+            capture_output=True,
+        )
     yield environment
     subprocess.run(["podman", "rm", "-fa"], env=environment, check=False, capture_output=True)
     subprocess.run(
@@ -70,7 +72,7 @@ def root_file_system() -> bytes:
     libraries = set(re.findall(r"/\S+\.so\S*", ldd))
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
-        for name in ("bin", "tmp", "proc", "sys", "dev", "etc"):
+        for name in ("bin", "tmp", "proc", "sys", "dev", "etc", "data"):
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(folder)
@@ -87,8 +89,8 @@ def podman_agent(agent: LocalAgent, podman_environment: dict[str, str]) -> Local
     return agent
 
 
-def run(agent: LocalAgent, command: str, **more: object) -> None:
-    agent.call("stage", run_id=RUN, image=IMAGE, spec=spec(command, runtime="podman", **more))
+def run(agent: LocalAgent, command: str, image: str = IMAGE, **more: object) -> None:
+    agent.call("stage", run_id=RUN, image=image, spec=spec(command, runtime="podman", **more))
     agent.call("start", run_id=RUN)
 
 
@@ -125,6 +127,18 @@ def test_ending_a_container_leaves_nothing_of_it(
     assert ended["exit"]["reason"] == "ended"
     assert containers(podman_environment) == ""
     assert living("sleep 6200") == living("sleep 6201") == []
+
+
+def test_what_a_container_writes_elsewhere_counts_and_goes_with_it(
+    podman_agent: LocalAgent, podman_environment: dict[str, str]
+) -> None:
+    writes = "for i in 1 2 3 4 5 6 7 8 9; do cat /bin/* > /data/big$i; done; sleep 600"
+    run(podman_agent, writes, WITH_VOLUME, disk_size_gb=0.002, grace_s=0.1)
+    assert podman_agent.exit_of(RUN)["reason"] == "disk-full"
+    assert containers(podman_environment) == ""
+    command = ["podman", "volume", "ls", "-q"]
+    left = subprocess.run(command, env=podman_environment, check=True, capture_output=True)
+    assert left.stdout == b""
 
 
 def test_a_container_whose_supervisor_was_killed_can_be_ended(

@@ -10,7 +10,7 @@ import pytest
 
 from activities.agent import folders
 from activities.agent.errors import RefusedError
-from activities.agent.host import process_tree, processes
+from activities.agent.host import cgroups, process_tree, processes
 from activities.agent.runs import clean, end, stage
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
 from tests.activities.archives import file, packed
@@ -101,6 +101,7 @@ def test_a_run_that_cannot_be_killed_is_measured_until_it_has_ended_and_saves_no
     with monkeypatch.context() as asleep:
         asleep.setattr(process_tree, "KILL_S", 0.1)
         asleep.setattr(process_tree, "send", spare)
+        asleep.setattr(cgroups, "folders_of", lambda _: [])
         first = clean.orphans(request)
         second = clean.orphans({**request, "among": [], "leaving": [stuck]})
     assert list(first["ended"]) == [other]

@@ -309,7 +309,9 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
     )
     agent.exit_of(RUN)
     text = agent.path(RUN, "log").read_text()
-    assert text.startswith("baseload-job-2\n")
+    user = agent.document(RUN, "spec.json")["user"]
+    assert text.startswith(f"{user}\n")
+    assert user != agent.document("job-other-0-1", "spec.json")["user"]
     assert text.count("Permission denied") == 6
     assert "NoNewPrivs:\t1" in text
     assert agent.path(RUN, "output/mine").exists()
@@ -338,10 +340,15 @@ def test_a_jobs_account_is_used_again_only_after_its_run_was_cleaned(agent: Loca
         agent.run(run_id, "true", user="baseload-job")
         agent.exit_of(run_id)
         accounts.append(agent.document(run_id, "spec.json")["user"])
-    assert accounts == [f"baseload-job-{number}" for number in (1, 2, 3)]
+    assert len({*accounts, "baseload-job"}) == 4
     agent.call("clean", run_ids=[runs[1]])
-    agent.stage(RUN, "true", user="baseload-job")
-    assert agent.document(RUN, "spec.json")["user"] == accounts[1]
+    again: list[str] = []
+    while accounts[1] not in again:  # Other tests beside this one take accounts as well.
+        agent.stage(f"job-again-0-{len(again)}", "true", user="baseload-job")
+        again.append(agent.document(f"job-again-0-{len(again)}", "spec.json")["user"])
+        assert accounts[0] not in again
+        assert accounts[2] not in again
+        assert len(again) < 20
 
 
 def test_a_job_that_writes_more_than_its_disk_is_ended_for_that(agent: LocalAgent) -> None:

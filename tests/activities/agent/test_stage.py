@@ -34,6 +34,12 @@ HOSTILE: dict[str, tuple[Change, ...]] = {
     "a file over a link": (symlink("a", "b"), file("a")),
     "hard link out": (hard_link("a", "../outside"),),
     "hard link to a link": (symlink("a", "b"), file("b"), hard_link("c", "a")),
+    "hard link through links": (
+        file("sub/deep/x"),
+        symlink("one", "sub/deep"),
+        symlink("sub/deep/two", "../.."),
+        hard_link("c", "one/two/sub/deep/x"),
+    ),
     "links that leave together": (
         file("sub/deep/x"),
         symlink("one", "sub/deep"),
@@ -367,3 +373,41 @@ def test_apt_packages_without_root_are_refused(agent: LocalAgent) -> None:
     with pytest.raises(Refused) as caught:
         agent.call("stage", run_id=RUN, apt_packages=["no-such-package"], spec=spec("true"))
     assert caught.value.code == "apt-needs-root"
+
+
+APT = """#!/bin/sh
+# apt-get as it takes its words: NAME- removes NAME, and an unknown name is an expression.
+state=%s; removes=yes; expressions=yes
+[ "$1" = install ] || exit 0
+for word; do
+  case $word in
+    --no-remove) removes=no ;;
+    APT::Cmd::Pattern-Only=true) expressions=no ;;
+    *-) [ $removes = yes ] && rm -f "$state/${word%%-}" ;;
+    -*|install|*=*) ;;
+    *) if [ -e "$state/known-$word" ] || [ $expressions = yes ]; then touch "$state/$word"; fi ;;
+  esac
+done
+"""
+APT_CACHE = """#!/bin/sh
+for word; do [ -e "%s/known-$word" ] && echo "Package: $word"; done; exit 0
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages: run as root")
+def test_apt_packages_are_exact_names_and_remove_nothing(node_root: Path, tmp_path: Path) -> None:
+    for name, text in (("apt-get", APT), ("apt-cache", APT_CACHE)):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text % tmp_path)
+        program.chmod(0o755)
+    for name in ("known-made-up-package", "made-up-server"):
+        (tmp_path / name).touch()
+    agent = LocalAgent(node_root, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
+    for name in ("made-up-server-", "made.+package", "made-up-package=1", "made-up-package:i386"):
+        with pytest.raises(Refused) as caught:
+            agent.call("stage", run_id=RUN, apt_packages=[name], spec=spec("true"))
+        assert caught.value.code == "apt"
+    agent.call("stage", run_id=RUN, apt_packages=["made-up-package"], spec=spec("true"))
+    found = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
+    assert found == ["known-made-up-package", "made-up-package", "made-up-server"]

@@ -39,7 +39,7 @@ def assignment(worker: int, region_id: str) -> WorkerAssignment:
         region_id=region_id,
         host="127.0.0.1",
         port=22,
-        minion_id="SHA256:made-up",
+        minion_id=f"SHA256:{region_id}",
     )
     return WorkerAssignment(worker=worker, node=node)
 
@@ -165,6 +165,26 @@ def refusal() -> ApplicationError:
 
 def store() -> BlobStore:
     return blob_store(settings().storage)
+
+
+def test_what_isolates_a_worker_is_sealed_from_rows_and_not_from_the_command(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project)
+    with migrated.write() as session:
+        row = session.get(Node, "nod-reg-1")
+        assert row is not None
+        row.preparation = {"job_user": "baseload-job"}
+    place = seal().references[0]
+    isolation = open_run_spec(place, "reg-1").isolation
+    assert isolation is not None
+    assert isolation.job_user == "baseload-job"
+    assert (isolation.node_id, isolation.minion_id) == ("nod-reg-1", "SHA256:reg-1")
+    forged = COMMAND.assignments[0].model_copy(update={"job_user": None, "worker": 1})
+    with pytest.raises(ApplicationError, match="no allocation"):
+        ActivityEnvironment().run(
+            seal_run_specs, COMMAND.model_copy(update={"assignments": (forged,)})
+        )
 
 
 def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(

@@ -26,7 +26,7 @@ from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.archives import archive, file
 from tests.activities.package_index import PackageIndex, serving
-from tests.activities.sites import REGION, Site
+from tests.activities.sites import REGION, Site, isolated
 from tests.activities.waiting import wait_until
 from tests.lab.wheels import write_wheel
 from workflows.contracts.jobs import WorkerAssignment, run_id
@@ -61,6 +61,7 @@ class Region:
             python_packages=packages,
             code_sha256=code_sha256,
             disk_size_gb=0,
+            isolation=isolated(node),
             cache=self.cache,
         )
         assignment = WorkerAssignment(worker=0, node=node)

@@ -18,12 +18,12 @@ from activities.site.nodes import end_orphaned_runs
 from activities.site.runs import clean_worker, end_worker, get_run_status, start_worker
 from activities.site.staging import stage_worker
 from activities.storage.names import code_name
-from activities.storage.run_specs import RunSpec, seal_run_spec
+from activities.storage.run_specs import Isolation, RunSpec, seal_run_spec
 from activities.transport.errors import OutcomeUnknown
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import processes_of
 from tests.activities.archives import archive, file, symlink
-from tests.activities.sites import REGION, Site
+from tests.activities.sites import REGION, Site, isolated
 from tests.activities.waiting import wait_until
 from workflows.contracts import errors
 from workflows.contracts.base import Done
@@ -50,6 +50,7 @@ SECRET = "correct-horse-battery-staple"
 def order(site: Site, command: str, **more: Any) -> StageWorker:
     """A sealed work order of the job's only worker, and the command that brings it."""
     more.setdefault("disk_size_gb", 0)
+    more.setdefault("isolation", isolated(site.node))
     content = RunSpec(run_id=RUN, command=command, **more)
     return StageWorker(
         node=site.node,
@@ -115,6 +116,50 @@ async def test_code_input_and_variables_are_there_when_the_command_starts(
     )
     assert (await exited(site)).exit is not None
     assert await collected(site) == b"from the input\na variable\n3\n"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "node"),
+    [
+        ({"job_user": None}, {}),
+        ({"job_user": "root"}, {}),
+        ({"gpu_uuids": ("GPU-of-another",)}, {}),
+        ({}, {"node_id": "nod-another"}),
+        ({}, {"minion_id": "SHA256:another"}),
+    ],
+)
+async def test_nothing_outside_of_the_seal_decides_how_a_run_is_isolated(
+    site: Site, assignment: dict[str, Any], node: dict[str, Any]
+) -> None:
+    sealed = Isolation(
+        node_id=site.node.node_id,
+        minion_id=site.node.minion_id,
+        login_user=site.node.user,
+        job_user="baseload-job",
+        gpu_uuids=("GPU-own",),
+    )
+    command = order(site, "id -u", isolation=sealed)
+    given = {"job_user": "baseload-job", "gpu_uuids": ("GPU-own",), **assignment}
+    changed = command.model_copy(
+        update={
+            "assignment": command.assignment.model_copy(update=given),
+            "node": command.node.model_copy(update=node),
+        }
+    )
+    found = await refusal(site, changed)
+    assert found.type == errors.REFUSED
+    assert found.non_retryable
+    assert not site.agent.path(RUN).exists()
+
+
+async def test_a_command_without_a_seal_runs_nothing_as_root(site: Site) -> None:
+    command = order(site, "id -u", isolation=None)
+    as_root = command.node.model_copy(update={"user": "root"})
+    unsealed = command.assignment.model_copy(update={"job_user": None})
+    found = await refusal(
+        site, command.model_copy(update={"node": as_root, "assignment": unsealed})
+    )
+    assert found.type == errors.REFUSED
 
 
 async def test_staging_twice_stages_once_and_brings_the_code_once(

@@ -17,7 +17,7 @@ from activities.storage.run_specs import RunSpec, seal_run_spec
 from activities.storage.state_snapshots import StateSnapshot, copies_of
 from activities.transport.stream import NodeStream
 from tests.activities.archives import file, packed, symlink
-from tests.activities.sites import REGION, Site
+from tests.activities.sites import REGION, Site, isolated
 from tests.activities.waiting import wait_until
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment, run_id
@@ -63,7 +63,9 @@ class Life:
         await wait_until(lambda: "ready" in self.log, "its command has begun")
 
     async def is_staged(self) -> WorkerStaged:
-        order = RunSpec(run_id=self.run, command=GOES_ON, disk_size_gb=0)
+        order = RunSpec(
+            run_id=self.run, command=GOES_ON, disk_size_gb=0, isolation=isolated(self.site.node)
+        )
         command = StageWorker(
             node=self.site.node,
             run_id=self.run,

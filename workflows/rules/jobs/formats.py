@@ -5,7 +5,7 @@ import re
 NAME_RULE = "is 1 to 100 printable characters, without blanks at its ends"
 VARIABLE_RULE = "names are letters, digits and underscores, do not start with a digit or BASELOAD_"
 PYTHON_REQUIREMENT_RULE = "is a package by name, such as scikit-learn or torch>=2.4 (PEP 508)"
-APT_PACKAGE_RULE = "is a Debian package by name, such as ffmpeg or ffmpeg=7:5.1"
+APT_PACKAGE_RULE = "is the exact name of a Debian package, such as ffmpeg"
 IMAGE_RULE = "is an image reference, such as docker.io/library/python:3.12"
 SECRET_RULE = "is a reference, store://projects/<project>/<name>"  # noqa: S105 - a rule, no secret
 
@@ -18,7 +18,7 @@ _PYTHON_REQUIREMENT = re.compile(
     rf"\s*(?:{_VERSION}(?:,{_VERSION})*|\({_VERSION}(?:,{_VERSION})*\))?"
     r"\s*(?:;[^;\r\n]+)?"
 )
-_APT_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~-]+)?")
+_APT_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
 _IMAGE = re.compile(
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?/)?"
     r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
@@ -43,6 +43,7 @@ def is_python_requirement(text: str) -> bool:
 
 
 def is_apt_package(text: str) -> bool:
+    """Whether the text is a package's name, which apt cannot take for a removal or a version."""
     return len(text) <= 200 and _APT_PACKAGE.fullmatch(text) is not None
 
 
