@@ -10,6 +10,7 @@ from tests.workflows.fake_cloud import RentedMachines
 from workflows.contracts import queues
 from workflows.contracts.base import Contract
 from workflows.contracts.leases import LeaseRelease, LeaseRequest, MachineReady
+from workflows.contracts.lifecycles import Record
 from workflows.contracts.statuses import LeaseStatus
 from workflows.effects import leases as leased
 from workflows.leases.lease_lifecycle import LeaseLifecycle
@@ -26,6 +27,7 @@ class LeasedNodes(RentedMachines):
     lease_s: float | None = None
     """After which leases end, however long their machines may live; None: as long as these."""
     client: Client | None = None
+    rows: dict[str, Record] = field(default_factory=dict)
 
     async def acquire_lease(self, asked: leased.AcquireLease) -> leased.LeaseAcquired:
         live = [one for one, holder in self.leases.items() if holder == asked.node_id]
