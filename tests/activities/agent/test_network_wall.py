@@ -96,16 +96,16 @@ def test_a_job_reaches_its_own_port_and_no_service_of_its_machine(walled: Walled
     wall = {"networks": [CLOSED], "ports": [[FAR, TEMPORAL]]}
     prepared = walled.call("prepare", peers=[], network_wall=wall)
     assert prepared["no_wall_reason"] is None
-    walled.run("job-other-0-1", python(LISTEN, OTHERS), user="baseload-job")
-    wait_for(walled.path("job-other-0-1", "work/ready").exists, "another job's port")
+    walled.run("job-beside-0-1", python(LISTEN, OTHERS), user="baseload-job")
+    wait_for(walled.path("job-beside-0-1", "work/ready").exists, "another job's port")
     own = f"({python(LISTEN, OWN)} &) ; while ! [ -e ready ]; do sleep 0.02; done; "
     places = [f"127.0.0.1:{TEMPORAL}", f"127.0.0.1:{OWN}", f"127.0.0.1:{OTHERS}",
               f"{CLOSED}:{TEMPORAL}", f"{METADATA}:{TEMPORAL}", f"{FAR}:{TEMPORAL}"]  # fmt: skip
-    walled.run("job-r-0-1", own + python(ASK, *places), user="baseload-job")
-    walled.exit_of("job-r-0-1")
+    walled.run("job-walled-0-1", own + python(ASK, *places), user="baseload-job")
+    walled.exit_of("job-walled-0-1")
     heard = dict(
         line.split(" ", 1)
-        for line in walled.path("job-r-0-1", "log").read_text().splitlines()
+        for line in walled.path("job-walled-0-1", "log").read_text().splitlines()
         if " " in line
     )
     assert [place for place, words in heard.items() if words == "hello"] == [f"127.0.0.1:{OWN}"]
@@ -120,11 +120,11 @@ def test_the_wall_stands_again_after_the_machine_has_forgotten_it(walled: Walled
     walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
     place = f"127.0.0.1:{TEMPORAL}"
     flush = ["nsenter", f"--net=/proc/{walled.network}/ns/net", "nft", "flush", "ruleset"]
-    walled.stage("job-r-0-1", python(ASK, place), user="baseload-job")
+    walled.stage("job-walled-0-1", python(ASK, place), user="baseload-job")
     subprocess.run(flush, check=True)
-    walled.call("start", run_id="job-r-0-1")
-    walled.exit_of("job-r-0-1")
-    assert walled.path("job-r-0-1", "log").read_text() == f"{place} no\nasked\n"
+    walled.call("start", run_id="job-walled-0-1")
+    walled.exit_of("job-walled-0-1")
+    assert walled.path("job-walled-0-1", "log").read_text() == f"{place} no\nasked\n"
 
 
 def test_a_machine_that_cannot_have_a_wall_says_why(walled: Walled, tmp_path: Path) -> None:
@@ -136,4 +136,4 @@ def test_a_machine_that_cannot_have_a_wall_says_why(walled: Walled, tmp_path: Pa
     reason = walled.call("prepare", peers=[], network_wall=wall)["no_wall_reason"]
     assert "no such netlink family" in reason
     walled.environment = None
-    assert asked(walled, "job-r-0-1", f"127.0.0.1:{TEMPORAL}") == {f"127.0.0.1:{TEMPORAL}": "hello"}
+    assert asked(walled, "job-walled-0-1", f"127.0.0.1:{TEMPORAL}") == {f"127.0.0.1:{TEMPORAL}": "hello"}

@@ -13,7 +13,7 @@ TRIES = 2
 """Of a workflow task in these tests; the second follows at once, later ones do not."""
 
 
-@workflow.defn(dynamic=True, sandboxed=False)
+@workflow.defn(dynamic=True)
 class Broken:
     """Any workflow, as code that does not fit its history."""
 
