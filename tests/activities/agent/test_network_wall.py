@@ -74,6 +74,7 @@ def walled(agent: LocalAgent) -> Iterator[Walled]:
     yield agent
     agent.end_all()
     agent.call("release")
+    agent.__class__ = LocalAgent  # The network ends with what holds it.
     machine.kill()
     machine.wait()
 
@@ -136,4 +137,5 @@ def test_a_machine_that_cannot_have_a_wall_says_why(walled: Walled, tmp_path: Pa
     reason = walled.call("prepare", peers=[], network_wall=wall)["no_wall_reason"]
     assert "no such netlink family" in reason
     walled.environment = None
-    assert asked(walled, "job-walled-0-1", f"127.0.0.1:{TEMPORAL}") == {f"127.0.0.1:{TEMPORAL}": "hello"}
+    temporal = f"127.0.0.1:{TEMPORAL}"
+    assert asked(walled, "job-walled-0-1", temporal) == {temporal: "hello"}
