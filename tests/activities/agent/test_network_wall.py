@@ -74,7 +74,6 @@ def walled(agent: LocalAgent) -> Iterator[Walled]:
     yield agent
     agent.end_all()
     agent.call("release")
-    agent.__class__ = LocalAgent  # The network ends with what holds it.
     machine.kill()
     machine.wait()
 
