@@ -52,7 +52,9 @@ class Walled(LocalAgent):
     network = 0
 
     def command(self, verb: str) -> list[str]:
-        return ["nsenter", f"--net=/proc/{self.network}/ns/net", *super().command(verb)]
+        plain = super().command(verb)
+        inside = ["nsenter", f"--net=/proc/{self.network}/ns/net", *plain]
+        return inside if self.network else plain
 
 
 @pytest.fixture
@@ -74,6 +76,7 @@ def walled(agent: LocalAgent) -> Iterator[Walled]:
     yield agent
     agent.end_all()
     agent.call("release")
+    agent.network = 0  # What the fixtures below still call has no network to enter any more.
     machine.kill()
     machine.wait()
 
