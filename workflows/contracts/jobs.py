@@ -4,6 +4,7 @@ Commands, variables and secrets never pass through a workflow: run specs hold th
 the object store, and a workflow holds their keys there alone.
 """
 
+import re
 from datetime import datetime
 
 from pydantic import Field
@@ -12,6 +13,13 @@ from workflows.contracts.base import Contract
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
+
+_JOB = r"job-[0-9a-z]{1,26}"
+_JOB_ID = re.compile(_JOB)
+_RUN_ID = re.compile(rf"({_JOB})-(0|[1-9][0-9]{{0,2}})-(0|[1-9][0-9]{{0,5}})")
+"""A name that is no path and no pattern, whoever says it; numbers as `run_id` writes them."""
+_SHOWN = 80
+"""How much of a wrong id an error shows."""
 
 
 class WorkerAssignment(Contract):
@@ -246,9 +254,22 @@ def run_id(job_id: str, worker: int, attempt: int) -> str:
 
 
 def parse_run_id(run: str) -> tuple[str, int, int]:
-    """The (job id, worker, attempt) of a run id.
+    """The (job id, worker, attempt) of a run id, which is the one that `run_id` makes of them.
 
     Raises: ValueError, when `run` is not a run id.
     """
-    job, worker, attempt = run.rsplit("-", 2)
+    found = _RUN_ID.fullmatch(run)
+    if found is None:
+        raise ValueError(f"{run[:_SHOWN]!r}: is no run id")
+    job, worker, attempt = found.groups()
     return job, int(worker), int(attempt)
+
+
+def checked_job_id(job: str) -> str:
+    """The job id, once it is seen to be one.
+
+    Raises: ValueError, when `job` is not a job id.
+    """
+    if _JOB_ID.fullmatch(job) is None:
+        raise ValueError(f"{job[:_SHOWN]!r}: is no job id")
+    return job
