@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from workflows.contracts.base import Contract
+from workflows.contracts.base import Contract, Seconds
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
@@ -67,7 +67,7 @@ class Exit(Contract):
     signal: int | None = None
     reason: str = "exited"
     message: str = ""
-    elapsed_s: float = 0.0
+    elapsed_s: Seconds = 0.0
     """The billed seconds that the command ran, by the node's monotonic clock."""
     log_bytes: int = 0
 
@@ -84,8 +84,8 @@ class RunReport(Contract):
 
     run_id: str
     state: RunState
-    elapsed_s: float = 0.0
-    idle_s: float = 0.0
+    elapsed_s: Seconds = 0.0
+    idle_s: Seconds = 0.0
     """How long the run has been idle; measured only with `JobRequest.idle_timeout_s`."""
     exit: Exit | None = None
     log_bytes: int = 0
@@ -104,7 +104,7 @@ class WorkerIdle(Contract):
 
     worker: int
     attempt: int
-    idle_s: float
+    idle_s: Seconds
 
 
 class NodeUnreachable(Contract):
@@ -209,7 +209,7 @@ class WorkerProgress(Contract):
     assignment: WorkerAssignment | None = None
     run_id: str | None = None
     exit: Exit | None = None
-    elapsed_s: float = 0.0
+    elapsed_s: Seconds = 0.0
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
