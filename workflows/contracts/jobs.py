@@ -97,6 +97,8 @@ class WorkerExit(Contract):
     worker: int
     attempt: int
     exit: Exit
+    node_id: str = ""
+    """The node whose watch says so; nothing that another node says of the run is believed."""
 
 
 class WorkerIdle(Contract):
@@ -105,6 +107,8 @@ class WorkerIdle(Contract):
     worker: int
     attempt: int
     idle_s: Seconds
+    node_id: str = ""
+    """The node whose watch says so."""
 
 
 class NodeUnreachable(Contract):

@@ -12,13 +12,17 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.settings import settings
 from activities.site.node_client import close_connections
+from activities.site.nodes import end_orphaned_runs
+from activities.site.run_names import RunNames
 from activities.site.watch import watch_node
+from activities.storage.logs import log_store
 from activities.temporal import client
 from tests.activities.sites import REGION, Jobs
 from tests.activities.waiting import wait_until
 from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
-from workflows.effects.nodes import WatchNode
+from workflows.effects.nodes import EndOrphanedRuns, WatchNode
 
+OWN = "job-01jd0000000000000000000001"
 VICTIM = "job-01jd0000000000000000000000"
 
 
@@ -74,3 +78,52 @@ async def test_a_run_id_with_a_path_in_it_writes_no_file_outside_the_store(
         await wait_until(lambda: ("watch", {"forget": ["last"]}) in node.asked, "the last frame")
     assert files(tmp_path) == before
     assert jobs.signals == []
+
+
+def said_of(name: str) -> bytes:
+    """All that a watcher can say of a run."""
+    ended = {"exit_code": 0, "elapsed_s": 3e8}
+    return (
+        frame(b"forged", run_id=name, kind="log", offset=0, length=6)
+        + frame(run_id=name, kind="idle", idle_s=1e6)
+        + frame(run_id=name, kind="lost", elapsed_s=1, log_bytes=0)
+        + frame(run_id=name, kind="exit", exit=ended, log_bytes=6)
+    )
+
+
+async def test_a_node_says_nothing_of_runs_that_were_placed_on_another(
+    node: HostileNode, jobs: Jobs
+) -> None:
+    own, victim = f"{OWN}-0-1", f"{VICTIM}-0-1"
+    here = RunNames(node.address("nod-hostile", REGION))
+    names = (
+        victim,
+        RunNames(node.address("nod-other", REGION)).of(victim),
+        RunNames(node.address("nod-hostile", "reg-other")).of(victim),
+        here.of(own).replace(own, victim),
+        here.of(victim)[:-1],
+        f"{victim}-",
+    )
+    said = b"".join(map(said_of, names))
+    node.says["watch"] = Words(said + said_of(here.of(own)), stays=True)
+    node.says["status"] = answer(runs={name: {} for name in names}, boot_id="1")
+    async with watched(node):
+        await wait_until(lambda: len(jobs.signals) == 3, "what it may say")
+    assert {job for job, _, _ in jobs.signals} == {f"job/{OWN}"}
+    assert {argument.node_id for _, _, argument in jobs.signals} == {"nod-hostile"}
+    logs = log_store(settings().storage)
+    assert (logs.read(own, 0), logs.length(victim)) == (b"forged", 0)
+    assert node.asked[1][1]["known"] == {}
+
+
+async def test_a_node_reports_no_orphan_that_was_placed_on_another(node: HostileNode) -> None:
+    own, victim = f"{OWN}-0-1", f"{VICTIM}-0-1"
+    address = node.address("nod-hostile", REGION)
+    state = {"elapsed_s": 60.0, "started_at": None, "log_bytes": 0, "told_before_s": 0.0}
+    names = (victim, RunNames(node.address("nod-other", REGION)).of(victim))
+    mine = RunNames(address).of(own)
+    node.says["orphans"] = answer(ended=dict.fromkeys((*names, mine), state), alive={})
+    node.says["status"] = answer(runs={mine: state}, boot_id="1")
+    command = EndOrphanedRuns(node=address, among=names, live=())
+    found = await ActivityEnvironment().run(end_orphaned_runs, command)
+    assert [run.run_id for run in found.runs] == [own]
