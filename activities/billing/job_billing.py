@@ -64,21 +64,32 @@ def post_usage(command: PostUsage) -> BalanceForecast:
     """
     if not command.usages:
         raise ApplicationError("usage: asked to post, found no usage", type=REFUSED)
+    posted = 0
+    while True:
+        forecast, is_all = _post(command)
+        posted += forecast.posted_microcredits
+        if is_all:
+            return forecast.model_copy(update={"posted_microcredits": posted})
+
+
+def _post(command: PostUsage) -> tuple[BalanceForecast, bool]:
+    """Post what fits into one transaction; return the forecast, and whether that was all."""
     with database().write() as session:
         opened = [open_meter(session, usage) for usage in command.usages]
         meters = [meter for meter, _ in opened]
         added = sum(meter.microcredits_per_hour for meter, new in opened if new and meter.running)
-        posted = sum(
+        posted = [
             post_on_meter(session, meter, usage.through_s)
             for meter, usage in zip(meters, command.usages, strict=True)
-        )
+        ]
         if added:
             lock_balance(session, meters[0].payer_id)
-        forecast = balance_forecast(session, meters, posted)
+        forecast = balance_forecast(session, meters, sum(each.microcredits for each in posted))
         request_ids = recheck_other_jobs(session, meters, forecast, added)
         over = is_over(session, command.usages[0])
     relay_soon(request_ids)
-    return forecast.model_copy(update={"over": over})
+    is_all = all(each.is_all for each in posted)
+    return forecast.model_copy(update={"over": over}), is_all
 
 
 @activity.defn

@@ -21,7 +21,7 @@ from workflows.effects.nodes import BillOrphanedRuns
 
 @activity.defn
 def bill_orphaned_runs(command: BillOrphanedRuns) -> Done:
-    """Post the measured usage of orphaned runs; skip runs of jobs that have no allocation.
+    """Post the measured usage of orphaned runs; skip those without an allocation on the node.
 
     A run that is still alive is billed as far as it has run. The end of a run frees its leaving
     allocation on the node, in the transaction that posts the last of its usage.
@@ -32,12 +32,7 @@ def bill_orphaned_runs(command: BillOrphanedRuns) -> Done:
     freed = False
     for run in command.runs:
         try:
-            with database().write() as session:
-                lock_jobs(session, [run.job_id])
-                usage = _usage_of(session, run)
-                if usage is not None:
-                    post_worker_usage(session, usage)
-                freed = _free(session, command.node_id, run) or freed
+            freed = _bill(command.node_id, run) or freed
         except ApplicationError as refusal:
             refused = refused or refusal
     if freed:
@@ -45,6 +40,16 @@ def bill_orphaned_runs(command: BillOrphanedRuns) -> Done:
     if refused is not None:
         raise refused
     return Done()
+
+
+def _bill(node_id: str, run: RunSeen) -> bool:
+    """Post the usage of a run, then free what it held; return whether that was anything."""
+    while True:
+        with database().write() as session:
+            lock_jobs(session, [run.job_id])
+            usage = _usage_of(session, node_id, run)
+            if usage is None or post_worker_usage(session, usage).is_all:
+                return _free(session, node_id, run)
 
 
 def _free(session: Session, node_id: str, run: RunSeen) -> bool:
@@ -64,15 +69,21 @@ def _is_of(run: RunSeen) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _usage_of(session: Session, run: RunSeen) -> WorkerUsage | None:
-    """The usage of a run; None when the run never had an allocation or measured less than 1 s."""
-    placed_at = session.exec(select(Allocation.created_at).where(*_is_of(run))).first()
+def _usage_of(session: Session, node_id: str, run: RunSeen) -> WorkerUsage | None:
+    """The usage of a run; None when it has no allocation on the node, or measured less than 1 s.
+
+    A node says nothing of the runs of other nodes that anybody believes.
+    """
+    placed_at = session.exec(
+        select(Allocation.created_at).where(*_is_of(run), col(Allocation.node_id) == node_id)
+    ).first()
     if placed_at is None or run.elapsed_s < 1:
         return None
+    started_at = run.started_at or placed_at  # By the node's clock, which may show any instant.
     return WorkerUsage(
         job_id=run.job_id,
         worker=run.worker,
         attempt=run.attempt,
-        started_at=run.started_at or placed_at,
+        started_at=min(max(started_at, placed_at), datetime.now(UTC)),
         through_s=int(run.elapsed_s),
     )

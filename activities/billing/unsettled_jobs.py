@@ -36,13 +36,22 @@ def post_unsettled(quiet_for: timedelta) -> list[str]:
 
 def _post(job_id: str) -> bool:
     try:
-        with database().write() as session:
-            job = session.get_one(Job, job_id, with_for_update=True)
-            for usage in _USAGES.validate_python(job.unsettled or ()):
-                post_worker_usage(session, usage)
-            job.unsettled = None
-            session.add(job)
+        while not _post_some(job_id):
+            pass
     except (ApplicationError, ValueError, SQLAlchemyError):
         log.exception("usage is not posted", job=job_id)
         return False
     return True
+
+
+def _post_some(job_id: str) -> bool:
+    """Post what fits into one transaction, and return whether that was all."""
+    with database().write() as session:
+        job = session.get_one(Job, job_id, with_for_update=True)
+        usages = _USAGES.validate_python(job.unsettled or ())
+        posted = [post_worker_usage(session, usage) for usage in usages]
+        is_all = all(each.is_all for each in posted)
+        if is_all:
+            job.unsettled = None
+            session.add(job)
+        return is_all

@@ -1,23 +1,41 @@
 """Posting the usage of runs, slice by slice, on usage meters that only move forwards."""
 
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import update
+from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 from temporalio.exceptions import ApplicationError
 
 from activities.billing.ledger import USAGE_FEES, Entry, post
 from activities.billing.payers import credits_name, payer_of
-from activities.db.tables import Account, Job, Project, UsageMeter
+from activities.db.ids import new_id
+from activities.db.session import advisory_lock
+from activities.db.tables import Account, Allocation, EventRow, Job, Project, UsageMeter
 from activities.settings import settings
 from workflows.contracts.billing import UsageRates, WorkerUsage
 from workflows.contracts.errors import NOT_FOUND
+from workflows.contracts.events import JobEvent
 from workflows.contracts.statuses import JobStatus
 from workflows.rules.billing.metering import Slice, slices
 
+USAGE_REFUSED = JobEvent.USAGE_REFUSED
+MOST_PERIODS = 500
+"""The billing periods that one transaction posts of a run, about a second; then others write."""
+SPARE_S = 60
+"""How much longer than its allocation a run may have taken, by the clocks of two machines."""
 
-def post_worker_usage(session: Session, usage: WorkerUsage) -> int:
-    """Post the usage of one run that is not posted yet; return the new microcredits.
+
+@dataclass(frozen=True)
+class Posted:
+    """What a transaction has posted of a run: new microcredits, and whether that was all."""
+
+    microcredits: int = 0
+    is_all: bool = True
+
+
+def post_worker_usage(session: Session, usage: WorkerUsage) -> Posted:
+    """Post the usage of one run that is not posted yet, of at most `MOST_PERIODS`.
 
     The first call fixes the run's start, its usage rates and its payer.
     Raises: NotFound, when there is no such job.
@@ -26,20 +44,28 @@ def post_worker_usage(session: Session, usage: WorkerUsage) -> int:
     return post_on_meter(session, meter, usage.through_s)
 
 
-def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> int:
-    """Post the usage of a run up to `through_s` that is not posted yet; return the microcredits."""
+def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> Posted:
+    """Post the usage of a run up to `through_s` that is not posted yet, of at most `MOST_PERIODS`.
+
+    A run is not charged for longer than its allocation has lasted, whatever its node has measured.
+    """
     if through_s <= meter.posted_s:
-        return 0
+        return Posted()
+    believed_s = _believed_s(session, meter, through_s)
+    period_s = settings().billing_period_s
+    end_s = min(believed_s, (meter.posted_s // period_s + MOST_PERIODS) * period_s)
+    if end_s <= meter.posted_s:
+        return Posted()
     rates = UsageRates.model_validate(meter.rates)
     cut = slices(
         rates.microcredits_per_hour,
         posted_s=meter.posted_s,
-        through_s=through_s,
-        period_s=settings().billing_period_s,
+        through_s=end_s,
+        period_s=period_s,
     )
     posted = sum(_post_slice(session, meter, piece) for piece in cut)
-    seconds = through_s - meter.posted_s
-    meter.posted_s = through_s
+    seconds = end_s - meter.posted_s
+    meter.posted_s = end_s
     meter.posted_microcredits += posted
     session.add(meter)
     session.execute(
@@ -50,7 +76,63 @@ def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> int:
             gpu_seconds=col(Job.gpu_seconds) + seconds * rates.gpu_count,
         )
     )
-    return posted
+    return Posted(posted, is_all=end_s == believed_s)
+
+
+def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
+    """The seconds that can be true: those since the allocation, and `SPARE_S`.
+
+    The others become an event of the job and no charge.
+    """
+    now = datetime.now(UTC)
+    job = session.get_one(Job, meter.job_id)
+    placed_at = placed_at_of(session, meter.job_id, meter.worker, meter.attempt)
+    most_s = max(0, int((now - (placed_at or job.created_at)).total_seconds())) + SPARE_S
+    if through_s > most_s:
+        _record_refused(session, job, meter, (through_s, most_s))
+    return min(through_s, most_s)
+
+
+def placed_at_of(session: Session, job_id: str, worker: int, attempt: int) -> datetime | None:
+    """When the run got its allocation; None: it never had one."""
+    of_run = select(Allocation.created_at).where(
+        col(Allocation.job_id) == job_id,
+        col(Allocation.worker) == worker,
+        col(Allocation.attempt) == attempt,
+    )
+    return session.exec(of_run).first()
+
+
+def _record_refused(
+    session: Session, job: Job, meter: UsageMeter, seconds: tuple[int, int]
+) -> None:
+    """Record in an event that not all seconds are charged, once in each step of the job.
+
+    seconds: those that the node has measured, and those that are believed.
+    """
+    measured_s, believed_s = seconds
+    advisory_lock(session, f"events/{job.account_id}")
+    step = EventRow.resource_id == job.id, EventRow.sequence == job.sequence
+    if session.exec(select(EventRow.id).where(*step, EventRow.type == USAGE_REFUSED)).first():
+        return
+    last = session.exec(select(func.max(EventRow.index)).where(*step)).one()
+    session.add(
+        EventRow(
+            id=new_id("evt"),
+            account_id=job.account_id,
+            resource_id=job.id,
+            sequence=job.sequence,
+            index=0 if last is None else last + 1,
+            type=USAGE_REFUSED,
+            message=(
+                f"worker {meter.worker}: its node has measured {measured_s} s, which is longer "
+                f"than the worker has its allocation: only {believed_s} s are charged"
+            ),
+            details={"worker": meter.worker, "measured_s": measured_s, "charged_s": believed_s},
+            at=datetime.now(UTC),
+        )
+    )
+    session.flush()
 
 
 def is_over(session: Session, usage: WorkerUsage) -> bool:

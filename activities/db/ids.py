@@ -7,19 +7,20 @@ import time
 from workflows.rules.ids import RANDOM_BITS, encoded
 
 _lock = threading.Lock()
-_last = 0
+_last_ms = 0
 
 
 def new_id(prefix: str) -> str:
-    """A new id such as `job-01jd…`, which sorts after all earlier ids of the same process."""
-    return f"{prefix}-{encoded(_next_number())}"
+    """A new id such as `job-01jd…`, which sorts after all earlier ids of the same process.
+
+    Nobody can tell it from another id: each has 80 random bits of its own.
+    """
+    return f"{prefix}-{encoded((_next_ms() << RANDOM_BITS) | secrets.randbits(RANDOM_BITS))}"
 
 
-def _next_number() -> int:
-    """Milliseconds since 1970 and 80 random bits, or the last number plus 1."""
-    global _last  # noqa: PLW0603 - one clock for each process
+def _next_ms() -> int:
+    """Milliseconds since 1970, or those of the last id plus 1; in a burst they are ahead."""
+    global _last_ms  # noqa: PLW0603 - one clock for each process
     with _lock:
-        now_ms = time.time_ns() // 1_000_000
-        fresh = (now_ms << RANDOM_BITS) | secrets.randbits(RANDOM_BITS)
-        _last = fresh if fresh >> RANDOM_BITS > _last >> RANDOM_BITS else _last + 1
-        return _last
+        _last_ms = max(time.time_ns() // 1_000_000, _last_ms + 1)
+        return _last_ms

@@ -17,7 +17,7 @@ from activities.secrets.sealing import secret_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
-from activities.storage.names import states_of
+from activities.storage.names import outputs_of, run_specs_of, states_of
 from activities.storage.run_specs import Isolation, RegionCache, RunSpec, seal_run_spec
 from workflows.contracts.base import Done
 from workflows.contracts.errors import NOT_FOUND, WORK_REFUSED
@@ -104,13 +104,13 @@ def remove_stored(command: RemoveStored) -> Done:
     log_store(settings().storage).delete(command.job_id)
     store = blob_store(settings().storage)
     store.delete_folder(states_of(command.job_id))
-    for kind in ("outputs", "orders"):
-        store.delete_folder(f"{kind}/{command.job_id}")
+    store.delete_folder(outputs_of(command.job_id))
+    store.delete_folder(run_specs_of(command.job_id))
     return Done()
 
 
 def _discard(job_id: str, attempt: int) -> None:
-    blob_store(settings().storage).delete_folder(f"orders/{job_id}/{attempt}")
+    blob_store(settings().storage).delete_folder(run_specs_of(job_id, attempt))
 
 
 def _are_needed(command: SealRunSpecs) -> bool:

@@ -85,6 +85,14 @@ def site_key(region_id: str) -> bytes:
     return _derived(master_key(), f"site/{region_id}")
 
 
+def run_name_key(region_id: str) -> bytes:
+    """The key of the tags in the names of a region's runs, derived from that of the region's site.
+
+    Raises: MasterKeyError, when there is no usable key.
+    """
+    return _derived(site_key(region_id), "run-names")
+
+
 def payload_key() -> bytes:
     """The key of what goes through Temporal: derived, or from `home/keys/temporal.key`.
 

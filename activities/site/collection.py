@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
 from activities.site.node_client import NodeClient
+from activities.site.run_names import RunNames
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.storage.names import output_name
@@ -36,8 +37,9 @@ async def bring_log(node: NodeAddress, run_id: str) -> int:
     Raises: ApplicationError, OUTCOME_UNKNOWN when the node sends less than it reported.
     """
     logs = log_store(settings().storage)
-    answer = await NodeClient(node).call("status", {"run_ids": [run_id]}, limit_s=STATUS_S)
-    wanted: int = answer["runs"][run_id]["log_bytes"]
+    name = RunNames(node).of(run_id)
+    answer = await NodeClient(node).call("status", {"run_ids": [name]}, limit_s=STATUS_S)
+    wanted: int = answer["runs"][name]["log_bytes"]
     stored = await asyncio.to_thread(logs.length, run_id)
     if stored < wanted:
         stored = await _read_log(node, run_id, logs, (stored, wanted))
@@ -56,7 +58,8 @@ async def bring_log(node: NodeAddress, run_id: str) -> int:
 async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[int, int]) -> int:
     """Store the bytes of a span of a log, in few large writes, which are fast."""
     offset, end = span
-    request = {"run_id": run_id, "offset": offset, "length": end - offset}
+    name = RunNames(node).of(run_id)
+    request = {"run_id": name, "offset": offset, "length": end - offset}
     waiting = bytearray()
     async with NodeClient(node).stream("read_log", request) as stream:
         async for chunk in stream:
@@ -98,7 +101,7 @@ async def bring_packed(
 ) -> int:
     """Store the archive that a verb packs of the run, whole or not at all; return its bytes."""
     size = 0
-    request = {"run_id": command.run_id}
+    request = {"run_id": RunNames(command.node).of(command.run_id)}
     async with (
         _writing(store, name) as file,
         NodeClient(command.node).stream(verb, request) as stream,

@@ -44,13 +44,13 @@ class JobSignals:
         """Signal that the run's command and its whole process tree have ended."""
         job_id, worker, attempt = parse_run_id(run_id)
         report = Exit.model_validate({**ended, "log_bytes": log_bytes})
-        exited = WorkerExit(worker=worker, attempt=attempt, exit=report)
+        exited = WorkerExit(worker=worker, attempt=attempt, exit=report, node_id=self._node_id)
         self._start(job_id, "worker_exited", exited)
 
     def tell_idle(self, run_id: str, idle_s: float) -> None:
         """Signal that the run has been idle for its limit; its job checks this again."""
         job_id, worker, attempt = parse_run_id(run_id)
-        idle = WorkerIdle(worker=worker, attempt=attempt, idle_s=idle_s)
+        idle = WorkerIdle(worker=worker, attempt=attempt, idle_s=idle_s, node_id=self._node_id)
         self._start(job_id, "worker_idle", idle)
 
     def ask_to_look(self, run_id: str) -> None:

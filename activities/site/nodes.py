@@ -16,6 +16,7 @@ from activities.secrets.sealing import MasterKeyError
 from activities.settings import settings
 from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
+from activities.site.run_names import RunNames
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
@@ -167,18 +168,19 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
     The end of the run is no measure, because its node may have been unreachable since, and the
     node's clock may be wrong.
     """
+    names = RunNames(command.node)
     async with heartbeating():
         request = {
-            "live": list(command.live),
+            "live": [names.of(run_id) for run_id in command.live],
             "among": list(command.among),
-            "leaving": list(command.leaving),
+            "leaving": [names.of(run_id) for run_id in command.leaving],
             "grace_s": ORPHAN_GRACE_S,
             "owner": platform_key_fingerprint(),
         }
         answer = await NodeClient(command.node).call("orphans", request, limit_s=90)
         ended: dict[str, dict[str, Any]] = answer["ended"]
         await _prune(command.node)
-        runs = _runs(ended)
+        runs = _runs(names, ended)
         for run in runs:
             # A run has ended even if its log cannot be stored in time.
             with contextlib.suppress(ApplicationError, TimeoutError, OSError):
@@ -189,7 +191,7 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
             # The next call reports again the folders that stay; this call's runs must be billed.
             with contextlib.suppress(ApplicationError):
                 await NodeClient(command.node).call("clean", {"run_ids": old}, limit_s=60)
-    return OrphanedRunsEnded(runs=(*runs, *_runs(answer["alive"])))
+    return OrphanedRunsEnded(runs=(*runs, *_runs(names, answer["alive"])))
 
 
 async def _prune(node: NodeAddress) -> None:
@@ -203,17 +205,16 @@ def _is_old(state: dict[str, Any]) -> bool:
     return float(state["told_before_s"]) >= ORPHAN_KEPT.total_seconds()
 
 
-def _runs(states: dict[str, dict[str, Any]]) -> tuple[RunSeen, ...]:
-    found = (_run(run_id, state) for run_id, state in states.items())
+def _runs(names: RunNames, states: dict[str, dict[str, Any]]) -> tuple[RunSeen, ...]:
+    found = (_run(names.read(name), state) for name, state in states.items())
     return tuple(run for run in found if run is not None)
 
 
-def _run(run_id: str, state: dict[str, Any]) -> RunSeen | None:
+def _run(run_id: str | None, state: dict[str, Any]) -> RunSeen | None:
     """The run of a job; None for a run with a foreign name, which is ended but not billed."""
-    try:
-        job_id, worker, attempt = parse_run_id(run_id)
-    except ValueError:
+    if run_id is None:
         return None
+    job_id, worker, attempt = parse_run_id(run_id)
     return RunSeen(
         run_id=run_id,
         job_id=job_id,

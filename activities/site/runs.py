@@ -6,6 +6,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.site.node_client import NodeClient
+from activities.site.run_names import RunNames
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
@@ -27,7 +28,7 @@ async def start_worker(command: StartWorker) -> RunReport:
     After an unknown outcome, the run's status decides.
     Raises: ApplicationError, as `NodeClient`, when the run has not started.
     """
-    request = {"run_id": command.run_id}
+    request = {"run_id": RunNames(command.node).of(command.run_id)}
     try:
         answer = await NodeClient(command.node).call("start", request, limit_s=START_S)
     except ApplicationError as failure:
@@ -49,7 +50,8 @@ async def get_run_status(command: GetRunStatus) -> RunReport:
 @activity.defn
 async def end_worker(command: EndWorker) -> RunReport:
     """End the run's whole process tree and verify its end; a repeat returns the same exit."""
-    request = {"run_id": command.run_id, "grace_s": command.grace_s}
+    name = RunNames(command.node).of(command.run_id)
+    request = {"run_id": name, "grace_s": command.grace_s}
     async with heartbeating():
         return _report(
             command.run_id, await NodeClient(command.node).call("end", request, limit_s=END_S)
@@ -62,7 +64,7 @@ async def clean_worker(command: CleanWorker) -> Done:
 
     Raises: NODE_REFUSED when the command still runs.
     """
-    request = {"run_ids": [command.run_id]}
+    request = {"run_ids": [RunNames(command.node).of(command.run_id)]}
     async with heartbeating():
         answer = await NodeClient(command.node).call("clean", request, limit_s=CLEAN_S)
     if answer["kept"]:
@@ -74,10 +76,9 @@ async def clean_worker(command: CleanWorker) -> Done:
 
 
 async def _status(command: GetRunStatus) -> RunReport:
-    answer = await NodeClient(command.node).call(
-        "status", {"run_ids": [command.run_id]}, limit_s=STATUS_S
-    )
-    return _report(command.run_id, answer["runs"][command.run_id])
+    name = RunNames(command.node).of(command.run_id)
+    answer = await NodeClient(command.node).call("status", {"run_ids": [name]}, limit_s=STATUS_S)
+    return _report(command.run_id, answer["runs"][name])
 
 
 def _report(run_id: str, state: dict[str, Any]) -> RunReport:

@@ -13,6 +13,7 @@ from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache
+from activities.site.run_names import RunNames
 from activities.site.state_snapshots import bring_state
 from activities.storage.blobs import BlobMissingError, blob_store
 from activities.storage.names import code_name
@@ -118,8 +119,9 @@ def _runtime(isolation: Isolation, run_spec: RunSpec) -> str:
 
 async def _is_staged(node: NodeAddress, run_id: str) -> bool:
     """Whether the run is staged; its command may then already read the input, which must stay."""
-    answer = await NodeClient(node).call("status", {"run_ids": [run_id]}, limit_s=CALL_S)
-    return bool(answer["runs"][run_id]["state"] != "unknown")
+    name = RunNames(node).of(run_id)
+    answer = await NodeClient(node).call("status", {"run_ids": [name]}, limit_s=CALL_S)
+    return bool(answer["runs"][name]["state"] != "unknown")
 
 
 async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None) -> None:
@@ -145,7 +147,7 @@ async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None)
 
 async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:
     request = {
-        "run_id": run_id,
+        "run_id": RunNames(node).of(run_id),
         "owner": platform_key_fingerprint(),
         "into": "input",
         "max_bytes": settings().upload_max_unpacked_bytes,
@@ -188,7 +190,7 @@ def _request(
         "port": run_spec.port,
     }
     return {
-        "run_id": command.run_id,
+        "run_id": RunNames(command.node).of(command.run_id),
         "code_sha256": run_spec.code_sha256,
         "python_packages": list(run_spec.python_packages),
         "apt_packages": list(run_spec.apt_packages),

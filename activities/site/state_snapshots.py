@@ -11,6 +11,7 @@ from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.collection import bring_packed
 from activities.site.node_client import NodeClient
+from activities.site.run_names import RunNames
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.state_snapshots import StateSnapshot, copies_of, remove_older
 from activities.temporal.heartbeats import heartbeating
@@ -39,7 +40,7 @@ async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
     The last snapshot stays until the next one is complete.
     """
     async with heartbeating():
-        request = {"run_id": command.run_id}
+        request = {"run_id": RunNames(command.node).of(command.run_id)}
         node = NodeClient(command.node)
         found = await node.call("fingerprint_state", request, limit_s=FINGERPRINT_S)
         most_bytes = settings().state_max_bytes
@@ -107,7 +108,7 @@ async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> Wor
 
 async def _put(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> None:
     request = {
-        "run_id": run_id,
+        "run_id": RunNames(node).of(run_id),
         "owner": platform_key_fingerprint(),
         "max_bytes": settings().state_max_bytes * GROWTH,
         "max_files": MOST_FILES * GROWTH,

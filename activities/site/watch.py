@@ -9,7 +9,7 @@ time: the next one starts where the store ends, and repeats the exits.
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from temporalio import activity
@@ -19,12 +19,20 @@ from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.job_signals import JobSignals
 from activities.site.node_client import NodeClient
+from activities.site.run_names import RunNames
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
-from activities.transport.frames import ExitFrame, Frame, IdleFrame, LogFrame, LostFrame, frames
+from activities.transport.frames import (
+    BeatFrame,
+    ExitFrame,
+    Frame,
+    IdleFrame,
+    LogFrame,
+    LostFrame,
+    frames,
+)
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors
-from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import WatchEnded
 from workflows.effects.nodes import WatchNode
 
@@ -96,6 +104,7 @@ class Watch:
         self._node = command.node
         self._boot_id = command.boot_id
         self._logs = logs
+        self._names = RunNames(command.node)
         self._waiting = Waiting()
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
@@ -125,31 +134,38 @@ class Watch:
             )
 
     async def _stored_lengths(self) -> dict[str, int]:
-        """The stored bytes of the log of each run on the node."""
+        """The stored bytes of the log of each run on the node, by the run's name there."""
         answer = await NodeClient(self._node).call("status", {"run_ids": None}, limit_s=STATUS_S)
         if self._boot_id not in ("", answer["boot_id"]):
             raise ApplicationError(
                 f"{self._node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN
             )
-        runs = [run_id for run_id in answer["runs"] if is_ours(run_id)]
+        runs = [run_id for name in answer["runs"] if (run_id := self._names.read(name))]
         lengths = await asyncio.to_thread(lambda: [self._logs.length(run_id) for run_id in runs])
         self._tails = dict(zip(runs, lengths, strict=True))
-        return dict(self._tails)
+        return self._by_name(self._tails)
+
+    def _by_name(self, offsets: dict[str, int]) -> dict[str, int]:
+        return {self._names.of(run_id): offset for run_id, offset in offsets.items()}
 
     async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
         async for frame in self._within_limit(frames(stream)):
+            if not isinstance(frame, BeatFrame):
+                run_id = self._names.read(frame.run_id)
+                if run_id is None:  # It is of another control plane, or was never placed there.
+                    await stream.send({"forget": [frame.run_id]})
+                    continue
+                frame = replace(frame, run_id=run_id)  # noqa: PLW2901 - one frame, its name read
             match frame:
-                case LogFrame(run_id=run_id) | ExitFrame(run_id=run_id) if not is_ours(run_id):
-                    await stream.send({"forget": [run_id]})
                 case LogFrame() if self._follows(frame):
                     self._waiting.add(frame)
                     self._arrived.set()
                 case ExitFrame():
                     self._waiting.exits.append(frame)
                     self._arrived.set()
-                case LostFrame(run_id=run_id) if is_ours(run_id):
+                case LostFrame(run_id=run_id):
                     signals.ask_to_look(run_id)
-                case IdleFrame(run_id=run_id, idle_s=idle_s) if is_ours(run_id):
+                case IdleFrame(run_id=run_id, idle_s=idle_s):
                     signals.tell_idle(run_id, idle_s)
             while self._waiting.size > WAITING_BYTES:
                 self._taken.clear()
@@ -194,7 +210,7 @@ class Watch:
             if behind:
                 self._rewound.update(behind)
                 await asyncio.sleep(STORE_PAUSE_S)
-                await stream.send({"watch": behind})
+                await stream.send({"watch": self._by_name(behind)})
 
     def _append(self, pieces: list[Piece]) -> dict[str, int]:
         """Store pieces, in a thread; return where each log ends that could not be stored."""
@@ -227,12 +243,3 @@ async def first_of(*works: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def is_ours(run_id: str) -> bool:
-    """Whether a run on a node has a name that a job's run can have."""
-    try:
-        parse_run_id(run_id)
-    except ValueError:
-        return False
-    return True

@@ -16,6 +16,8 @@ from typing import IO, Any, cast
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
+from activities.storage.names import place_of
+
 CHUNK_BYTES = 1024 * 1024
 
 
@@ -160,10 +162,7 @@ class BlobStore:
             os.close(folder)
 
     def _path(self, name: str) -> str:
-        parts = name.split("/")
-        if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
-            raise ValueError(f"object name {name!r}: each part must be a plain file name")
-        return f"{self._root}/{name}"
+        return f"{self._root}/{place_of(name)}"
 
 
 @lru_cache(maxsize=8)

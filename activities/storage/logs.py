@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
-from activities.storage.names import log_name
+from activities.storage.names import log_name, logs_of, place_of
 
 READ_BYTES = 256 * 1024
 PART_BYTES = 8 << 20
@@ -76,7 +76,7 @@ class LogStore:
 
     def delete(self, job_id: str) -> None:
         """Remove the logs of all runs of a job; silent when there are none."""
-        self._blobs.delete_folder(f"logs/{job_id}")
+        self._blobs.delete_folder(logs_of(job_id))
 
 
 class _FileLogs:
@@ -125,7 +125,7 @@ class _FileLogs:
         """One file is as few as can be."""
 
     def _path(self, run_id: str) -> Path:
-        return self._folder / log_name(run_id)
+        return self._folder / place_of(log_name(run_id))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,31 +1,60 @@
-"""Names in the object store, with one function for each kind of object."""
+"""Names in the object store, with one function for each kind of object.
 
-from workflows.contracts.jobs import parse_run_id
+A name is made of ids that are checked here, because some of them come from machines of others.
+"""
+
+import re
+
+from workflows.contracts.jobs import checked_job_id, parse_run_id
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{1,64}")
 
 
 def code_name(sha256: str) -> str:
     """The name of the code archive whose bytes have this SHA-256."""
-    return f"code/{sha256}.tar.gz"
+    return f"code/{_checked_hash(sha256)}.tar.gz"
 
 
 def upload_lock(sha256: str) -> str:
     """The name of the advisory lock that a new upload and the removal of an old one take."""
-    return f"upload/{sha256}"
+    return f"upload/{_checked_hash(sha256)}"
 
 
 def run_spec_name(job_id: str, attempt: int, worker: int) -> str:
     """The name of the sealed run spec of one worker of one attempt."""
-    return f"orders/{job_id}/{attempt}/{worker}"
+    return f"{run_specs_of(job_id, attempt)}/{worker}"
+
+
+def run_specs_of(job_id: str, attempt: int | None = None) -> str:
+    """The folder of the run specs of one attempt of a job; None: of all its attempts."""
+    folder = f"orders/{checked_job_id(job_id)}"
+    return folder if attempt is None else f"{folder}/{attempt}"
 
 
 def output_name(job_id: str, worker: int, attempt: int) -> str:
     """The name of the output folder of one worker of one attempt, as tar.gz."""
-    return f"outputs/{job_id}/{worker}-{attempt}.tar.gz"
+    return f"{outputs_of(job_id)}/{worker}-{attempt}.tar.gz"
+
+
+def outputs_of(job_id: str) -> str:
+    """The folder of the outputs of all workers of a job."""
+    return f"outputs/{checked_job_id(job_id)}"
 
 
 def states_of(job_id: str) -> str:
     """The folder of all state snapshots of a job, with one folder for each worker."""
-    return f"states/{job_id}"
+    return f"states/{checked_job_id(job_id)}"
+
+
+def checked_fingerprint(mark: str) -> str:
+    """The fingerprint of a resume state, which a node has made and which becomes part of a name.
+
+    Raises: ValueError, when `mark` is not a fingerprint.
+    """
+    if _FINGERPRINT.fullmatch(mark) is None:
+        raise ValueError(f"{mark[:80]!r}: is no fingerprint of a state")
+    return mark
 
 
 def log_name(run_id: str) -> str:
@@ -34,4 +63,26 @@ def log_name(run_id: str) -> str:
     Raises: ValueError, when `run_id` is not a run id.
     """
     job_id, worker, attempt = parse_run_id(run_id)
-    return f"logs/{job_id}/{worker}-{attempt}.log"
+    return f"{logs_of(job_id)}/{worker}-{attempt}.log"
+
+
+def logs_of(job_id: str) -> str:
+    """The folder of the logs of all runs of a job."""
+    return f"logs/{checked_job_id(job_id)}"
+
+
+def place_of(name: str) -> str:
+    """The name of an object, once it is seen to lie inside the store.
+
+    Raises: ValueError, when a part of it is no plain file name.
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+        raise ValueError(f"object name {name!r}: each part must be a plain file name")
+    return name
+
+
+def _checked_hash(sha256: str) -> str:
+    if _SHA256.fullmatch(sha256) is None:
+        raise ValueError(f"{sha256[:80]!r}: is no SHA-256 in hexadecimal digits")
+    return sha256

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from activities.storage.blobs import BlobStore
-from activities.storage.names import states_of
+from activities.storage.names import checked_fingerprint, states_of
 
 _INSTANT = "%Y%m%dT%H%M%S.%fZ"
 _ENDING = ".tar.gz"
@@ -25,7 +25,8 @@ class StateSnapshot:
 
     def name(self, job_id: str, worker: int) -> str:
         instant = self.saved_at.astimezone(UTC).strftime(_INSTANT)
-        return f"{_folder(job_id, worker)}/{self.attempt:06d}_{instant}_{self.mark}{_ENDING}"
+        mark = checked_fingerprint(self.mark)
+        return f"{_folder(job_id, worker)}/{self.attempt:06d}_{instant}_{mark}{_ENDING}"
 
 
 def copies_of(store: BlobStore, job_id: str, worker: int) -> list[StateSnapshot]:

@@ -1,9 +1,50 @@
-"""The frames that the watcher on a node sends, parsed from its stream of bytes."""
+"""The frames that the watcher on a node sends, parsed from its stream of bytes.
 
-import json
+The machine may be anybody's, so each frame is checked and its size bounded before it is believed.
+"""
+
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from activities.transport.errors import AgentBroke
+from workflows.contracts.base import Contract, Seconds
+
+MOST_HEADER_BYTES = 64 << 10
+MOST_PAYLOAD_BYTES = 1 << 20
+_MOST_LOG_BYTES = 1 << 50
+_MOST_WORDS = 2000
+_MOST_NAME = 128
+
+_Count = Annotated[int, Field(ge=0, le=_MOST_LOG_BYTES)]
+_Status = Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)]
+
+
+def _shortened(words: Any) -> Any:
+    return words[-_MOST_WORDS:] if isinstance(words, str) else words
+
+
+class _Exit(Contract):
+    exit_code: _Status | None = None
+    signal: _Status | None = None
+    reason: str = Field(default="exited", max_length=_MOST_NAME)
+    message: Annotated[str, BeforeValidator(_shortened)] = ""
+    elapsed_s: Seconds = 0.0
+
+
+class _Header(Contract):
+    """What any frame says before its payload; a kind that we do not know is a beat."""
+
+    kind: str = Field(max_length=_MOST_NAME)
+    run_id: str = Field(default="", max_length=_MOST_NAME)
+    offset: _Count = 0
+    length: int = Field(default=0, ge=0, le=MOST_PAYLOAD_BYTES)
+    exit: _Exit = _Exit()
+    log_bytes: _Count = 0
+    elapsed_s: Seconds = 0.0
+    idle_s: Seconds = 0.0
 
 
 @dataclass(frozen=True)
@@ -50,26 +91,35 @@ Frame = LogFrame | ExitFrame | LostFrame | IdleFrame | BeatFrame
 
 
 async def frames(chunks: AsyncIterable[bytes]) -> AsyncIterator[Frame]:
-    """The frames in a watcher's stream; an incomplete last frame is dropped."""
+    """The frames in a watcher's stream; an incomplete last frame is dropped.
+
+    Raises: AgentBroke, when a header is none, or a frame is larger than any of our watcher.
+    """
     buffer = bytearray()
-    header: dict[str, Any] | None = None
+    header: _Header | None = None
     async for chunk in chunks:
         buffer += chunk
         while True:
             if header is None:
                 header = _cut_header(buffer)
-            if header is None or len(buffer) < header.get("length", 0):
+            if header is None or len(buffer) < header.length:
                 break
-            payload = _cut(buffer, header.get("length", 0))
+            payload = _cut(buffer, header.length)
             yield _frame(header, payload)
             header = None
 
 
-def _cut_header(buffer: bytearray) -> dict[str, Any] | None:
-    end = buffer.find(b"\n")
+def _cut_header(buffer: bytearray) -> _Header | None:
+    end = buffer.find(b"\n", 0, MOST_HEADER_BYTES)
     if end < 0:
+        if len(buffer) >= MOST_HEADER_BYTES:
+            raise AgentBroke(f"its watcher said {MOST_HEADER_BYTES} bytes without a whole header")
         return None
-    header: dict[str, Any] = json.loads(buffer[:end])
+    try:
+        header = _Header.model_validate_json(bytes(buffer[:end]))
+    except ValidationError as error:
+        wrong = "; ".join(f"{each['loc']}: {each['msg']}" for each in error.errors()[:3])
+        raise AgentBroke(f"its watcher said what is no frame: {wrong}"[:_MOST_WORDS]) from None
     del buffer[: end + 1]
     return header
 
@@ -82,15 +132,15 @@ def _cut(buffer: bytearray, length: int) -> bytes:
     return payload
 
 
-def _frame(header: dict[str, Any], payload: bytes) -> Frame:
-    match header["kind"]:
+def _frame(header: _Header, payload: bytes) -> Frame:
+    match header.kind:
         case "log":
-            return LogFrame(header["run_id"], header["offset"], payload)
+            return LogFrame(header.run_id, header.offset, payload)
         case "exit":
-            return ExitFrame(header["run_id"], header["exit"], header["log_bytes"])
+            return ExitFrame(header.run_id, header.exit.model_dump(), header.log_bytes)
         case "lost":
-            return LostFrame(header["run_id"], header["elapsed_s"], header["log_bytes"])
+            return LostFrame(header.run_id, header.elapsed_s, header.log_bytes)
         case "idle":
-            return IdleFrame(header["run_id"], header["idle_s"])
+            return IdleFrame(header.run_id, header.idle_s)
         case _:
             return BeatFrame()

@@ -19,7 +19,15 @@ from activities.transport.agent_archive import agent_archive
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import AgentBroke, NodeUnreachable, OutcomeUnknown
 from activities.transport.pool import IDLE_S, Link, LinkPool
-from activities.transport.stream import STDERR_BYTES, NodeStream, check_end, encode, refuse
+from activities.transport.stream import (
+    MOST_BANNER_BYTES,
+    READ_BYTES,
+    STDERR_BYTES,
+    NodeStream,
+    check_end,
+    encode,
+    refuse,
+)
 
 FILE_CHUNK_BYTES = 4 << 20
 SURVEY_S = 30.0
@@ -33,6 +41,11 @@ CHANNEL_NEVER_OPENED = (
     asyncssh.OPEN_RESOURCE_SHORTAGE,
 )
 WINDOW_BYTES = 4 << 20
+MOST_ANSWER_BYTES = 1 << 20
+"""The most bytes of an answer; what runs on a node is some hundred bytes each in it."""
+MOST_LINE_BYTES = 64 << 10
+MOST_PROGRESS_BYTES = 1000
+MOST_PATH_BYTES = 4096
 
 Progress = Callable[[str], None]
 Source = Path | Iterable[bytes] | AsyncIterable[bytes]
@@ -75,10 +88,7 @@ class NodeConnections:
                 with contextlib.suppress(BrokenPipeError):  # `check_end` raises the cause.
                     process.stdin.write(encode({"root": link.root, **request}))
                     process.stdin.write_eof()
-                output, stderr = await asyncio.gather(
-                    process.stdout.read(), _follow(process.stderr, on_progress)
-                )
-                await process.wait_closed()
+                output, stderr = await _heard(process, on_progress, words)
                 check_end(process, stderr, words)
                 return _answer(shell.after_marker(output, marker), words)
 
@@ -212,20 +222,22 @@ async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEn
     marker = shell.new_marker()
     words = f"node {endpoint}: first contact"
     try:
-        done = await connection.run(shell.survey(endpoint, marker, agent.name), encoding=None)
+        command = shell.survey(endpoint, marker, agent.name)
+        process = await connection.create_process(command, encoding=None)
+        async with contextlib.AsyncExitStack() as closing:
+            closing.callback(process.close)
+            output, stderr = await _heard(process, None, words)
     except (ConnectionError, asyncssh.Error) as error:
         raise OutcomeUnknown(f"{words}: {error}") from error
-    output, stderr = done.stdout, done.stderr
-    if not isinstance(output, bytes) or not isinstance(stderr, bytes):
-        raise TypeError("a process without encoding answers in bytes")
-    if done.exit_status is None:
+    if process.exit_status is None:
         raise OutcomeUnknown(f"{words}: the connection was lost")
-    lines = (shell.after_marker(output, marker) or b"").decode().splitlines()
-    if done.exit_status != 0 or len(lines) != 3:
+    said = (shell.after_marker(output, marker) or b"")[: 3 * MOST_PATH_BYTES]
+    lines = said.decode(errors="replace").splitlines()
+    if process.exit_status != 0 or len(lines) != 3:
         raise AgentBroke(f"{words}: {stderr.decode(errors='replace').strip()}")
     root, python, size = lines
     link = Link(connection, root, f"{root}/agent/{agent.name}", python)
-    if int(size) != len(agent.content):
+    if size.strip() != str(len(agent.content)):
         await _put_agent(link, words)
     return link
 
@@ -257,19 +269,48 @@ async def _limited(limit_s: float, words: str) -> AsyncIterator[None]:
 
 
 async def _follow(reader: asyncssh.SSHReader[bytes], on_progress: Progress | None) -> bytes:
-    """Pass each line to `on_progress`; return the last bytes of all lines."""
-    kept = b""
-    while line := await reader.readline():
-        kept = (kept + line)[-STDERR_BYTES:]
-        if on_progress is not None:
-            on_progress(line.decode(errors="replace").rstrip("\n"))
+    """Pass each line to `on_progress`, its end alone if it is long; return the last bytes of all.
+
+    A line that never ends is not kept.
+    """
+    kept = line = b""
+    while chunk := await reader.read(MOST_LINE_BYTES):
+        kept = (kept + chunk)[-STDERR_BYTES:]
+        *lines, line = (line + chunk).split(b"\n")
+        line = line[-MOST_LINE_BYTES:]
+        for each in lines:
+            if on_progress is not None:
+                on_progress(each[-MOST_PROGRESS_BYTES:].decode(errors="replace"))
     return kept
+
+
+async def _heard(
+    process: asyncssh.SSHClientProcess[bytes], on_progress: Progress | None, words: str
+) -> tuple[bytes, bytes]:
+    """All that a process says until its end, and the last bytes that it says on stderr.
+
+    Raises: AgentBroke, when it says more than any answer of the agent has.
+    """
+    output, stderr = await asyncio.gather(
+        _read_all(process.stdout, words), _follow(process.stderr, on_progress)
+    )
+    await process.wait_closed()
+    return output, stderr
+
+
+async def _read_all(reader: asyncssh.SSHReader[bytes], words: str) -> bytes:
+    output = bytearray()
+    while chunk := await reader.read(READ_BYTES):
+        output += chunk
+        if len(output) > MOST_BANNER_BYTES + MOST_ANSWER_BYTES:
+            raise AgentBroke(f"{words}: answered with more than {MOST_ANSWER_BYTES} bytes")
+    return bytes(output)
 
 
 def _answer(text: bytes | None, words: str) -> dict[str, Any]:
     try:
         answer = json.loads(text or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         raise AgentBroke(f"{words}: found no answer in {(text or b'')[:200]!r}")

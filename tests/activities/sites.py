@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.secrets.region_keys import region_key_line
 from activities.settings import settings
 from activities.site.node_client import close_connections
+from activities.site.run_names import RunNames
 from activities.storage.blobs import BlobStore, blob_store
 from activities.storage.logs import LogStore, log_store
 from activities.storage.run_specs import Isolation
@@ -24,6 +26,7 @@ from activities.temporal import client
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.sshd import Sshd
 from workflows.contracts.base import Contract
+from workflows.contracts.jobs import parse_run_id
 from workflows.contracts.nodes import NodeAddress
 
 Asked = TypeVar("Asked", bound=Contract)
@@ -85,6 +88,10 @@ class Site:
     def blobs(self) -> BlobStore:
         return blob_store(settings().storage)
 
+    def names(self, *run_ids: str) -> tuple[str, ...]:
+        """The names of runs on the node."""
+        return tuple(self.agent.named(run_id) for run_id in run_ids)
+
     async def do(
         self, effect: Callable[[Asked], Coroutine[Any, Any, Answered]], command: Asked
     ) -> Answered:
@@ -125,6 +132,15 @@ def converter() -> PayloadConverter:
     return pydantic_data_converter.payload_converter
 
 
+def name_on(node: NodeAddress, run_id: str) -> str:
+    """The name of a run on a node; what is no run id stays as it is."""
+    try:
+        parse_run_id(run_id)
+    except ValueError:
+        return run_id
+    return RunNames(node).of(run_id)
+
+
 @pytest.fixture
 async def site(
     sshd: Sshd, agent: LocalAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -142,16 +158,18 @@ async def site(
     join(agent.root, keys)
     jobs = Jobs()
     monkeypatch.setattr(client, "_client", jobs)
+    node = NodeAddress(
+        node_id="nod-1",
+        region_id=REGION,
+        host=found.host,
+        port=found.port,
+        user=found.user,
+        minion_id=found.minion_id,
+        root=found.root,
+    )
+    agent.named = partial(name_on, node)
     yield Site(
-        node=NodeAddress(
-            node_id="nod-1",
-            region_id=REGION,
-            host=found.host,
-            port=found.port,
-            user=found.user,
-            minion_id=found.minion_id,
-            root=found.root,
-        ),
+        node=node,
         agent=agent,
         sshd=sshd,
         jobs=jobs,

@@ -5,7 +5,7 @@
 
 from datetime import datetime
 
-from workflows.contracts.base import Contract
+from workflows.contracts.base import Contract, WholeSeconds
 from workflows.contracts.nodes import NodeAddress
 
 MICROCREDITS = 1_000_000
@@ -43,7 +43,7 @@ class WorkerUsage(Contract):
     attempt: int
     started_at: datetime
     """When the platform observed the start; billing periods and business keys count from here."""
-    through_s: int
+    through_s: WholeSeconds
     """Measured whole seconds since the start."""
 
 

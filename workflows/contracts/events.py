@@ -140,6 +140,7 @@ class JobEvent(StrEnum):
     STOPPED = "job.stopped"
     UNREACHABLE = "job.unreachable"
     UPLOADING = "job.uploading"
+    USAGE_REFUSED = "job.usage-refused"
     WAITING = "job.waiting"
     WORKER_ABANDONED = "job.worker-abandoned"
     WORKER_EXITED = "job.worker-exited"

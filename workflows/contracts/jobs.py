@@ -4,14 +4,22 @@ Commands, variables and secrets never pass through a workflow: run specs hold th
 the object store, and a workflow holds their keys there alone.
 """
 
+import re
 from datetime import datetime
 
 from pydantic import Field
 
-from workflows.contracts.base import Contract
+from workflows.contracts.base import Contract, Seconds
 from workflows.contracts.billing import WorkerUsage
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import JobStatus, JobType, RunState, WorkerStatus
+
+_JOB = r"job-[0-9a-z]{1,26}"
+_JOB_ID = re.compile(_JOB)
+_RUN_ID = re.compile(rf"({_JOB})-(0|[1-9][0-9]{{0,2}})-(0|[1-9][0-9]{{0,5}})")
+"""A name that is no path and no pattern, whoever says it; numbers as `run_id` writes them."""
+_SHOWN = 80
+"""How much of a wrong id an error shows."""
 
 
 class WorkerAssignment(Contract):
@@ -59,7 +67,7 @@ class Exit(Contract):
     signal: int | None = None
     reason: str = "exited"
     message: str = ""
-    elapsed_s: float = 0.0
+    elapsed_s: Seconds = 0.0
     """The billed seconds that the command ran, by the node's monotonic clock."""
     log_bytes: int = 0
 
@@ -76,8 +84,8 @@ class RunReport(Contract):
 
     run_id: str
     state: RunState
-    elapsed_s: float = 0.0
-    idle_s: float = 0.0
+    elapsed_s: Seconds = 0.0
+    idle_s: Seconds = 0.0
     """How long the run has been idle; measured only with `JobRequest.idle_timeout_s`."""
     exit: Exit | None = None
     log_bytes: int = 0
@@ -89,6 +97,8 @@ class WorkerExit(Contract):
     worker: int
     attempt: int
     exit: Exit
+    node_id: str = ""
+    """The node whose watch says so; nothing that another node says of the run is believed."""
 
 
 class WorkerIdle(Contract):
@@ -96,7 +106,9 @@ class WorkerIdle(Contract):
 
     worker: int
     attempt: int
-    idle_s: float
+    idle_s: Seconds
+    node_id: str = ""
+    """The node whose watch says so."""
 
 
 class NodeUnreachable(Contract):
@@ -201,7 +213,7 @@ class WorkerProgress(Contract):
     assignment: WorkerAssignment | None = None
     run_id: str | None = None
     exit: Exit | None = None
-    elapsed_s: float = 0.0
+    elapsed_s: Seconds = 0.0
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -246,9 +258,22 @@ def run_id(job_id: str, worker: int, attempt: int) -> str:
 
 
 def parse_run_id(run: str) -> tuple[str, int, int]:
-    """The (job id, worker, attempt) of a run id.
+    """The (job id, worker, attempt) of a run id, which is the one that `run_id` makes of them.
 
     Raises: ValueError, when `run` is not a run id.
     """
-    job, worker, attempt = run.rsplit("-", 2)
+    found = _RUN_ID.fullmatch(run)
+    if found is None:
+        raise ValueError(f"{run[:_SHOWN]!r}: is no run id")
+    job, worker, attempt = found.groups()
     return job, int(worker), int(attempt)
+
+
+def checked_job_id(job: str) -> str:
+    """The job id, once it is seen to be one.
+
+    Raises: ValueError, when `job` is not a job id.
+    """
+    if _JOB_ID.fullmatch(job) is None:
+        raise ValueError(f"{job[:_SHOWN]!r}: is no job id")
+    return job

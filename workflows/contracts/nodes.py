@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from workflows.contracts.base import Contract
+from workflows.contracts.base import Contract, Seconds
 from workflows.contracts.leases import MachineLost
 from workflows.contracts.machines import MachineClaim
 from workflows.contracts.removals import Removal
@@ -275,7 +275,7 @@ class RunSeen(Contract):
     job_id: str
     worker: int
     attempt: int
-    elapsed_s: float
+    elapsed_s: Seconds
     started_at: datetime | None = None
     alive: str = ""
     """What of the run could not be ended; empty: the run has ended."""

@@ -355,7 +355,8 @@ class JobLifecycle:
 
     @workflow.signal(description="A command has reached the idle timeout.")
     def worker_idle(self, idle: WorkerIdle) -> None:
-        self._inbox.put(idle)
+        if idle.node_id in ("", *self._node_ids()):
+            self._inbox.put(idle)
 
     @workflow.signal(description="A node cannot be reached, and may be healthy.")
     def node_unreachable(self, outage: NodeUnreachable) -> None:
@@ -467,6 +468,9 @@ class JobLifecycle:
         """Record the exit of a worker, and return the worker; None: the exit is known or late."""
         worker = next((w for w in self._workers if w.index == message.worker), None)
         if worker is None or message.attempt != self._attempt or worker.has_ended:
+            return None
+        if message.node_id not in ("", worker.node.node_id):  # Empty in histories of before.
+            workflow.logger.warning("%s says the exit of %s", message.node_id, worker.run)
             return None
         worker.take_exit(message.exit)
         return worker

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ class LocalAgent:
         self.environment = environment
         self.python = sys.executable
         self.user: int | None = None
+        self.named: Callable[[str], str] = str
+        """Run id to the name of the run here."""
         self.archive = root / "agent" / agent_archive().name
         self.archive.parent.mkdir(parents=True)
         self.archive.write_bytes(agent_archive().content)
@@ -101,6 +103,8 @@ class LocalAgent:
             user=self.user,
         )
         assert process.stdin is not None
+        if "run_id" in request:
+            request["run_id"] = self.named(request["run_id"])
         process.stdin.write(json.dumps({"root": str(self.root), **request}).encode() + b"\n")
         process.stdin.close()
         process.stdin = None
@@ -126,7 +130,10 @@ class LocalAgent:
 
     def put_input(self, run_id: str, content: bytes, verb: str = "put_input", **more: Any) -> None:
         """Send an archive to a run, as its staging does."""
-        asked = json.dumps({"root": str(self.root), "run_id": run_id, **more}).encode() + b"\n"
+        asked = (
+            json.dumps({"root": str(self.root), "run_id": self.named(run_id), **more}).encode()
+            + b"\n"
+        )
         subprocess.run(
             self.command(verb),
             input=asked + content,
@@ -137,7 +144,9 @@ class LocalAgent:
 
     def look(self, run_id: str) -> dict[str, Any]:
         """The state of one run."""
-        state: dict[str, Any] = self.call("status", run_ids=[run_id])["runs"][run_id]
+        state: dict[str, Any] = self.call("status", run_ids=[self.named(run_id)])["runs"][
+            self.named(run_id)
+        ]
         return state
 
     def exit_of(self, run_id: str) -> dict[str, Any]:
@@ -149,7 +158,7 @@ class LocalAgent:
 
     def path(self, run_id: str, name: str = "") -> Path:
         """A file or folder of a run."""
-        return self.root / "runs" / run_id / name
+        return self.root / "runs" / self.named(run_id) / name
 
     def document(self, run_id: str, name: str) -> dict[str, Any]:
         """A JSON document of a run."""
@@ -205,9 +214,10 @@ def processes_of(run_id: str) -> list[int]:
             continue
         try:
             variables = (folder / "environ").read_bytes().split(b"\0")
+            is_marked = any(each == mark or each.startswith(mark + b"-") for each in variables)
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if mark in variables and state not in "ZX":
+        if is_marked and state not in "ZX":
             found.append(int(folder.name))
     return found

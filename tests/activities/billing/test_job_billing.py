@@ -8,10 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
-from sqlmodel import col, select
+from sqlalchemy import event
+from sqlmodel import Session, col, select
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 
+from activities.billing import usage
 from activities.billing.job_billing import begin_billing, end_billing, post_usage, tell_job_to_end
 from activities.billing.ledger import add_credits, balance_of
 from activities.billing.unsettled_jobs import post_unsettled
@@ -22,12 +24,13 @@ from activities.outbox.relay import relay
 from activities.temporal.client import set_client
 from tests.activities.billing.test_ledger import assert_books_are_right
 from tests.activities.outbox.test_relay import signals_of
-from tests.activities.rows import NOW, add_job, add_payer
+from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
 from workflows.contracts.billing import BalanceForecast, BilledWorker, BillingRequest, WorkerUsage
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.lifecycles import JobChanges, Record
 from workflows.contracts.nodes import NodeAddress
 from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
+from workflows.rules.billing.metering import cumulative_microcredits
 from workflows.rules.billing.usage_fees import usage_rates
 
 A100_HOUR = 250_000
@@ -55,14 +58,14 @@ def job(migrated: Database, payer: tables.Account) -> tables.Job:
 
 
 def bill(job: tables.Job, through_s: int, **more: Any) -> BalanceForecast:
-    usage = WorkerUsage(
+    used = WorkerUsage(
         job_id=job.id,
         worker=more.get("worker", 0),
         attempt=more.get("attempt", 1),
         started_at=more.get("started_at", NOW),
         through_s=through_s,
     )
-    return post_usage(PostUsage(usages=(usage,)))
+    return post_usage(PostUsage(usages=(used,)))
 
 
 def postings_of(database: Database, job: tables.Job) -> list[tables.LedgerTransaction]:
@@ -386,3 +389,74 @@ def test_usage_that_is_refused_again_stays_for_the_next_reconciliation(
         session.get_one(tables.Job, job.id).rates = right
     assert post_unsettled(timedelta(minutes=2)) == [job.id]
     assert charged(migrated, job) == (A100_HOUR, 3600)
+
+
+def refused(database: Database, job: tables.Job) -> list[dict[str, Any]]:
+    with database.read() as session:
+        of_job = select(tables.EventRow).where(col(tables.EventRow.resource_id) == job.id)
+        rows = session.exec(of_job).all()
+        return [row.details for row in rows if row.type == "job.usage-refused"]
+
+
+def place(database: Database, job: tables.Job, ago: timedelta) -> None:
+    """Let the job have its allocation for so long."""
+    with database.write() as session:
+        account = session.get_one(tables.Account, job.account_id)
+        row = session.get_one(tables.Job, job.id)
+        held = allocate(session, row, add_node(session, add_region(session, account)), 0)
+        held.created_at = datetime.now(UTC) - ago
+
+
+def test_nobody_is_charged_for_longer_than_the_allocation_has_lasted(
+    migrated: Database, job: tables.Job
+) -> None:
+    place(migrated, job, timedelta(hours=1))
+    for measured_s in (1_000_000, 2_000_000):
+        bill(job, measured_s)
+    with migrated.read() as session:
+        meter = session.exec(select(tables.UsageMeter)).one()
+    assert 3600 <= meter.posted_s <= 3600 + 60 + 60
+    assert charged(migrated, job)[0] == cumulative_microcredits(A100_HOUR, meter.posted_s)
+    [row] = refused(migrated, job)
+    assert (row["worker"], row["measured_s"]) == (0, 1_000_000)
+    assert_books_are_right(migrated)
+
+
+def test_a_measurement_within_the_allocation_is_charged_whole_and_no_event(
+    migrated: Database, job: tables.Job
+) -> None:
+    place(migrated, job, timedelta(hours=1))
+    bill(job, 3600)
+    assert charged(migrated, job) == (A100_HOUR, 3600)
+    assert refused(migrated, job) == []
+
+
+@pytest.mark.parametrize("measured_s", [float("inf"), float("nan"), 1e300, 10**400, -5, None])
+def test_no_number_of_a_node_is_too_large_for_a_bill(
+    migrated: Database, job: tables.Job, measured_s: Any
+) -> None:
+    place(migrated, job, timedelta(hours=1))
+    bill(job, measured_s)
+    with migrated.read() as session:
+        assert session.exec(select(tables.UsageMeter)).one().posted_s <= 3600 + 60 + 60
+
+
+def test_missed_periods_are_posted_in_several_transactions(
+    migrated: Database, job: tables.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "MOST_PERIODS", 3)
+    committed = [0]
+
+    def look(_: Session) -> None:
+        with migrated.read() as session:
+            committed.extend(session.exec(select(tables.UsageMeter.posted_s)).all())
+
+    event.listen(Session, "after_commit", look)
+    try:
+        answered = bill(job, 10 * 3600 + 7)
+    finally:
+        event.remove(Session, "after_commit", look)
+    assert charged(migrated, job)[1] == committed[-1] == 10 * 3600 + 7
+    assert max(after - before for before, after in itertools.pairwise(committed)) == 3 * 3600
+    assert answered.posted_microcredits == charged(migrated, job)[0]
+    assert_books_are_right(migrated)

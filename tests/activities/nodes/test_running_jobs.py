@@ -1,7 +1,7 @@
 """What nodes, regions and providers ask of rows, and whom they tell."""
 
 import dataclasses
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -95,7 +95,8 @@ def test_strays_are_billed_once_for_what_they_had_run(world: World) -> None:
     with world.database.write() as session:
         row = session.get_one(tables.Job, world.job.id)
         row.rates = {"0": {"gpu_count": 1, "microcredits_per_gpu_hour": 250_000}}
-    command = BillOrphanedRuns(runs=(seen(world.job.id, 1800.9), seen("job-unknown", 60)))
+    runs = (seen(world.job.id, 1800.9), seen("job-unknown", 60))
+    command = BillOrphanedRuns(node_id=world.node.id, runs=runs)
     bill_orphaned_runs(command)
     bill_orphaned_runs(command)
     with world.database.read() as session:
@@ -106,10 +107,27 @@ def test_strays_are_billed_once_for_what_they_had_run(world: World) -> None:
     assert meter.started_at == world.allocation.created_at
 
 
+def test_a_node_bills_no_run_that_was_placed_on_another(world: World) -> None:
+    runs = (seen(world.job.id, 1800),)
+    bill_orphaned_runs(BillOrphanedRuns(node_id=world.other.id, runs=runs))
+    with world.database.read() as session:
+        assert session.exec(select(tables.UsageMeter)).all() == []
+
+
+def test_a_node_s_clock_moves_no_bill_out_of_the_time_of_the_allocation(world: World) -> None:
+    for instant in (datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)):
+        run = seen(world.job.id, 60).model_copy(update={"started_at": instant})
+        bill_orphaned_runs(BillOrphanedRuns(node_id=world.node.id, runs=(run,)))
+    with world.database.read() as session:
+        meter = session.exec(select(tables.UsageMeter)).one()
+    assert meter.started_at == world.allocation.created_at
+
+
 def test_strays_of_a_job_that_has_ended_do_not_count_as_running(world: World) -> None:
     with world.database.write() as session:
         session.get_one(tables.Job, world.job.id).status = "failed"
-    bill_orphaned_runs(BillOrphanedRuns(runs=(seen(world.job.id, 60),)))
+    runs = (seen(world.job.id, 60),)
+    bill_orphaned_runs(BillOrphanedRuns(node_id=world.node.id, runs=runs))
     with world.database.read() as session:
         assert not session.exec(select(tables.UsageMeter)).one().running
 

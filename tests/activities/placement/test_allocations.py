@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import event
-from sqlmodel import select
+from sqlmodel import col, select
 
 from activities.billing.ledger import add_credits
 from activities.billing.orphaned_runs import bill_orphaned_runs
@@ -93,6 +94,14 @@ class World:
             run_id=name, job_id=self.job.id, worker=0, attempt=1, elapsed_s=elapsed_s, alive=alive
         )
         bill_orphaned_runs(BillOrphanedRuns(node_id=node.id, runs=(seen,)))
+
+    def was_placed(self, ago: timedelta) -> None:
+        """Let so much time have passed since the placement."""
+        with self.database.write() as session:
+            held = session.exec(
+                select(tables.Allocation).where(col(tables.Allocation.job_id) == self.job.id)
+            ).one()
+            held.created_at -= ago
 
     @property
     def posted_s(self) -> list[int]:
@@ -210,6 +219,7 @@ def test_what_is_left_is_the_node_s_and_no_job_s_any_more(world: World) -> None:
 
 def test_the_end_of_the_run_bills_it_to_its_end_and_frees_it_at_once(world: World) -> None:
     world.left()
+    world.was_placed(timedelta(hours=3))
     world.report(world.node, 60, alive="still alive: [7]")
     assert (world.held(), world.posted_s) == ([(world.node.id, "leaving")], [60])
     world.report(world.add_node("two"), 3600)

@@ -300,7 +300,7 @@ async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: S
     site.agent.run(STRAY, "echo its log; sleep 600")
     site.agent.run(KEPT, "sleep 600")
     await asyncio.to_thread(site.agent.look, STRAY)
-    command = EndOrphanedRuns(node=site.node, among=(STRAY, KEPT), live=(KEPT,))
+    command = EndOrphanedRuns(node=site.node, among=site.names(STRAY, KEPT), live=(KEPT,))
     found = await site.do(end_orphaned_runs, command)
     [seen] = found.runs
     assert (seen.run_id, seen.job_id, seen.worker, seen.attempt) == (STRAY, "job-left", 0, 1)
@@ -314,18 +314,18 @@ async def test_strays_are_ended_their_logs_kept_and_what_is_live_goes_on(site: S
 async def test_every_run_on_the_node_is_listed(site: Site) -> None:
     site.agent.run(STRAY, "true")
     listed = await site.do(list_runs, ListRuns(node=site.node))
-    assert listed.run_ids == (STRAY,)
+    assert listed.run_ids == site.names(STRAY)
 
 
 async def test_a_stray_whose_answer_was_lost_is_told_again(site: Site) -> None:
     site.agent.run(STRAY, "sleep 600")
-    command = EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
+    command = EndOrphanedRuns(node=site.node, among=site.names(STRAY, "somebody"), live=())
     assert await site.do(end_orphaned_runs, command) == await site.do(end_orphaned_runs, command)
 
 
 async def test_strays_that_were_told_long_ago_are_told_once_more_and_removed(site: Site) -> None:
     site.agent.run(STRAY, "true")
-    command = EndOrphanedRuns(node=site.node, among=(STRAY,), live=())
+    command = EndOrphanedRuns(node=site.node, among=site.names(STRAY), live=())
     first = await site.do(end_orphaned_runs, command)
     os.utime(site.agent.path(STRAY, "told"), (0, 0))
     assert await site.do(end_orphaned_runs, command) == first
@@ -340,7 +340,7 @@ async def test_a_stray_that_ended_long_before_anybody_saw_it_is_told(site: Site)
     told = json.loads(exit_path.read_text()) | {"finished_at": "2020-01-01T00:00:00+00:00"}
     exit_path.write_text(json.dumps(told))
     ended = await site.do(
-        end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(STRAY,), live=())
+        end_orphaned_runs, EndOrphanedRuns(node=site.node, among=site.names(STRAY), live=())
     )
     [seen] = ended.runs
     assert seen.elapsed_s == told["elapsed_s"]
@@ -353,7 +353,8 @@ async def test_code_that_no_job_has_used_for_weeks_makes_room(site: Site) -> Non
         folder.mkdir(parents=True)
     os.utime(folders[0], (0, 0))
     await site.do(
-        end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
+        end_orphaned_runs,
+        EndOrphanedRuns(node=site.node, among=site.names(STRAY, "somebody"), live=()),
     )
     assert [folder.exists() for folder in folders] == [False, True]
 
@@ -362,7 +363,8 @@ async def test_a_run_that_nobody_named_is_ended_and_not_told(site: Site) -> None
     site.agent.run("somebody", "sleep 600")
     assert (
         await site.do(
-            end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(STRAY, "somebody"), live=())
+            end_orphaned_runs,
+            EndOrphanedRuns(node=site.node, among=site.names(STRAY, "somebody"), live=()),
         )
     ).runs == ()
     assert processes_of("somebody") == []

@@ -231,7 +231,9 @@ async def test_a_run_whose_staging_broke_off_is_ours_to_end(site: Site, tmp_path
     words = upload(site, tmp_path, file("words", b"as sent"))
     await refusal(site, order(site, "true", input_sha256=words, disk_size_gb=10_000_000))
     assert site.agent.path(RUN, "input/words").read_bytes() == b"as sent"
-    found = await site.do(end_orphaned_runs, EndOrphanedRuns(node=site.node, among=(RUN,), live=()))
+    found = await site.do(
+        end_orphaned_runs, EndOrphanedRuns(node=site.node, among=site.names(RUN), live=())
+    )
     assert [(run.run_id, run.elapsed_s) for run in found.runs] == [(RUN, 0)]
     await site.do(clean_worker, CleanWorker(node=site.node, run_id=RUN))
     assert not site.agent.path(RUN).exists()

@@ -1,9 +1,10 @@
 """Metering: however a run is cut into slices, it costs the same."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.rules.billing.metering import cumulative_microcredits, slices
+from workflows.rules.billing.metering import MOST_SLICES, cumulative_microcredits, slices
 
 RATES = st.integers(0, 10**9)
 SECONDS = st.integers(0, 10**7)
@@ -42,3 +43,10 @@ def test_slices_are_seamless_and_within_one_period(
 def test_what_has_been_posted_before_is_not_cut_again() -> None:
     assert list(slices(250_000, posted_s=100, through_s=100, period_s=3600)) == []
     assert list(slices(250_000, posted_s=100, through_s=40, period_s=3600)) == []
+
+
+def test_a_posting_of_too_many_slices_is_refused_before_the_first() -> None:
+    assert len(list(slices(1, posted_s=30, through_s=60 * MOST_SLICES, period_s=60))) == MOST_SLICES
+    for through_s in (60 * MOST_SLICES + 1, 10**18):
+        with pytest.raises(ValueError, match="asked for slices of 60 s"):
+            slices(1, posted_s=30, through_s=through_s, period_s=60)

@@ -305,3 +305,17 @@ async def test_a_job_without_credits_fails_with_that_reason(stage: Stage) -> Non
 
     assert (report.status, report.status_reason) == (JobStatus.FAILED, "insufficient credits")
     assert_nothing_left(stage, handle)
+
+
+async def test_the_exit_that_another_node_says_ends_no_worker_and_is_not_billed(
+    stage: Stage,
+) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    forged = Exit(exit_code=0, elapsed_s=3e8)
+    said = WorkerExit(worker=0, attempt=1, exit=forged, node_id="nod-of-a-stranger")
+    await handle.signal(JobLifecycle.worker_exited, said)
+    await exits(stage, handle, 0, code=3, elapsed_s=2)
+    report = await handle.result()
+    assert report.status is JobStatus.FAILED
+    assert stage.world.posted_s == {(job_id_of(handle), 0, 1): 2}

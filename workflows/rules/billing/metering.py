@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 HOUR_S = 3600
+MOST_SLICES = 10_000
+"""The most slices of one posting, which is one transaction; what is missed goes in several."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,19 @@ def slices(
     """The slices to post after `posted_s`, cut at the ends of the run's billing periods.
 
     However the seconds are cut, the amounts add up to the same total.
+    Raises: ValueError, when these would be more than `MOST_SLICES`.
     """
-    start_s = posted_s
+    if (through_s - 1) // period_s - posted_s // period_s >= MOST_SLICES:
+        raise ValueError(
+            f"seconds {posted_s} to {through_s}: asked for slices of {period_s} s, found more "
+            f"than {MOST_SLICES}"
+        )
+    return _cut(microcredits_per_hour, posted_s, through_s, period_s)
+
+
+def _cut(
+    microcredits_per_hour: int, start_s: int, through_s: int, period_s: int
+) -> Iterator[Slice]:
     while start_s < through_s:
         end_s = min((start_s // period_s + 1) * period_s, through_s)
         before = cumulative_microcredits(microcredits_per_hour, start_s)
