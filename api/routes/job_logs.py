@@ -54,7 +54,7 @@ def _log(job_id: str, caller: Reader, worker: Annotated[int, Query(ge=0, le=255)
 def get_job_logs(
     request: Request,
     log: Annotated[WorkerLog, Depends(_log)],
-    offset: Annotated[int, Query(ge=0)] = 0,
+    offset: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
     following: Annotated[bool, Depends(wants_stream)] = False,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> StreamingResponse:

@@ -13,6 +13,7 @@ from api.problems import field_error
 from api.schemas.base import FieldError
 from api.services.lifecycles import GONE
 from workflows.contracts.statuses import RegionStatus
+from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.formats import project_of_secret
 
 NAMED_AGAIN = timedelta(days=1)
@@ -21,7 +22,7 @@ NAMED_AGAIN = timedelta(days=1)
 
 def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
     """The field errors for ids in the document that name no resource that the caller may use."""
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or out_of_bounds(document):
         return []
     found = [
         _wrong_upload(context, document, ("code", "upload_id")),

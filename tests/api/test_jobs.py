@@ -1,5 +1,6 @@
 """Jobs over HTTP: what is submitted, what is refused and why, what is asked of the workflow."""
 
+import sqlite3
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.jobs.submissions import open_variables
+from api.services import jobs
 from tests.api.http_server import JOB, Person, Site
+from workflows.rules.jobs.submission import read_submission
 
 
 def _with(**changes: Any) -> dict[str, Any]:
@@ -308,3 +311,21 @@ async def _grant(site: Site, person: Person, amount: int = 1_000_000) -> None:
     admin = site.account(new_id("admin"), administrator=True)
     path = f"/v1/accounts/{person.account_id}/credits"
     await admin.made(path, {"amount_microcredits": amount})
+
+
+async def test_a_document_is_checked_while_others_write(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(document: Any, known: Any) -> Any:
+        with sqlite3.connect(site.database.url.removeprefix("sqlite:///"), timeout=0) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("UPDATE accounts SET name = 'written meanwhile'")
+        return read_submission(document, known)
+
+    monkeypatch.setattr(jobs, "read_submission", read)
+    body = _with(environment={"python_packages": ["a" + " " * 198 + "!"] * 5000})
+    refused = await ada.post("/v1/jobs", body)
+    assert refused.status_code == 422, refused.text
+    fields = [error["field"] for error in refused.json()["errors"]]
+    assert fields == ["environment.python_packages"]
+    assert (await ada.get("/v1/account")).json()["name"] == "written meanwhile"
