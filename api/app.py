@@ -16,6 +16,7 @@ from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
 from api import problems
 from api.body_limits import Limited
+from api.event_streams import Streams
 from api.json_bodies import Readable
 from api.metrics import Measured
 from api.rate_limits import Rate
@@ -76,6 +77,7 @@ def create_app(
     app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
+    app.state.streams = Streams()
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     for module in ROUTERS:

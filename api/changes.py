@@ -120,6 +120,12 @@ class Change:
         if self.key is None:
             return None
         found = session.get(tables.IdempotencyKey, (self.caller.account_id, self.key))
+        if found is not None and not self._is_own(found):
+            raise Problem(
+                "idempotency-conflict",
+                f"Idempotency-Key {self.key}: was used with another API key; its answer is for "
+                "that key alone",
+            )
         if found is not None and found.request_sha256 != self.fingerprint:
             raise Problem(
                 "idempotency-conflict",
@@ -127,6 +133,12 @@ class Change:
                 "UTC for another request",
             )
         return found
+
+    def _is_own(self, found: tables.IdempotencyKey) -> bool:
+        """Whether the answer was for this API key; a secret of an unknown key is for nobody."""
+        if found.key_id is None:
+            return "secret" not in (found.body or {})
+        return found.key_id == self.caller.key_id
 
     def _store(self, context: ChangeContext, given: ResponseBody) -> None:
         if self.key is None:
@@ -138,6 +150,7 @@ class Change:
                 request_sha256=self.fingerprint,
                 status_code=self.response.status_code or 200,
                 body=_sealed(given, self.key),
+                key_id=self.caller.key_id,
                 created_at=context.now,
             )
         )
@@ -162,8 +175,8 @@ def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
 class Changes:
     """The dependency of a route that gives the change, if the key's scopes include `scope`."""
 
-    def __init__(self, scope: str, *, administrator: bool = False) -> None:
-        self.needs = Needs(scope, administrator=administrator)
+    def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
+        self.needs = Needs(scope, administrator=administrator, owner=owner)
 
     def dependency(self) -> Callable[..., Awaitable[Change]]:
         async def change(
@@ -199,6 +212,6 @@ def change_of(
     )
 
 
-def changing(scope: str, *, administrator: bool = False) -> Any:
+def changing(scope: str, *, administrator: bool = False, owner: bool = False) -> Any:
     """The annotation of a route's change: `Annotated[Change, changing("jobs:write")]`."""
-    return Depends(Changes(scope, administrator=administrator).dependency())
+    return Depends(Changes(scope, administrator=administrator, owner=owner).dependency())

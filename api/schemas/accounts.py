@@ -90,14 +90,17 @@ class ApiKeyCreation(RequestBody):
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=40)] | None = None
     """`*`, `read`, `<noun>:read` or `<noun>:write`; None: the scopes of the caller's key."""
     expires_at: AwareDatetime | None = None
+    """At the latest when the caller's key expires; None: when that does."""
     user_id: ResourceId | None = None
-    """The user of the account who gets the key; None: the caller."""
+    """The user of the account who gets the key; None: the caller. Only owners may name another."""
 
 
 class ApiKey(ResponseBody):
     id: str
     account_id: str
     user_id: str
+    parent_key_id: str | None
+    """The key with which this one was made, and with which it is revoked; null: none."""
     name: str
     scopes: list[str]
     expires_at: datetime | None

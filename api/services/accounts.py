@@ -1,6 +1,7 @@
 """Accounts, users and API keys: their responses and their changes."""
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlmodel import Session, col, select
@@ -132,20 +133,22 @@ def create_user(context: ChangeContext, asked: schemas.UserCreation) -> schemas.
 
 
 def create_key(context: ChangeContext, asked: schemas.ApiKeyCreation) -> schemas.NewApiKey:
-    """Create an API key for a user of the account, with no more scopes than the caller's key."""
-    scopes = asked.scopes if asked.scopes is not None else tuple(sorted(context.caller.scopes))
-    _check_scopes(context.caller, scopes)
-    _check_expiry(asked.expires_at, context.now)
+    """Create an API key for a user of the account, with no more power than the caller's key."""
+    caller = context.caller
+    scopes = asked.scopes if asked.scopes is not None else tuple(sorted(caller.scopes))
+    _check_scopes(caller, scopes)
+    _check_expiry(asked.expires_at, caller.expires_at, context.now)
     # The secret has 256 random bits, so nobody can guess it, and a plain hash is safe to store.
     secret = f"bl_{secrets.token_urlsafe(32)}"
     row = tables.ApiKey(
         id=new_id("key"),
         account_id=context.caller.account_id,
-        user_id=_holder(context.session, context.caller, asked.user_id),
+        user_id=_holder(context.session, caller, asked.user_id),
+        parent_key_id=caller.key_id,
         name=asked.name,
         secret_sha256=hash_of(secret),
         scopes=sorted(set(scopes)),
-        expires_at=asked.expires_at,
+        expires_at=asked.expires_at or caller.expires_at,
         created_at=context.now,
     )
     context.session.add(row)
@@ -169,9 +172,14 @@ def _within(caller: Caller, scope: str) -> bool:
     return "*" in caller.scopes or scope in caller.scopes or (":" in scope and caller.may(scope))
 
 
-def _check_expiry(expires_at: datetime | None, now: datetime) -> None:
-    if expires_at is not None and expires_at <= now:
+def _check_expiry(expires_at: datetime | None, latest: datetime | None, now: datetime) -> None:
+    if expires_at is None:
+        return
+    if expires_at <= now:
         raise invalid(field_error("expires_at", "lies in the future", expires_at.isoformat()))
+    if latest is not None and expires_at > latest:
+        rule = f"is at the latest {latest.isoformat()}, when the key expires that makes it"
+        raise invalid(field_error("expires_at", rule, expires_at.isoformat()))
 
 
 def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
@@ -183,6 +191,8 @@ def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
         user = session.get(tables.User, user_id)
         if user is None or user.account_id != caller.account_id:
             raise invalid(field_error("user_id", "is the id of a user of the account", user_id))
+        if user_id != caller.user_id and not caller.is_owner:
+            raise Problem("forbidden", f"user {caller.user_id}: only owners make keys of others")
         return user_id
     if caller.account_id == caller.home_account_id:
         return caller.user_id
@@ -195,7 +205,29 @@ def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
     return owner.id
 
 
-def revoke_key(context: ChangeContext, key_id: str) -> schemas.ApiKey:
+def revoke_key(context: ChangeContext, key_id: str, *, cascade: bool) -> schemas.ApiKey:
+    """Revoke a key, and with `cascade` all keys that were made with it, in whatever account.
+
+    Raises: Problem `forbidden`, when a caller who is no owner revokes a key of another user, or
+    leaves the keys that were made with it.
+    """
     row = own(context.session, tables.ApiKey, key_id, context.caller)
-    row.revoked_at = row.revoked_at or context.now
+    is_own = row.user_id == context.caller.user_id and cascade
+    if not is_own and not context.caller.is_owner:
+        raise Problem("forbidden", f"key {key_id}: only owners may do this to it")
+    revoked = [row, *(_made_with(context.session, [row.id]) if cascade else ())]
+    for each in revoked:
+        each.revoked_at = each.revoked_at or context.now
     return key_response(row)
+
+
+def _made_with(session: Session, key_ids: Sequence[str]) -> list[tables.ApiKey]:
+    """All keys that were made with these keys, or with such keys in turn."""
+    found: list[tables.ApiKey] = []
+    while key_ids:
+        made = session.exec(
+            select(tables.ApiKey).where(col(tables.ApiKey.parent_key_id).in_(key_ids))
+        ).all()
+        found += made
+        key_ids = [key.id for key in made]
+    return found
