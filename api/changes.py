@@ -33,7 +33,8 @@ A = TypeVar("A", bound=ResponseBody)
 class ChangeContext:
     """What the code of a change works with: the database session, the caller and the instant.
 
-    requests: ids of the outbox rows to relay after the commit.
+    requests: ids of the outbox rows to relay after the commit. resource_id: of the audit entry,
+    where the answer has no id.
     """
 
     session: Session
@@ -41,6 +42,7 @@ class ChangeContext:
     now: datetime
     action: str
     requests: list[str] = field(default_factory=list)
+    resource_id: str | None = None
 
     def create(self, row: tables.LifecycleRow) -> None:
         """Write a new row, its first event, and the outbox row that starts its workflow."""
@@ -112,7 +114,7 @@ class Change:
                 return answer.model_validate(_opened(earlier)), []
             context = ChangeContext(session, self.caller, datetime.now(UTC), self.action)
             given = effect(context)
-            context.audit(getattr(given, "id", None))
+            context.audit(getattr(given, "id", context.resource_id))
             self._store(context, given)
         return given, context.requests
 

@@ -4,6 +4,7 @@ Routes and changes raise `Problem` with a code of the table; only the table deci
 """
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -124,8 +125,20 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
         return response(error)
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
+    if status == 405:
+        methods = _methods_of(request)
+        headers = {"Allow": ", ".join(methods)} if methods else headers
     detail = f"{request.method} {request.url.path}"
     return response(Problem(_CODE_OF_STATUS.get(status, "malformed-request"), detail, (), headers))
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods of all routes of this path; a route of its own knows its one method."""
+    found: set[str] = set()
+    for path, operations in request.app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), request.url.path):
+            found |= {method.upper() for method in operations}
+    return sorted(found)
 
 
 def _on_invalid(_request: Request, error: Exception) -> JSONResponse:

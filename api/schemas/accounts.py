@@ -77,6 +77,8 @@ class User(ResponseBody):
     id: str
     account_id: str
     email: str
+    email_verified: bool
+    """Whether the person with this address has proved it; until then it makes nobody a member."""
     role: str
     created_at: datetime
 

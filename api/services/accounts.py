@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, or_, select
 
 from activities.accounts import accounts
 from activities.billing import payers
@@ -25,7 +25,14 @@ def account_response(session: Session, row: tables.Account) -> schemas.Account:
 
 
 def user_response(row: tables.User) -> schemas.User:
-    return schemas.User(**row.model_dump())
+    return schemas.User(
+        id=row.id,
+        account_id=row.account_id,
+        email=row.claimed_email or row.email,
+        email_verified=row.email_verified_at is not None,
+        role=row.role,
+        created_at=row.created_at,
+    )
 
 
 def key_response(row: tables.ApiKey) -> schemas.ApiKey:
@@ -49,7 +56,6 @@ def find_account(session: Session, account_id: str) -> tables.Account:
 
 def create_account(context: ChangeContext, asked: schemas.AccountCreation) -> schemas.Account:
     _check_name(context.session, asked.name)
-    _check_email(context.session, asked.owner_email)
     _check_billing(context.session, asked.billing_account_id, None)
     account, _ = accounts.add_account(context.session, asked.name, asked.owner_email, context.now)
     account.plan = asked.plan
@@ -93,9 +99,15 @@ def _check_name(session: Session, name: str) -> None:
         raise Problem("conflict", f"account {name}: there is one of this name")
 
 
-def _check_email(session: Session, email: str | None) -> None:
-    if email and session.exec(select(tables.User).where(tables.User.email == email)).first():
-        raise Problem("conflict", f"user {email}: there is one with this address")
+def _check_email(session: Session, account_id: str, email: str) -> None:
+    """Refuse a second user of an account with one address.
+
+    Users of other accounts do not count: nobody has proved that an address is theirs, and an answer
+    must not tell whose customer it is.
+    """
+    same = or_(tables.User.email == email, tables.User.claimed_email == email)
+    if session.exec(select(tables.User).where(tables.User.account_id == account_id, same)).first():
+        raise Problem("conflict", f"user {email}: the account has one with this address")
 
 
 def _check_billing(session: Session, payer_id: str | None, account_id: str | None) -> None:
@@ -120,14 +132,11 @@ def _check_billing(session: Session, payer_id: str | None, account_id: str | Non
 
 
 def create_user(context: ChangeContext, asked: schemas.UserCreation) -> schemas.User:
-    _check_email(context.session, asked.email)
-    row = tables.User(
-        id=new_id("usr"),
-        account_id=context.caller.account_id,
-        email=asked.email,
-        role=asked.role,
-        created_at=context.now,
-    )
+    """Add a user to the account; the address is a claim until its holder proves it."""
+    account_id = context.caller.account_id
+    advisory_lock(context.session, f"users/{account_id}")
+    _check_email(context.session, account_id, asked.email)
+    row = accounts.new_user(account_id, asked.email, asked.role, context.now)
     context.session.add(row)
     return user_response(row)
 

@@ -56,6 +56,8 @@ def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Jo
         status_label=_status_label(row, spec, refusals),
         type=row.type,
         project_id=row.project_id,
+        creator_user_id=row.creator_user_id,
+        creator_account_id=row.creator_account_id,
         priority=row.priority,
         attempt=row.attempt,
         resources=spec.resources,
@@ -131,6 +133,8 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
         account_id=project.account_id,
         name=submission.name,
         project_id=project.id,
+        creator_user_id=context.caller.user_id,
+        creator_account_id=context.caller.account_id,
         type=submission.type.value,
         priority=submission.priority,
         spec=stored_spec(submission),
@@ -241,6 +245,7 @@ def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 def kill_all(context: ChangeContext) -> schemas.JobsKilled:
     """Cancel every open job of the account."""
+    context.resource_id = context.caller.account_id
     rows = context.session.exec(
         select(tables.Job).where(
             tables.Job.account_id == context.caller.account_id,

@@ -54,6 +54,7 @@ def store_secret(
     """Encrypt and store a secret of the project; a secret of the same name is replaced."""
     own(context.session, tables.Project, project_id, context.caller)
     path = f"{secrets_folder(project_id)}{asked.name}"
+    context.resource_id = f"{STORE}{path}"
     row = tables.StoredSecret(
         name=path,
         account_id=context.caller.account_id,
@@ -68,6 +69,7 @@ def remove_secret(context: ChangeContext, project_id: str, name: str) -> schemas
     row = own(
         context.session, tables.StoredSecret, f"{secrets_folder(project_id)}{name}", context.caller
     )
+    context.resource_id = f"{STORE}{row.name}"
     context.session.delete(row)
     return secret_response(row)
 

@@ -692,8 +692,8 @@ class Readiness(BaseModel):
         extra="allow",
     )
     status: Annotated[str, Field(title="Status")]
-    database: Annotated[str, Field(title="Database")]
-    temporal: Annotated[str, Field(title="Temporal")]
+    database: Annotated[str | None, Field(title="Database")]
+    temporal: Annotated[str | None, Field(title="Temporal")]
 
 
 class Region(BaseModel):
@@ -962,6 +962,7 @@ class User(BaseModel):
     id: Annotated[str, Field(title="Id")]
     account_id: Annotated[str, Field(title="Account Id")]
     email: Annotated[str, Field(title="Email")]
+    email_verified: Annotated[bool, Field(title="Email Verified")]
     role: Annotated[str, Field(title="Role")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
 
@@ -1041,6 +1042,8 @@ class Job(BaseModel):
     status_label: Annotated[str, Field(title="Status Label")]
     type: Annotated[str, Field(title="Type")]
     project_id: Annotated[str, Field(title="Project Id")]
+    creator_user_id: Annotated[str | None, Field(title="Creator User Id")]
+    creator_account_id: Annotated[str | None, Field(title="Creator Account Id")]
     priority: Annotated[int, Field(title="Priority")]
     attempt: Annotated[int, Field(title="Attempt")]
     resources: SubmittedResources

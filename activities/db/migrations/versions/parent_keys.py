@@ -1,4 +1,4 @@
-"""Know which API key made another, which one was answered first, and whose address is not proved.
+"""Know which key made a key, which was answered first, which address is not proved, who made a job.
 
 Revision: 0019, after 0017
 """
@@ -12,6 +12,8 @@ branch_labels = None
 depends_on = None
 oldest_code_revision = "0017"
 
+CREATOR = ("creator_user_id", "creator_account_id")
+
 
 def upgrade() -> None:
     op.add_column("api_keys", sa.Column("parent_key_id", sa.String(), nullable=True))
@@ -21,9 +23,13 @@ def upgrade() -> None:
     op.add_column(
         "users", sa.Column("email_verified_at", sa.DateTime(timezone=True), nullable=True)
     )
+    for name in CREATOR:
+        op.add_column("jobs", sa.Column(name, sa.String(), nullable=True))
 
 
 def downgrade() -> None:
+    for name in CREATOR:
+        op.drop_column("jobs", name)
     op.drop_column("users", "email_verified_at")
     op.drop_column("users", "claimed_email")
     op.drop_column("idempotency_keys", "key_id")
