@@ -26,6 +26,8 @@ from api.authorization import Caller, Needs
 from api.problems import Problem
 from api.schemas.base import ResponseBody
 
+ANSWERS = "answers"
+"""The kind of the sealed secrets in answers under an idempotency key."""
 A = TypeVar("A", bound=ResponseBody)
 
 
@@ -151,18 +153,19 @@ class Change:
                 key=self.key,
                 request_sha256=self.fingerprint,
                 status_code=self.response.status_code or 200,
-                body=_sealed(given, self.key),
+                body=_sealed(given, self.caller.account_id, self.key),
                 key_id=self.caller.key_id,
                 created_at=context.now,
             )
         )
 
 
-def _sealed(given: ResponseBody, key: str) -> dict[str, Any]:
+def _sealed(given: ResponseBody, account_id: str, key: str) -> dict[str, Any]:
     """The answer as it is stored; the secret of a new API key is encrypted."""
     body = given.model_dump(mode="json")
     if "secret" in body:
-        body["secret"] = secret_box().seal(body["secret"].encode(), key.encode()).hex()
+        box = secret_box(ANSWERS, account_id)
+        body["secret"] = box.seal(body["secret"].encode(), key.encode()).hex()
     return body
 
 
@@ -170,7 +173,8 @@ def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
     body = dict(kept.body or {})
     if "secret" in body:
         sealed = bytes.fromhex(body["secret"])
-        body["secret"] = secret_box().open(sealed, kept.key.encode()).decode()
+        box = secret_box(ANSWERS, kept.account_id)
+        body["secret"] = box.open(sealed, kept.key.encode()).decode()
     return body
 
 

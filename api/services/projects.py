@@ -4,6 +4,7 @@ from sqlmodel import select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
 from api.changes import ChangeContext
 from api.problems import Problem
@@ -58,7 +59,9 @@ def store_secret(
     row = tables.StoredSecret(
         name=path,
         account_id=context.caller.account_id,
-        sealed=secret_box().seal(asked.value.encode(), path.encode()),
+        sealed=secret_box(STORED, context.caller.account_id).seal(
+            asked.value.encode(), path.encode()
+        ),
         updated_at=context.now,
     )
     return secret_response(context.session.merge(row))
