@@ -16,9 +16,12 @@ from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
 from api import problems
 from api.body_limits import Limited
+from api.documentation import get_documentation
+from api.event_streams import Streams
 from api.json_bodies import Readable
 from api.metrics import Measured
 from api.rate_limits import Rate
+from api.response_headers import Headed
 from api.routes import (
     accounts,
     announcements,
@@ -73,17 +76,21 @@ def create_app(
         description=DESCRIPTION,
         responses={"default": _problem_response()},
         lifespan=_lifespan,
+        docs_url=None,
         redoc_url=None,
     )
+    app.add_api_route("/docs", get_documentation, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
+    app.state.streams = Streams()
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
     app.add_middleware(Readable)
     app.add_middleware(Limited)
+    app.add_middleware(Headed)
     app.add_middleware(Measured)
     generate = app.openapi
     app.openapi = lambda: _with_submission(generate())  # type: ignore[method-assign]

@@ -37,7 +37,11 @@ _KEYS = select(  # type: ignore[call-overload]
     tables.ApiKey.revoked_at,
     tables.ApiKey.last_used_at,
     tables.Account.is_administrator,
-).join(tables.Account, col(tables.Account.id) == tables.ApiKey.account_id)
+    tables.User.role,
+)
+_KEYS = _KEYS.join(tables.Account, col(tables.Account.id) == tables.ApiKey.account_id).join(
+    tables.User, col(tables.User.id) == tables.ApiKey.user_id
+)
 _bearer = HTTPBearer(auto_error=False, description="An API key, `bl_…`.")
 
 
@@ -52,6 +56,14 @@ class Caller:
     is_administrator: bool
     home_account_id: str
     """The key's own account; an administrator may act for another one."""
+    role: str = "member"
+    expires_at: datetime | None = None
+    """When the key expires; None: never."""
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the caller's user may change the account, its users and their keys."""
+        return self.role == "owner"
 
     def may(self, scope: str) -> bool:
         """Whether the key's scopes include this scope, such as `jobs:write`."""
@@ -64,12 +76,14 @@ class Caller:
 class Needs:
     """The dependency of a route that gives the caller, if the key's scopes include `scope`.
 
-    administrator: the route is for administrators only; others are refused.
+    administrator, owner: the route is for administrators, or for owners of the account, only;
+    others are refused.
     """
 
-    def __init__(self, scope: str, *, administrator: bool = False) -> None:
+    def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
         self._scope = scope
         self._administrator = administrator
+        self._owner = owner
 
     def __call__(
         self,
@@ -79,6 +93,8 @@ class Needs:
         caller = authenticate(bearer.credentials if bearer else None, account)
         if self._administrator and not caller.is_administrator:
             raise Problem("forbidden", "this is for administrators")
+        if self._owner and not caller.is_owner:
+            raise Problem("forbidden", f"user {caller.user_id}: this is for owners of the account")
         if not caller.may(self._scope):
             raise Problem("forbidden", f"key {caller.key_id} lacks the scope {self._scope}")
         return caller
@@ -125,7 +141,18 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
         scopes=frozenset(key.scopes),
         is_administrator=is_administrator,
         home_account_id=key.account_id,
+        role=key.role,
+        expires_at=key.expires_at,
     )
+
+
+def is_good(key_id: str) -> bool:
+    """Whether an API key is neither revoked nor expired, for what outlasts its request."""
+    with database().read() as session:
+        key = session.execute(_KEYS.where(tables.ApiKey.id == key_id)).first()
+    if key is None or key.revoked_at is not None:
+        return False
+    return key.expires_at is None or key.expires_at > datetime.now(UTC)
 
 
 def _note_use(key: Row[Any], now: datetime) -> None:

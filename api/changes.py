@@ -26,6 +26,8 @@ from api.authorization import Caller, Needs
 from api.problems import Problem
 from api.schemas.base import ResponseBody
 
+ANSWERS = "answers"
+"""The kind of the sealed secrets in answers under an idempotency key."""
 A = TypeVar("A", bound=ResponseBody)
 
 
@@ -33,7 +35,8 @@ A = TypeVar("A", bound=ResponseBody)
 class ChangeContext:
     """What the code of a change works with: the database session, the caller and the instant.
 
-    requests: ids of the outbox rows to relay after the commit.
+    requests: ids of the outbox rows to relay after the commit. resource_id: of the audit entry,
+    where the answer has no id.
     """
 
     session: Session
@@ -41,6 +44,7 @@ class ChangeContext:
     now: datetime
     action: str
     requests: list[str] = field(default_factory=list)
+    resource_id: str | None = None
 
     def create(self, row: tables.LifecycleRow) -> None:
         """Write a new row, its first event, and the outbox row that starts its workflow."""
@@ -112,7 +116,7 @@ class Change:
                 return answer.model_validate(_opened(earlier)), []
             context = ChangeContext(session, self.caller, datetime.now(UTC), self.action)
             given = effect(context)
-            context.audit(getattr(given, "id", None))
+            context.audit(getattr(given, "id", context.resource_id))
             self._store(context, given)
         return given, context.requests
 
@@ -120,6 +124,12 @@ class Change:
         if self.key is None:
             return None
         found = session.get(tables.IdempotencyKey, (self.caller.account_id, self.key))
+        if found is not None and not self._is_own(found):
+            raise Problem(
+                "idempotency-conflict",
+                f"Idempotency-Key {self.key}: was used with another API key; its answer is for "
+                "that key alone",
+            )
         if found is not None and found.request_sha256 != self.fingerprint:
             raise Problem(
                 "idempotency-conflict",
@@ -127,6 +137,12 @@ class Change:
                 "UTC for another request",
             )
         return found
+
+    def _is_own(self, found: tables.IdempotencyKey) -> bool:
+        """Whether the answer was for this API key; a secret of an unknown key is for nobody."""
+        if found.key_id is None:
+            return "secret" not in (found.body or {})
+        return found.key_id == self.caller.key_id
 
     def _store(self, context: ChangeContext, given: ResponseBody) -> None:
         if self.key is None:
@@ -137,17 +153,19 @@ class Change:
                 key=self.key,
                 request_sha256=self.fingerprint,
                 status_code=self.response.status_code or 200,
-                body=_sealed(given, self.key),
+                body=_sealed(given, self.caller.account_id, self.key),
+                key_id=self.caller.key_id,
                 created_at=context.now,
             )
         )
 
 
-def _sealed(given: ResponseBody, key: str) -> dict[str, Any]:
+def _sealed(given: ResponseBody, account_id: str, key: str) -> dict[str, Any]:
     """The answer as it is stored; the secret of a new API key is encrypted."""
     body = given.model_dump(mode="json")
     if "secret" in body:
-        body["secret"] = secret_box().seal(body["secret"].encode(), key.encode()).hex()
+        box = secret_box(ANSWERS, account_id)
+        body["secret"] = box.seal(body["secret"].encode(), key.encode()).hex()
     return body
 
 
@@ -155,15 +173,16 @@ def _opened(kept: tables.IdempotencyKey) -> dict[str, Any]:
     body = dict(kept.body or {})
     if "secret" in body:
         sealed = bytes.fromhex(body["secret"])
-        body["secret"] = secret_box().open(sealed, kept.key.encode()).decode()
+        box = secret_box(ANSWERS, kept.account_id)
+        body["secret"] = box.open(sealed, kept.key.encode()).decode()
     return body
 
 
 class Changes:
     """The dependency of a route that gives the change, if the key's scopes include `scope`."""
 
-    def __init__(self, scope: str, *, administrator: bool = False) -> None:
-        self.needs = Needs(scope, administrator=administrator)
+    def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
+        self.needs = Needs(scope, administrator=administrator, owner=owner)
 
     def dependency(self) -> Callable[..., Awaitable[Change]]:
         async def change(
@@ -199,6 +218,6 @@ def change_of(
     )
 
 
-def changing(scope: str, *, administrator: bool = False) -> Any:
+def changing(scope: str, *, administrator: bool = False, owner: bool = False) -> Any:
     """The annotation of a route's change: `Annotated[Change, changing("jobs:write")]`."""
-    return Depends(Changes(scope, administrator=administrator).dependency())
+    return Depends(Changes(scope, administrator=administrator, owner=owner).dependency())

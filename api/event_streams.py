@@ -7,16 +7,30 @@ reconnects with `Last-Event-ID` and gets the messages after that one.
 import asyncio
 import codecs
 import json
+import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
+from activities.db.session import AWAY
+from api.authorization import Caller, is_good
+from api.problems import Problem, response
+
+T = TypeVar("T")
+log = logging.getLogger("api")
 HEARTBEAT_S = 15.0
+AUTHENTICATION_INTERVAL_S = 60.0
+"""How long a stream stays open at most after its API key was revoked or has expired."""
+MAX_STREAMS_OF_KEY = 20
+THREADS = 8
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -38,44 +52,175 @@ class Sent:
 
 
 class Poll:
-    """The source that a stream polls: returns the new messages, and whether the stream has ended.
+    """One reader's place in a stream: returns the new messages, and whether the stream has ended.
 
-    The stream calls the poll in a thread, never twice at once, and waits `every_s` after a call
-    that found no message.
+    The stream calls the poll in a thread, never twice at once, and again when its source changes.
     """
-
-    every_s = 0.1
 
     def __call__(self) -> tuple[Sequence[Sent], bool]:
         raise NotImplementedError
 
 
-def stream(poll: Poll, stop: asyncio.Event) -> StreamingResponse:
-    """The response that sends the messages of `poll` until the poll ends or the process stops."""
-    return StreamingResponse(_messages(poll, stop), 200, HEADERS, "text/event-stream")
+class Source:
+    """What all readers of one stream share; it is looked at once, however many follow it.
+
+    key: tells sources of one application apart.
+    """
+
+    key: Hashable
+    every_s = 0.1
+
+    def look(self) -> Hashable:
+        """What changes whenever there may be new messages. Called in a thread, never twice at once.
+
+        After it, the source knows as much as its readers' polls will ask of it.
+        """
+        raise NotImplementedError
 
 
-async def _messages(poll: Poll, stop: asyncio.Event) -> AsyncIterator[bytes]:
-    yield b": open\n\n"
-    quiet_since = time.monotonic()
-    while not stop.is_set():
-        found, ended = await run_in_threadpool(poll)
-        for message in found:
-            yield message.encode()
-            quiet_since = time.monotonic()
-        if ended:
-            yield Sent(data="{}", name="end").encode()
+S = TypeVar("S", bound=Source)
+
+
+class Streams:
+    """The open streams of one process; they have threads of their own, and leave others theirs."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stream")
+        self._of_key: Counter[str] = Counter()
+        self._followed: dict[Hashable, _Followed] = {}
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run blocking work in a thread of the streams."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def refusal(self, key_id: str) -> Problem | None:
+        """The problem of one more stream of an API key; None: it may have one more."""
+        if self._of_key[key_id] < MAX_STREAMS_OF_KEY:
+            return None
+        detail = f"key {key_id}: has {MAX_STREAMS_OF_KEY} streams open, which is the limit"
+        return Problem("too-many-requests", detail, (), {"Retry-After": "10"})
+
+    @contextmanager
+    def counted(self, key_id: str) -> Generator[None, None, None]:
+        """Count a stream of an API key while the block runs."""
+        self._of_key[key_id] += 1
+        try:
+            yield
+        finally:
+            self._of_key[key_id] -= 1
+            if not self._of_key[key_id]:
+                del self._of_key[key_id]
+
+    @contextmanager
+    def followed(self, source: Source, stop: asyncio.Event) -> Generator["_Followed", None, None]:
+        """The source as all its readers follow it: of equal sources, the first one is looked at."""
+        found = self._followed.get(source.key)
+        if found is None:
+            found = self._followed[source.key] = _Followed(self, source, stop)
+        found.readers += 1
+        try:
+            yield found
+        finally:
+            found.readers -= 1
+            if not found.readers:
+                found.task.cancel()
+                del self._followed[source.key]
+
+
+class _Followed:
+    """A source that is looked at in the background while it has readers."""
+
+    def __init__(self, streams: Streams, source: Source, stop: asyncio.Event) -> None:
+        self.source = source
+        self.readers = 0
+        self.changed = asyncio.Event()
+        """Set at the next change, or when the process stops; then it is replaced."""
+        self.task = asyncio.create_task(self._look(streams, stop), name="stream")
+
+    async def _look(self, streams: Streams, stop: asyncio.Event) -> None:
+        seen: Hashable = None
+        while not stop.is_set():
+            try:
+                found = await streams.run(self.source.look)
+            except AWAY as error:
+                log.warning("stream of %s: database: %s", self.source.key, error)
+                found = seen
+            if found != seen:
+                seen = found
+                self._wake()
+            await _pause(stop, self.source.every_s)
+        self._wake()
+
+    def _wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class _StreamResponse(StreamingResponse):
+    """The response to one reader; the reader is counted while the response is being sent."""
+
+    def __init__(self, reader: "_Reader") -> None:
+        super().__init__(reader.messages(), 200, HEADERS, "text/event-stream")
+        self._reader = reader
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        streams, key_id = self._reader.streams, self._reader.key_id
+        refusal = streams.refusal(key_id)
+        if refusal is not None:
+            await response(refusal)(scope, receive, send)
             return
-        if time.monotonic() - quiet_since >= HEARTBEAT_S:
-            yield b": still here\n\n"
-            quiet_since = time.monotonic()
-        if not found:
-            await _pause(stop, poll.every_s)
+        with streams.counted(key_id):
+            await super().__call__(scope, receive, send)
 
 
-async def _pause(stop: asyncio.Event, limit_s: float) -> None:
+class _Reader:
+    def __init__(
+        self, request: Request, caller: Caller, source: Source, poll_of: Callable[[Any], Poll]
+    ) -> None:
+        self.streams: Streams = request.app.state.streams
+        self.key_id = caller.key_id
+        self._stop: asyncio.Event = request.app.state.stop
+        self._source = source
+        self._poll_of = poll_of
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        yield b": open\n\n"
+        with self.streams.followed(self._source, self._stop) as followed:
+            poll = self._poll_of(followed.source)
+            quiet_since = authenticated_at = time.monotonic()
+            while not self._stop.is_set():
+                changed = followed.changed
+                found, ended = await self.streams.run(poll)
+                for message in found:
+                    yield message.encode()
+                    quiet_since = time.monotonic()
+                if ended:
+                    yield Sent(data="{}", name="end").encode()
+                    return
+                if time.monotonic() - authenticated_at >= AUTHENTICATION_INTERVAL_S:
+                    if not await self.streams.run(is_good, self.key_id):
+                        return
+                    authenticated_at = time.monotonic()
+                if time.monotonic() - quiet_since >= HEARTBEAT_S:
+                    yield b": still here\n\n"
+                    quiet_since = time.monotonic()
+                if not found:
+                    await _pause(changed, min(HEARTBEAT_S, AUTHENTICATION_INTERVAL_S))
+
+
+def stream(
+    request: Request, caller: Caller, source: S, poll_of: Callable[[S], Poll]
+) -> StreamingResponse:
+    """The response that sends messages until the poll ends, the key ends, or the process stops.
+
+    poll_of: the reader's poll, of the source that all readers share.
+    """
+    return _StreamResponse(_Reader(request, caller, source, poll_of))
+
+
+async def _pause(event: asyncio.Event, limit_s: float) -> None:
     try:
-        await asyncio.wait_for(stop.wait(), limit_s)
+        await asyncio.wait_for(event.wait(), limit_s)
     except TimeoutError:
         return
 
@@ -122,17 +267,8 @@ def _whole_characters(content: bytes) -> bytes:
     return content[: len(content) - len(pending)]
 
 
-def resume_offset(last_event_id: str | None, offset: int) -> int:
-    """The offset from which a client reads: after its last message, or the offset that it gives."""
-    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
-        return int(last_event_id)
-    return offset
-
-
 class EventPoll(Poll):
     """The poll of events after a position, oldest first. A message's id is the event's position."""
-
-    every_s = 0.25
 
     def __init__(self, after: int, read: Callable[[int], Sequence[Any]]) -> None:
         self._after = after
@@ -146,9 +282,24 @@ class EventPoll(Poll):
         return sent, False
 
 
-def wants_stream(
+@dataclass(frozen=True, slots=True)
+class StreamQuery:
+    """Whether the client wants a stream, and the id of the last message that it has."""
+
+    wanted: bool
+    last_event_id: str | None
+
+    def resumed(self, offset: int) -> int:
+        """The offset to read from: after the client's last message, or the offset that it gives."""
+        last = self.last_event_id
+        return int(last) if last and last.isascii() and last.isdigit() else offset
+
+
+def stream_query(
     follow: Annotated[bool, Query(description="As server-sent events, as they come")] = False,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
-) -> bool:
-    """The dependency of a route: whether the client wants the answer as a stream."""
-    return follow or (accept is not None and "text/event-stream" in accept)
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=18)] = None,
+) -> StreamQuery:
+    """The dependency of a route that also answers with a stream."""
+    wanted = follow or (accept is not None and "text/event-stream" in accept)
+    return StreamQuery(wanted, last_event_id)

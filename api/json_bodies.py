@@ -7,6 +7,7 @@ escaped surrogate by itself). Neither a row nor an answer can hold them.
 import json
 import math
 from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,6 +16,8 @@ from api.problems import Problem, field_error, invalid, response
 from api.schemas.base import FieldError
 
 UPLOADS = "/v1/uploads"
+MAX_MISTAKES = 100
+MAX_FIELD = 200
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
@@ -64,30 +67,45 @@ def _check(body: bytes) -> None:
         document = json.loads(body)
     except (ValueError, RecursionError):
         return
-    mistakes = list(_mistakes(document))
+    mistakes = list(islice(_mistakes(document), MAX_MISTAKES))
     if mistakes:
         raise invalid(*mistakes)
+
+
+_Path = tuple["_Path", str | int] | None
+"""The path of a value: the path of the value that it lies in, and its name or number there."""
 
 
 def _mistakes(document: Any) -> Iterator[FieldError]:
     """The field errors of a document, without the values, which no answer can hold.
 
-    The function does not recurse, because a document may be nested deeply.
+    The function does not recurse, because a document may be nested deeply. A path becomes text
+    only for a mistake: the texts of all paths can be far larger than the document.
     """
-    waiting: list[tuple[str, Any]] = [("", document)]
+    waiting: list[tuple[_Path, Any]] = [(None, document)]
     while waiting:
-        field, value = waiting.pop()
+        path, value = waiting.pop()
         if isinstance(value, dict):
             if not all(_is_text(name) for name in value):
-                yield field_error(field or "body", "has names that are text")
+                yield field_error(_field(path), "has names that are text")
                 continue
-            waiting += [(f"{field}.{name}".lstrip("."), below) for name, below in value.items()]
+            waiting += [((path, name), below) for name, below in value.items()]
         elif isinstance(value, list):
-            waiting += [(f"{field}.{at}".lstrip("."), below) for at, below in enumerate(value)]
+            waiting += [((path, at), below) for at, below in enumerate(value)]
         elif isinstance(value, float) and not math.isfinite(value):
-            yield field_error(field or "body", "is a finite number")
+            yield field_error(_field(path), "is a finite number")
         elif isinstance(value, str) and not _is_text(value):
-            yield field_error(field or "body", "is text, without halves of characters (surrogates)")
+            rule = "is text, without halves of characters (surrogates)"
+            yield field_error(_field(path), rule)
+
+
+def _field(path: _Path) -> str:
+    """The dotted path of a field, of which at most `MAX_FIELD` characters are shown."""
+    steps = []
+    while path is not None:
+        path, step = path
+        steps.append(str(step)[:MAX_FIELD])
+    return ".".join(reversed(steps))[:MAX_FIELD] or "body"
 
 
 def _is_text(value: str) -> bool:

@@ -4,6 +4,7 @@ Routes and changes raise `Problem` with a code of the table; only the table deci
 """
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -49,6 +50,11 @@ _SECRET_FIELDS = frozenset(
 )
 
 
+MAX_MISTAKES = 100
+MAX_SHOWN = 200
+"""The number of characters of a field or value that a problem shows."""
+
+
 class Problem(HTTPException):
     """A refused request. `detail` tells a person the resource, what was asked and what was found.
 
@@ -84,7 +90,9 @@ def invalid(*mistakes: FieldError) -> Problem:
 
 
 def field_error(field: str, rule: str, value: Any = None) -> FieldError:
-    return FieldError(field=field, rule=rule, value=value)
+    """One mistake; a long field or value is cut."""
+    shown = value[:MAX_SHOWN] if isinstance(value, str) else value
+    return FieldError(field=field[:MAX_SHOWN], rule=rule, value=shown)
 
 
 def install(app: FastAPI) -> None:
@@ -105,7 +113,7 @@ def response(problem: Problem) -> JSONResponse:
         status=problem.status_code,
         detail=problem.detail,
         code=problem.code,
-        errors=list(problem.mistakes),
+        errors=list(problem.mistakes[:MAX_MISTAKES]),
     )
     return JSONResponse(
         details.model_dump(mode="json"), problem.status_code, problem.headers, MEDIA_TYPE
@@ -117,15 +125,27 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
         return response(error)
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
+    if status == 405:
+        methods = _methods_of(request)
+        headers = {"Allow": ", ".join(methods)} if methods else headers
     detail = f"{request.method} {request.url.path}"
     return response(Problem(_CODE_OF_STATUS.get(status, "malformed-request"), detail, (), headers))
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods of all routes of this path; a route of its own knows its one method."""
+    found: set[str] = set()
+    for path, operations in request.app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), request.url.path):
+            found |= {method.upper() for method in operations}
+    return sorted(found)
 
 
 def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
     found = error.errors() if isinstance(error, RequestValidationError) else []
     if any(details["type"] == "json_invalid" for details in found):
         return response(Problem("malformed-request", "the body is not valid JSON"))
-    return response(invalid(*(_mistake_of(details) for details in found)))
+    return response(invalid(*(_mistake_of(details) for details in found[:MAX_MISTAKES])))
 
 
 def _on_database(request: Request, error: Exception) -> JSONResponse:
@@ -161,8 +181,8 @@ def _mistake_of(details: Mapping[str, Any]) -> FieldError:
     plain = isinstance(given, str | int | float | bool) and details["type"] != "missing"
     hidden = bool(_SECRET_FIELDS.intersection(path))
     rule = str(details["msg"]).removeprefix("Value error, ")
-    return FieldError(
-        field=".".join(path) or "body",
-        rule=rule[:1].lower() + rule[1:],
-        value=given if plain and not hidden else None,
+    return field_error(
+        ".".join(path) or "body",
+        rule[:1].lower() + rule[1:],
+        given if plain and not hidden else None,
     )

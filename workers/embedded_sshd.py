@@ -16,7 +16,7 @@ from pathlib import Path
 
 import asyncssh
 
-from workers.process import run_process
+from workers.process import LOGIN_UMASK, run_process
 from workers.runner.local_sshd import Machine, read_machine
 
 log = logging.getLogger("sshserver")
@@ -136,6 +136,7 @@ class _Commands:
                 cwd=Path.home(),
                 env=self._environment,
                 start_new_session=True,
+                umask=LOGIN_UMASK,
             )
         except OSError:
             for end in (in_write, out_read, err_read):

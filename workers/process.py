@@ -28,6 +28,10 @@ HTTP_DRAIN_LIMIT_S = 2
 GRACE_S = 3
 """How long a Temporal worker that shuts down lets its activities end by themselves."""
 EXIT_OVERRUN = 70
+PRIVATE_UMASK = 0o077
+"""Every file of ours is 0600 and every folder 0700, whoever starts the process."""
+LOGIN_UMASK = 0o022
+"""The umask of what serves logins, whose files other users of a machine must read."""
 
 log = logging.getLogger("process")
 
@@ -44,6 +48,7 @@ def run_process(
     The exit status is main's, 1 if main raised, 128 + signal after a second signal, and 70 if the
     shutdown took longer than `shutdown_limit_s`, counted from the signal and again from main's end.
     """
+    os.umask(PRIVATE_UMASK)
     if set_up_logging:
         configure_logging(settings())
     status = _Departure(shutdown_limit_s).run(main)

@@ -22,13 +22,7 @@ def add_account(
     )
     session.add(account)
     session.flush()
-    owner = tables.User(
-        id=new_id("usr"),
-        account_id=account_id,
-        email=owner_email or f"owner@{account_id}.invalid",
-        role="owner",
-        created_at=now,
-    )
+    owner = new_user(account_id, owner_email, "owner", now)
     project = tables.Project(
         id=project_id,
         account_id=account_id,
@@ -40,3 +34,19 @@ def add_account(
     session.add_all((owner, project))
     session.flush()
     return account, owner
+
+
+def new_user(account_id: str, email: str | None, role: str, now: datetime) -> tables.User:
+    """The row of a new user, whose address is a claim that others may make as well.
+
+    The column `email` is unique, so until an address is proved it holds a placeholder.
+    """
+    user_id = new_id("usr")
+    return tables.User(
+        id=user_id,
+        account_id=account_id,
+        email=f"{user_id}@unproved.invalid",
+        claimed_email=email,
+        role=role,
+        created_at=now,
+    )

@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import os
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ def bootstrap() -> None:
 @contextmanager
 def _one_at_a_time(home: Path) -> Generator[None, None, None]:
     home.mkdir(parents=True, exist_ok=True)
+    if home.stat().st_uid == os.geteuid():
+        home.chmod(0o700)  # Also of a folder that was there, which may have been open to all.
     with (home / ".first-start.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -65,7 +68,8 @@ def _make_administrator(session: Session, chosen: Settings) -> Path | None:
 
 def _add_administrator(session: Session, secret: str) -> None:
     now = datetime.now(UTC)
-    account, owner = add_account(session, NAME, EMAIL, now)
+    account, owner = add_account(session, NAME, None, now)
+    owner.email, owner.email_verified_at = EMAIL, now
     account.plan = "enterprise"
     account.is_administrator = True
     session.add(

@@ -13,6 +13,7 @@ from activities.db.session import database
 from activities.db.tables import Allocation, Job, Node, StoredSecret, Upload
 from activities.jobs.submissions import open_variables
 from activities.regions.cache import caches_of
+from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
 from activities.settings import settings
 from activities.storage.blobs import blob_store
@@ -197,7 +198,8 @@ def _secret(session: Session, job: Job, name: str, reference: str) -> str:
             f"{asked}: there is no such secret; set it, then submit the job again",
             type=WORK_REFUSED,
         )
-    return secret_box().open(row.sealed, name_in_store.encode()).decode()
+    box = secret_box(STORED, row.account_id)
+    return box.open(row.sealed, name_in_store.encode()).decode()
 
 
 def _upload(session: Session, upload_id: str | None) -> str | None:

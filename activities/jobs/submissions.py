@@ -19,12 +19,12 @@ def sealed_variables(job_id: str, submission: JobSubmission) -> bytes | None:
     variables = submission.environment.variables
     if not variables:
         return None
-    return secret_box().seal(json.dumps(variables).encode(), job_id.encode())
+    return secret_box("variables").seal(json.dumps(variables).encode(), job_id.encode())
 
 
 def open_variables(job_id: str, sealed: bytes | None) -> dict[str, str]:
     """The variables that `sealed_variables` sealed for this job."""
     if sealed is None:
         return {}
-    opened: dict[str, str] = json.loads(secret_box().open(sealed, job_id.encode()))
+    opened: dict[str, str] = json.loads(secret_box("variables").open(sealed, job_id.encode()))
     return opened

@@ -19,6 +19,8 @@ from activities.secrets.sealing import MasterKeyError, SealBrokenError, secret_b
 from activities.settings import environment_value
 
 STORE = "store://"
+STORED = "stored-secrets"
+"""The kind of the sealed values under `store://`."""
 ENVIRONMENT = "env://"
 FILE = "file://"
 OF_THE_SERVER = (ENVIRONMENT, FILE)
@@ -59,7 +61,7 @@ def seal_credentials(
     row = StoredSecret(
         name=name,
         account_id=account_id,
-        sealed=secret_box().seal(content.encode(), name.encode()),
+        sealed=secret_box(STORED, account_id).seal(content.encode(), name.encode()),
         updated_at=now,
     )
     session.merge(row)
@@ -109,7 +111,7 @@ def open_credentials(session: Session, account_id: str, reference: str) -> str:
     if row is None or row.account_id != account_id:
         raise CredentialsError(f"{reference}: there is no such key in the store")
     try:
-        return secret_box().open(row.sealed, name.encode()).decode()
+        return secret_box(STORED, account_id).open(row.sealed, name.encode()).decode()
     except (SealBrokenError, MasterKeyError) as cause:
         raise CredentialsError(f"{reference}: cannot be opened: {cause}") from cause
 

@@ -14,7 +14,7 @@ from sqlmodel import Session
 
 from activities.db.tables import KeyFingerprint
 from activities.secrets.platform_key import make_platform_key, platform_private_key
-from activities.secrets.sealing import make_master_key, master_key
+from activities.secrets.sealing import make_master_key, master_key, master_keys
 from activities.settings import Settings, StartRefusedError
 
 MASTER_KEY = "master key"
@@ -47,6 +47,9 @@ def claim_keys(session: Session, chosen: Settings) -> None:
             )
             session.add(made)
         elif (found := _found(name, chosen)) != recorded.fingerprint:
+            if found is not None and name == MASTER_KEY and recorded.fingerprint in _earlier():
+                recorded.fingerprint = found  # The master key has been rotated.
+                continue
             raise StartRefusedError(
                 f"{name}: this database belongs to an installation whose {name} has the "
                 f"fingerprint {recorded.fingerprint}; found {found or 'none'} at "
@@ -76,12 +79,21 @@ def _found(name: str, chosen: Settings) -> str | None:
     return _fingerprint(name)
 
 
+def _earlier() -> list[str]:
+    """The fingerprints of the master keys that still open what they have sealed."""
+    return [_of(key) for key in master_keys()[1:]]
+
+
 def _fingerprint(name: str) -> str:
-    """An HMAC of a fixed text under the key, which says nothing of the key itself."""
     if name == MASTER_KEY:
         key = master_key()
     else:
         key = platform_private_key().private_bytes(
             Encoding.DER, PrivateFormat.PKCS8, NoEncryption()
         )
+    return _of(key)
+
+
+def _of(key: bytes) -> str:
+    """An HMAC of a fixed text under the key, which says nothing of the key itself."""
     return hmac.new(key, _TEXT, hashlib.sha256).hexdigest()[:32]

@@ -1,8 +1,11 @@
 """Sealing: AES-GCM under keys that are derived from one master key, which never leaves its file.
 
-A sealed value is bound to a name, so that a value copied to another name cannot be opened.
+A sealed value is bound to a name, so that a value copied to another name cannot be opened. It says
+under which key it was sealed. To rotate the master key, write the new one into the first line of
+its file and leave the earlier ones below, under which sealed values open as long as they are there.
 """
 
+import hashlib
 import os
 import secrets
 from functools import lru_cache
@@ -17,7 +20,11 @@ from activities.settings import settings
 
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
-_FORMAT = b"\x01"
+_KEY_ID_BYTES = 8
+_NAMED = b"\x01"
+"""The format of a value that is bound to its name alone, as every box without a kind writes it."""
+_KEYED = b"\x02"
+"""The format of a value that says its key, and is bound to the kind of its name as well."""
 
 
 class SealBrokenError(ValueError):
@@ -29,40 +36,62 @@ class MasterKeyError(RuntimeError):
 
 
 class SecretBox:
-    """A box that seals and opens bytes under one key."""
+    """A box that seals bytes under its first key, and opens what was sealed under any of its keys.
 
-    def __init__(self, key: bytes) -> None:
-        self._cipher = AESGCM(key)
+    kind: what the names are names of; values of another kind do not open under an equal name.
+    """
+
+    def __init__(self, *keys: bytes, kind: bytes = b"") -> None:
+        self._ciphers = {_key_id(key): AESGCM(key) for key in keys}
+        self._key_id = _key_id(keys[0])
+        self._kind = kind
 
     def seal(self, content: bytes, about: bytes) -> bytes:
         """The content, encrypted and bound to the name `about`; each call gives other bytes."""
+        head = _KEYED + self._key_id if self._kind else _NAMED
         nonce = os.urandom(_NONCE_BYTES)
-        return _FORMAT + nonce + self._cipher.encrypt(nonce, content, about)
+        sealed = self._ciphers[self._key_id].encrypt(nonce, content, self._bound(head, about))
+        return head + nonce + sealed
 
     def open(self, sealed: bytes, about: bytes) -> bytes:
         """The content that was sealed under the name `about`.
 
         Raises: SealBrokenError, when it was sealed under another key or name, or was altered.
         """
-        start = len(_FORMAT) + _NONCE_BYTES
-        if not sealed.startswith(_FORMAT) or len(sealed) <= start:
+        size = len(_KEYED) + _KEY_ID_BYTES if sealed.startswith(_KEYED) else len(_NAMED)
+        head, start = sealed[:size], size + _NONCE_BYTES
+        if not sealed.startswith((_NAMED, _KEYED)) or len(sealed) <= start:
             raise SealBrokenError(
                 f"{about.decode()}: {len(sealed)} bytes that were not sealed here"
             )
-        try:
-            return self._cipher.decrypt(sealed[len(_FORMAT) : start], sealed[start:], about)
-        except InvalidTag as cause:
-            raise SealBrokenError(
-                f"{about.decode()}: sealed under another key, or for another name, or altered"
-            ) from cause
+        for key_id, cipher in self._ciphers.items():
+            if head.startswith(_KEYED) and head != _KEYED + key_id:
+                continue
+            try:
+                return cipher.decrypt(sealed[size:start], sealed[start:], self._bound(head, about))
+            except InvalidTag:
+                continue
+        raise SealBrokenError(
+            f"{about.decode()}: sealed under another key, or for another name, or altered"
+        )
+
+    def _bound(self, head: bytes, about: bytes) -> bytes:
+        """What a value of this format is bound to; no kind has a NUL."""
+        return about if head == _NAMED else head + self._kind + b"\0" + about
 
 
-def secret_box() -> SecretBox:
-    """The box for values in rows: variables of jobs, secrets, credentials.
+def _key_id(key: bytes) -> bytes:
+    return hashlib.sha256(b"baseload key id\0" + key).digest()[:_KEY_ID_BYTES]
 
+
+def secret_box(kind: str, account_id: str = "") -> SecretBox:
+    """The box for values in rows, of one kind: variables of jobs, stored secrets, answers.
+
+    account_id: the account whose values they are; empty, where the names are ids of ours.
     Raises: MasterKeyError, when there is no usable master key.
     """
-    return SecretBox(_derived(master_key(), "rows"))
+    keys = [_derived(master, "rows") for master in master_keys()]
+    return SecretBox(*keys, kind=f"{kind}/{account_id}".encode())
 
 
 def site_box(region_id: str) -> SecretBox:
@@ -70,7 +99,7 @@ def site_box(region_id: str) -> SecretBox:
 
     Raises: MasterKeyError, when there is no usable key.
     """
-    return SecretBox(site_key(region_id))
+    return SecretBox(*_shared_keys(f"site-{region_id}", f"site/{region_id}"))
 
 
 def site_key(region_id: str) -> bytes:
@@ -79,10 +108,7 @@ def site_key(region_id: str) -> bytes:
     A worker process in a customer's network has this file and no master key.
     Raises: MasterKeyError, when there is no usable key.
     """
-    given = settings().home / "keys" / f"site-{region_id}.key"
-    if given.exists():
-        return _parse(given.read_text(), str(given))
-    return _derived(master_key(), f"site/{region_id}")
+    return _shared_keys(f"site-{region_id}", f"site/{region_id}")[0]
 
 
 def run_name_key(region_id: str) -> bytes:
@@ -93,22 +119,35 @@ def run_name_key(region_id: str) -> bytes:
     return _derived(site_key(region_id), "run-names")
 
 
-def payload_key() -> bytes:
-    """The key of what goes through Temporal: derived, or from `home/keys/temporal.key`.
+def payload_keys() -> list[bytes]:
+    """The keys of what goes through Temporal: derived, or from `home/keys/temporal.key`.
 
-    A worker process in a customer's network has this file and no master key.
+    The first encrypts, the others only decrypt. A worker process in a customer's network has this
+    file and no master key.
     Raises: MasterKeyError, when there is no usable key.
     """
-    given = settings().home / "keys" / "temporal.key"
+    return _shared_keys("temporal", "temporal")
+
+
+def _shared_keys(file_name: str, purpose: str) -> list[bytes]:
+    given = settings().home / "keys" / f"{file_name}.key"
     if given.exists():
         return _parse(given.read_text(), str(given))
-    return _derived(master_key(), "temporal")
+    return [_derived(master, purpose) for master in master_keys()]
 
 
 def master_key() -> bytes:
-    """The master key, from the environment or its file.
+    """The master key that seals.
 
     Raises: MasterKeyError, when there is none, or when it is not 64 hex digits.
+    """
+    return master_keys()[0]
+
+
+def master_keys() -> list[bytes]:
+    """The master key and the earlier ones, from the environment or the lines of the file.
+
+    Raises: MasterKeyError, when there is none, or when one is not 64 hex digits.
     """
     chosen = settings()
     if chosen.secrets_key is not None:
@@ -148,11 +187,11 @@ def _derived(master: bytes, purpose: str) -> bytes:
     return derivation.derive(master)
 
 
-def _parse(digits: str, source: str) -> bytes:
+def _parse(text: str, source: str) -> list[bytes]:
     try:
-        key = bytes.fromhex(digits.strip())
+        keys = [bytes.fromhex(digits) for digits in text.split()]
     except ValueError:
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise MasterKeyError(f"{source}: asked 64 hex digits, found something else")
-    return key
+        keys = []
+    if not keys or any(len(key) != _KEY_BYTES for key in keys):
+        raise MasterKeyError(f"{source}: asked 64 hex digits in each line, found something else")
+    return keys

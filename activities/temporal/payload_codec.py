@@ -23,7 +23,7 @@ from temporalio.converter import (
     PayloadCodec,
 )
 
-from activities.secrets.sealing import SecretBox, payload_key
+from activities.secrets.sealing import SecretBox, payload_keys
 from activities.settings import Settings
 
 ENCODING = b"binary/encrypted"
@@ -33,13 +33,13 @@ _ABOUT = b"temporal payload"
 
 
 class AesGcmCodec(PayloadCodec):
-    """AES-GCM under data keys that are derived from one key.
+    """AES-GCM under data keys that are derived from the first key; earlier ones decrypt.
 
     encrypts: whether new payloads are encrypted; those that are encrypted are read in any case.
     """
 
-    def __init__(self, key: bytes, *, encrypts: bool = True) -> None:
-        self._key = key
+    def __init__(self, *keys: bytes, encrypts: bool = True) -> None:
+        self._keys = keys
         self._encrypts = encrypts
         self._salt = os.urandom(_SALT_BYTES)
 
@@ -54,20 +54,24 @@ class AesGcmCodec(PayloadCodec):
         return [self._decrypted(each) for each in payloads]
 
     def _encrypted(self, payload: Payload) -> Payload:
-        content = _box(self._key, self._salt).seal(payload.SerializeToString(), _ABOUT)
+        content = _box(self._keys, self._salt).seal(payload.SerializeToString(), _ABOUT)
         return Payload(metadata={"encoding": ENCODING, _SALT: self._salt}, data=content)
 
     def _decrypted(self, payload: Payload) -> Payload:
         if payload.metadata.get("encoding") != ENCODING:
             return payload
-        box = _box(self._key, payload.metadata.get(_SALT, b""))
+        box = _box(self._keys, payload.metadata.get(_SALT, b""))
         return Payload.FromString(box.open(payload.data, _ABOUT))
 
 
 @lru_cache(maxsize=4096)
-def _box(key: bytes, salt: bytes) -> SecretBox:
+def _box(keys: tuple[bytes, ...], salt: bytes) -> SecretBox:
+    return SecretBox(*(_derived(key, salt) for key in keys))
+
+
+def _derived(key: bytes, salt: bytes) -> bytes:
     derivation = HKDF(algorithm=SHA256(), length=len(key), salt=salt, info=b"temporal payloads")
-    return SecretBox(derivation.derive(key))
+    return derivation.derive(key)
 
 
 class SharedPayloadConverter(PydanticPayloadConverter):
@@ -103,7 +107,7 @@ def data_converter(chosen: Settings) -> DataConverter:
     if chosen.payload_codec == "off":
         return shared_data_converter
     encrypts = chosen.payload_codec == "aes-gcm"
-    codec = AesGcmCodec(payload_key(), encrypts=encrypts)
+    codec = AesGcmCodec(*payload_keys(), encrypts=encrypts)
     converter = dataclasses.replace(shared_data_converter, payload_codec=codec)
     if not encrypts:
         return converter

@@ -27,7 +27,7 @@ router = APIRouter(tags=["accounts"])
 Administrator = Annotated[Caller, Depends(Needs("accounts:read", administrator=True))]
 Administration = Annotated[Change, changing("accounts:write", administrator=True)]
 Reader = Annotated[Caller, Depends(Needs("account:read"))]
-Writer = Annotated[Change, changing("account:write")]
+Writer = Annotated[Change, changing("account:write", owner=True)]
 
 
 @router.get("/v1/accounts", operation_id="list_accounts")

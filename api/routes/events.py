@@ -1,9 +1,9 @@
 """Events of the account, and of each resource with a lifecycle."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, func, select
@@ -13,15 +13,14 @@ from activities.db.session import database
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import LifecycleKind
 from api.authorization import Caller, Needs
-from api.event_streams import EventPoll, resume_offset, stream, wants_stream
+from api.event_streams import EventPoll, Source, StreamQuery, stream, stream_query
 from api.pagination import PageQuery, Paging, each, page
 from api.schemas.events import Event, EventPage
 from api.services.events import event_response
 from api.services.ownership import own, visible_job
 
 router = APIRouter(tags=["events"])
-Following = Annotated[bool, Depends(wants_stream)]
-LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
+Following = Annotated[StreamQuery, Depends(stream_query)]
 READ_LIMIT = 500
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -38,40 +37,41 @@ def list_events(
     request: Request,
     caller: Annotated[Caller, Depends(Needs("events:read"))],
     paging: Paging,
-    following: Following = False,
-    last_event_id: LastEventId = None,
+    following: Following,
 ) -> EventPage | StreamingResponse:
     """Events of all resources of the account; a stream starts now, or after `Last-Event-ID`."""
     mine = col(tables.EventRow.account_id) == caller.account_id
-    if not following:
+    if not following.wanted:
         return _page(mine, paging)
-    start = resume_offset(last_event_id, -1)
-    return stream(EventPoll(start if start >= 0 else _newest(mine), _reader(mine)), _stop(request))
+    start = following.resumed(-1)
+    source = _EventSource(caller.account_id, mine)
+    after = start if start >= 0 else _newest(mine)
+    return stream(request, caller, source, lambda _: EventPoll(after, _reader(mine)))
 
 
 def _add_route(kind: LifecycleKind[Any, Any]) -> None:
     """Add `GET /v1/<noun>s/{id}/events`, whose stream starts with the resource's first event."""
     noun, plural = kind.noun.name, kind.noun.plural
+    needs = Needs(f"{plural}:read")
 
-    def checked(
-        resource_id: str, caller: Annotated[Caller, Depends(Needs(f"{plural}:read"))]
-    ) -> str:
+    def checked(resource_id: str, caller: Annotated[Caller, Depends(needs)]) -> str:
         with database().read() as session:
             _find(session, kind, resource_id, caller)
         return resource_id
 
     def list_events_of(
         request: Request,
+        caller: Annotated[Caller, Depends(needs)],
         resource_id: Annotated[str, Depends(checked)],
         paging: Paging,
-        following: Following = False,
-        last_event_id: LastEventId = None,
+        following: Following,
     ) -> EventPage | StreamingResponse:
         of_resource = col(tables.EventRow.resource_id) == resource_id
-        if not following:
+        if not following.wanted:
             return _page(of_resource, paging)
-        poll = EventPoll(resume_offset(last_event_id, 0), _reader(of_resource))
-        return stream(poll, _stop(request))
+        source = _EventSource(resource_id, of_resource)
+        after = following.resumed(0)
+        return stream(request, caller, source, lambda _: EventPoll(after, _reader(of_resource)))
 
     router.add_api_route(
         f"/v1/{plural}/{{resource_id}}/events",
@@ -109,14 +109,23 @@ def _reader(condition: ColumnElement[bool]) -> Callable[[int], Sequence[Event]]:
     return read
 
 
+class _EventSource(Source):
+    """The events of an account or a resource; they change with the position of the newest."""
+
+    every_s = 0.25
+
+    def __init__(self, owner_id: str, condition: ColumnElement[bool]) -> None:
+        self.key = ("events", owner_id)
+        self._condition = condition
+
+    def look(self) -> Hashable:
+        return _newest(self._condition)
+
+
 def _newest(condition: ColumnElement[bool]) -> int:
     with database().read() as session:
         newest = select(func.max(tables.EventRow.position)).where(condition)
         return session.exec(newest).one() or 0
-
-
-def _stop(request: Request) -> Any:
-    return request.app.state.stop
 
 
 for _kind in KINDS:

@@ -10,6 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from activities.db.session import database
 from api.metrics import exposition
+from api.problems import Problem
+from api.response_headers import is_inside
 from api.schemas.events import Health, Readiness
 
 router = APIRouter(tags=["health"])
@@ -26,17 +28,26 @@ async def get_health() -> Health:
 async def get_readiness(request: Request, response: Response) -> Readiness:
     """Whether the database and Temporal answer; 503 when one of them does not.
 
-    The API accepts changes also while Temporal does not answer.
+    The API accepts changes also while Temporal does not answer. Only an administrator, or who asks
+    from the API's own machine, is told which of the two it is.
     """
     rows, engine = await asyncio.gather(run_in_threadpool(database_state), temporal_state(request))
     ready = rows == engine == "ok"
     response.status_code = 200 if ready else 503
-    return Readiness(status="ok" if ready else "not-ready", database=rows, temporal=engine)
+    status = "ok" if ready else "not-ready"
+    if not await run_in_threadpool(is_inside, request):
+        return Readiness(status=status, database=None, temporal=None)
+    return Readiness(status=status, database=rows, temporal=engine)
 
 
 @router.get("/metrics", operation_id="get_metrics", response_class=PlainTextResponse)
-def get_metrics() -> Response:
-    """Prometheus metrics."""
+def get_metrics(request: Request) -> Response:
+    """Prometheus metrics, for administrators and the API's own machine.
+
+    Raises: Problem `forbidden`, for others.
+    """
+    if not is_inside(request):
+        raise Problem("forbidden", "metrics are for administrators and for this machine")
     content, media_type = exposition()
     return Response(content, media_type=media_type)
 

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.event_streams import LogPoll, resume_offset, stream, wants_stream
+from api.event_streams import LogPoll, StreamQuery, stream, stream_query
 from api.problems import missing
 from api.services.job_logs import WorkerLog
 from api.services.job_outputs import output_of
@@ -53,15 +53,17 @@ def _log(job_id: str, caller: Reader, worker: Annotated[int, Query(ge=0, le=255)
 )
 def get_job_logs(
     request: Request,
+    caller: Reader,
     log: Annotated[WorkerLog, Depends(_log)],
-    offset: Annotated[int, Query(ge=0)] = 0,
-    following: Annotated[bool, Depends(wants_stream)] = False,
-    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    following: Annotated[StreamQuery, Depends(stream_query)],
+    offset: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
 ) -> StreamingResponse:
     """The log of one worker from a byte on; with `follow`, as it grows until the job has ended."""
-    if following:
-        start = resume_offset(last_event_id, offset)
-        return stream(LogPoll(log.worker, start, log.read, log.ended), request.app.state.stop)
+    if following.wanted:
+        start = following.resumed(offset)
+        return stream(
+            request, caller, log, lambda log: LogPoll(log.worker, start, log.read, log.ended)
+        )
     length = log.length()
     headers = {LENGTH_HEADER: str(length), "X-Content-Type-Options": "nosniff"}
     return StreamingResponse(

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Query
 from sqlmodel import col
+from starlette.concurrency import run_in_threadpool
 
 from activities.db import tables
 from activities.db.session import database
@@ -29,7 +30,7 @@ _SUBMISSION = {
 def list_jobs(
     caller: Reader,
     paging: Paging,
-    status: Annotated[list[str] | None, Query()] = None,
+    status: Annotated[list[str] | None, Query(max_length=20)] = None,
     project_id: str | None = None,
 ) -> JobPage:
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
@@ -51,7 +52,8 @@ def list_jobs(
 @router.post("", status_code=202, operation_id="submit_job", openapi_extra=_SUBMISSION)
 async def submit_job(document: Annotated[Any, Body()], change: Writer) -> Job:
     """Submit a job. The answer to a wrong document names all of its mistakes."""
-    return await change.apply(Job, lambda context: jobs.submit_job(context, document))
+    asked = await run_in_threadpool(jobs.read_document, document)
+    return await change.apply(Job, lambda context: jobs.submit_job(context, asked))
 
 
 @router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from sqlmodel import col, select
+from starlette.concurrency import run_in_threadpool
 
 from activities.db import tables
 from activities.db.session import database
@@ -36,7 +37,11 @@ def list_providers(caller: Reader, paging: Paging, status: str | None = None) ->
 @router.post("", status_code=202, operation_id="enable_provider")
 async def enable_provider(asked: ProviderCreation, change: Writer) -> Provider:
     """Enable a provider; `status` says when it is ready, `checks` why it is not."""
-    return await change.apply(Provider, lambda context: providers.enable_provider(context, asked))
+    reading = (change.caller, asked.kind.value, asked.credentials)
+    given = await run_in_threadpool(providers.read_credentials, *reading)
+    return await change.apply(
+        Provider, lambda context: providers.enable_provider(context, asked, given)
+    )
 
 
 @router.get("/{provider_id}", operation_id="get_provider")
@@ -48,8 +53,10 @@ def get_provider(provider_id: str, caller: Reader) -> Provider:
 @router.patch("/{provider_id}", status_code=202, operation_id="change_provider")
 async def change_provider(provider_id: str, asked: ProviderChange, change: Writer) -> Provider:
     """Give a provider another key of the same project; all checks run again with that key."""
+    reading = (change.caller, provider_id, asked.credentials)
+    given = await run_in_threadpool(providers.read_credentials_of, *reading)
     return await change.apply(
-        Provider, lambda context: providers.change_provider(context, provider_id, asked)
+        Provider, lambda context: providers.change_provider(context, provider_id, given)
     )
 
 

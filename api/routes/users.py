@@ -23,7 +23,7 @@ from api.services import accounts
 
 router = APIRouter(tags=["accounts"])
 UserReader = Annotated[Caller, Depends(Needs("users:read"))]
-UserWriter = Annotated[Change, changing("users:write")]
+UserWriter = Annotated[Change, changing("users:write", owner=True)]
 KeyReader = Annotated[Caller, Depends(Needs("api-keys:read"))]
 KeyWriter = Annotated[Change, changing("api-keys:write")]
 
@@ -59,6 +59,11 @@ async def create_api_key(asked: ApiKeyCreation, change: KeyWriter) -> NewApiKey:
 
 
 @router.delete("/v1/api-keys/{key_id}", operation_id="revoke_api_key")
-async def revoke_api_key(key_id: str, change: KeyWriter) -> ApiKey:
-    """Revoke an API key immediately and permanently."""
-    return await change.apply(ApiKey, lambda context: accounts.revoke_key(context, key_id))
+async def revoke_api_key(key_id: str, change: KeyWriter, cascade: bool = True) -> ApiKey:
+    """Revoke an API key immediately and permanently, with all keys that were made with it.
+
+    For an owner who replaces a key, `cascade=false` leaves the keys that were made with it.
+    """
+    return await change.apply(
+        ApiKey, lambda context: accounts.revoke_key(context, key_id, cascade=cascade)
+    )

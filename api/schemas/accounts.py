@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from api.schemas.base import Page, RequestBody, ResponseBody
+from api.schemas.base import Page, RequestBody, ResourceId, ResponseBody
 
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,190}")
 
@@ -19,13 +19,14 @@ def _email(text: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^\S(.*\S)?$")]
 Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
+Scope = Annotated[str, Field(max_length=100)]
 Plan = Literal["individual", "team", "enterprise"]
 
 
 class AccountCreation(RequestBody):
     name: Name
     plan: Plan = "individual"
-    billing_account_id: str | None = None
+    billing_account_id: ResourceId | None = None
     owner_email: Email | None = None
     """The address of the account's first user, who owns its keys; None: an address is made up."""
 
@@ -35,7 +36,7 @@ class AccountChange(RequestBody):
 
     name: Name | None = None
     plan: Plan | None = None
-    billing_account_id: str | None = None
+    billing_account_id: ResourceId | None = None
 
 
 class OwnAccountChange(RequestBody):
@@ -76,6 +77,8 @@ class User(ResponseBody):
     id: str
     account_id: str
     email: str
+    email_verified: bool
+    """Whether the person with this address has proved it; until then it makes nobody a member."""
     role: str
     created_at: datetime
 
@@ -86,17 +89,20 @@ class UserPage(Page[User]):
 
 class ApiKeyCreation(RequestBody):
     name: Name
-    scopes: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
+    scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=40)] | None = None
     """`*`, `read`, `<noun>:read` or `<noun>:write`; None: the scopes of the caller's key."""
     expires_at: AwareDatetime | None = None
-    user_id: str | None = None
-    """The user of the account who gets the key; None: the caller."""
+    """At the latest when the caller's key expires; None: when that does."""
+    user_id: ResourceId | None = None
+    """The user of the account who gets the key; None: the caller. Only owners may name another."""
 
 
 class ApiKey(ResponseBody):
     id: str
     account_id: str
     user_id: str
+    parent_key_id: str | None
+    """The key with which this one was made, and with which it is revoked; null: none."""
     name: str
     scopes: list[str]
     expires_at: datetime | None

@@ -1,11 +1,13 @@
 """The base classes of the API's request and response bodies."""
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 T = TypeVar("T")
+ResourceId = Annotated[str, Field(max_length=100)]
+"""The id of a resource, as a request names it."""
 
 
 class RequestBody(BaseModel):

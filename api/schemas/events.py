@@ -32,5 +32,6 @@ class Health(ResponseBody):
 
 class Readiness(ResponseBody):
     status: str
-    database: str
-    temporal: str
+    database: str | None
+    """Why the database does not answer, or `ok`; null for who may not know it."""
+    temporal: str | None

@@ -60,6 +60,9 @@ class Job(Lifecycle):
     """The status in words, which also says when GPUs are what the job waits for."""
     type: str
     project_id: str
+    creator_user_id: str | None
+    """The user who submitted the job, who may be a member and not of the project's account."""
+    creator_account_id: str | None
     priority: int
     attempt: int
     resources: SubmittedResources

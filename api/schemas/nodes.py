@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from api.schemas.accounts import Name
-from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
+from api.schemas.base import Lifecycle, Page, RequestBody, ResourceId, ResponseBody
 from api.schemas.join_tokens import JoinSecret
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9])?|::[A-Fa-f0-9:]*")
@@ -35,8 +35,8 @@ def _minion_id(text: str) -> str:
 
 Address = Annotated[str, Field(max_length=254), AfterValidator(_address)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
-UserName = Annotated[str, AfterValidator(_user)]
-MinionId = Annotated[str, AfterValidator(_minion_id)]
+UserName = Annotated[str, Field(max_length=33), AfterValidator(_user)]
+MinionId = Annotated[str, Field(max_length=50), AfterValidator(_minion_id)]
 
 
 def _not_ephemeral(kind: str) -> str:
@@ -68,7 +68,7 @@ class AnnouncementReceipt(ResponseBody):
 
 
 class NodeCreation(RequestBody):
-    region_id: str
+    region_id: ResourceId
     name: Name
     minion_id: MinionId | None = None
     """The minion id of a machine you own; a machine that is created in a cloud has none yet."""
@@ -80,9 +80,9 @@ class NodeCreation(RequestBody):
     disk_size_gb: Annotated[int, Field(ge=50, le=2000)] = 100
     """The disk size of a machine to create in a cloud."""
     type: Annotated[Literal["permanent", "ephemeral"], AfterValidator(_not_ephemeral)] = "permanent"
-    services: Annotated[tuple[Literal["compute", "storage"], ...], Field(min_length=1)] = (
-        "compute",
-    )
+    services: Annotated[
+        tuple[Literal["compute", "storage"], ...], Field(min_length=1, max_length=2)
+    ] = ("compute",)
     upnp: bool = True
     mining: bool = False
     address: Address | None = None

@@ -23,8 +23,12 @@ def _only_credits(mode: str) -> str:
     return mode
 
 
+MAX_CREDENTIALS = 16_384
+"""The number of characters of a credential."""
+
 Credentials = Annotated[
-    dict[str, JsonValue] | str,
+    Annotated[dict[str, JsonValue], Field(max_length=64)]
+    | Annotated[str, Field(max_length=MAX_CREDENTIALS)],
     Field(
         description="A service-account key as its JSON, or a reference to one: "
         "`store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from api.schemas.accounts import Name
-from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
+from api.schemas.base import Lifecycle, Page, RequestBody, ResourceId, ResponseBody
 
 
 def _folder(path: str | None) -> str | None:
@@ -16,13 +16,13 @@ def _folder(path: str | None) -> str | None:
 
 
 class RegionCreation(RequestBody):
-    provider_id: str
+    provider_id: ResourceId
     name: Name
     storage_mode: Literal["local", "central"] = "local"
     public: bool = False
     exclusive_nodes: bool = True
     """Whether the nodes serve only the platform: all other logins are closed."""
-    node_root: Annotated[str | None, AfterValidator(_folder)] = None
+    node_root: Annotated[str | None, Field(max_length=401), AfterValidator(_folder)] = None
     """The agent's folder on the nodes; None: each node's own default."""
     cloud_region: Annotated[str | None, Field(max_length=100)] = None
     """The region of the provider's cloud, such as `us-central1`; None for machines you own."""
@@ -31,7 +31,7 @@ class RegionCreation(RequestBody):
     uses_internal_addresses: bool = False
     """Whether a machine in the cloud that has no external address is reached at its internal one,
     because the platform's processes are in the same network."""
-    relaxed_requirements: Annotated[tuple[str, ...], Field(max_length=50)] = ()
+    relaxed_requirements: Annotated[tuple[ResourceId, ...], Field(max_length=50)] = ()
     """Names of requirements that nodes of the region may fail; `all` relaxes every one."""
     own_worker: bool = False
     """Whether a worker process in the region's own network serves it (`python -m workers sites`)

@@ -1,9 +1,10 @@
 """Accounts, users and API keys: their responses and their changes."""
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, or_, select
 
 from activities.accounts import accounts
 from activities.billing import payers
@@ -24,7 +25,14 @@ def account_response(session: Session, row: tables.Account) -> schemas.Account:
 
 
 def user_response(row: tables.User) -> schemas.User:
-    return schemas.User(**row.model_dump())
+    return schemas.User(
+        id=row.id,
+        account_id=row.account_id,
+        email=row.claimed_email or row.email,
+        email_verified=row.email_verified_at is not None,
+        role=row.role,
+        created_at=row.created_at,
+    )
 
 
 def key_response(row: tables.ApiKey) -> schemas.ApiKey:
@@ -48,7 +56,6 @@ def find_account(session: Session, account_id: str) -> tables.Account:
 
 def create_account(context: ChangeContext, asked: schemas.AccountCreation) -> schemas.Account:
     _check_name(context.session, asked.name)
-    _check_email(context.session, asked.owner_email)
     _check_billing(context.session, asked.billing_account_id, None)
     account, _ = accounts.add_account(context.session, asked.name, asked.owner_email, context.now)
     account.plan = asked.plan
@@ -92,9 +99,15 @@ def _check_name(session: Session, name: str) -> None:
         raise Problem("conflict", f"account {name}: there is one of this name")
 
 
-def _check_email(session: Session, email: str | None) -> None:
-    if email and session.exec(select(tables.User).where(tables.User.email == email)).first():
-        raise Problem("conflict", f"user {email}: there is one with this address")
+def _check_email(session: Session, account_id: str, email: str) -> None:
+    """Refuse a second user of an account with one address.
+
+    Users of other accounts do not count: nobody has proved that an address is theirs, and an answer
+    must not tell whose customer it is.
+    """
+    same = or_(tables.User.email == email, tables.User.claimed_email == email)
+    if session.exec(select(tables.User).where(tables.User.account_id == account_id, same)).first():
+        raise Problem("conflict", f"user {email}: the account has one with this address")
 
 
 def _check_billing(session: Session, payer_id: str | None, account_id: str | None) -> None:
@@ -119,33 +132,32 @@ def _check_billing(session: Session, payer_id: str | None, account_id: str | Non
 
 
 def create_user(context: ChangeContext, asked: schemas.UserCreation) -> schemas.User:
-    _check_email(context.session, asked.email)
-    row = tables.User(
-        id=new_id("usr"),
-        account_id=context.caller.account_id,
-        email=asked.email,
-        role=asked.role,
-        created_at=context.now,
-    )
+    """Add a user to the account; the address is a claim until its holder proves it."""
+    account_id = context.caller.account_id
+    advisory_lock(context.session, f"users/{account_id}")
+    _check_email(context.session, account_id, asked.email)
+    row = accounts.new_user(account_id, asked.email, asked.role, context.now)
     context.session.add(row)
     return user_response(row)
 
 
 def create_key(context: ChangeContext, asked: schemas.ApiKeyCreation) -> schemas.NewApiKey:
-    """Create an API key for a user of the account, with no more scopes than the caller's key."""
-    scopes = asked.scopes if asked.scopes is not None else tuple(sorted(context.caller.scopes))
-    _check_scopes(context.caller, scopes)
-    _check_expiry(asked.expires_at, context.now)
+    """Create an API key for a user of the account, with no more power than the caller's key."""
+    caller = context.caller
+    scopes = asked.scopes if asked.scopes is not None else tuple(sorted(caller.scopes))
+    _check_scopes(caller, scopes)
+    _check_expiry(asked.expires_at, caller.expires_at, context.now)
     # The secret has 256 random bits, so nobody can guess it, and a plain hash is safe to store.
     secret = f"bl_{secrets.token_urlsafe(32)}"
     row = tables.ApiKey(
         id=new_id("key"),
         account_id=context.caller.account_id,
-        user_id=_holder(context.session, context.caller, asked.user_id),
+        user_id=_holder(context.session, caller, asked.user_id),
+        parent_key_id=caller.key_id,
         name=asked.name,
         secret_sha256=hash_of(secret),
         scopes=sorted(set(scopes)),
-        expires_at=asked.expires_at,
+        expires_at=asked.expires_at or caller.expires_at,
         created_at=context.now,
     )
     context.session.add(row)
@@ -169,9 +181,14 @@ def _within(caller: Caller, scope: str) -> bool:
     return "*" in caller.scopes or scope in caller.scopes or (":" in scope and caller.may(scope))
 
 
-def _check_expiry(expires_at: datetime | None, now: datetime) -> None:
-    if expires_at is not None and expires_at <= now:
+def _check_expiry(expires_at: datetime | None, latest: datetime | None, now: datetime) -> None:
+    if expires_at is None:
+        return
+    if expires_at <= now:
         raise invalid(field_error("expires_at", "lies in the future", expires_at.isoformat()))
+    if latest is not None and expires_at > latest:
+        rule = f"is at the latest {latest.isoformat()}, when the key expires that makes it"
+        raise invalid(field_error("expires_at", rule, expires_at.isoformat()))
 
 
 def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
@@ -183,6 +200,8 @@ def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
         user = session.get(tables.User, user_id)
         if user is None or user.account_id != caller.account_id:
             raise invalid(field_error("user_id", "is the id of a user of the account", user_id))
+        if user_id != caller.user_id and not caller.is_owner:
+            raise Problem("forbidden", f"user {caller.user_id}: only owners make keys of others")
         return user_id
     if caller.account_id == caller.home_account_id:
         return caller.user_id
@@ -195,7 +214,29 @@ def _holder(session: Session, caller: Caller, user_id: str | None) -> str:
     return owner.id
 
 
-def revoke_key(context: ChangeContext, key_id: str) -> schemas.ApiKey:
+def revoke_key(context: ChangeContext, key_id: str, *, cascade: bool) -> schemas.ApiKey:
+    """Revoke a key, and with `cascade` all keys that were made with it, in whatever account.
+
+    Raises: Problem `forbidden`, when a caller who is no owner revokes a key of another user, or
+    leaves the keys that were made with it.
+    """
     row = own(context.session, tables.ApiKey, key_id, context.caller)
-    row.revoked_at = row.revoked_at or context.now
+    is_own = row.user_id == context.caller.user_id and cascade
+    if not is_own and not context.caller.is_owner:
+        raise Problem("forbidden", f"key {key_id}: only owners may do this to it")
+    revoked = [row, *(_made_with(context.session, [row.id]) if cascade else ())]
+    for each in revoked:
+        each.revoked_at = each.revoked_at or context.now
     return key_response(row)
+
+
+def _made_with(session: Session, key_ids: Sequence[str]) -> list[tables.ApiKey]:
+    """All keys that were made with these keys, or with such keys in turn."""
+    found: list[tables.ApiKey] = []
+    while key_ids:
+        made = session.exec(
+            select(tables.ApiKey).where(col(tables.ApiKey.parent_key_id).in_(key_ids))
+        ).all()
+        found += made
+        key_ids = [key.id for key in made]
+    return found

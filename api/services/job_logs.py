@@ -1,7 +1,7 @@
 """The log of one worker of a job: the logs of its attempts, one after another."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from sqlmodel import select
 
@@ -9,6 +9,7 @@ from activities.db import tables
 from activities.db.session import database
 from activities.settings import settings
 from activities.storage.logs import LogStore, log_store
+from api.event_streams import Source
 from api.services.jobs import ENDED
 from workflows.contracts.jobs import run_id
 from workflows.contracts.statuses import JobStatus
@@ -18,31 +19,37 @@ LONGEST_CHARACTER = 4
 _QUIET = (*ENDED, JobStatus.STOPPED, JobStatus.REMOVING)
 
 
-class WorkerLog:
+class WorkerLog(Source):
     """The log of one worker; reads the job's row for the number of attempts and the status."""
 
     def __init__(self, job_id: str, worker: int, logs: LogStore | None = None) -> None:
+        self.key = ("log", job_id, worker)
         self._job_id = job_id
         self.worker = worker
         self._logs = logs or log_store(settings().storage)
         self._attempts = 1
+        self._has_ended = False
         self._row_read_at = -ROW_INTERVAL_S
+
+    def look(self) -> Hashable:
+        """Whether the log has ended, and how long it is."""
+        return self.ended(), self.length()
 
     def ended(self) -> bool:
         """Whether the job has ended or is stopped, so that its log does not grow.
 
-        The job's row is read at most every `ROW_INTERVAL_S`; between two reads the answer is
-        False.
+        The job's row is read at most every `ROW_INTERVAL_S`.
         """
         if time.monotonic() - self._row_read_at < ROW_INTERVAL_S:
-            return False
+            return self._has_ended
         with database().read() as session:
             status, attempt = session.exec(
                 select(tables.Job.status, tables.Job.attempt).where(tables.Job.id == self._job_id)
             ).one()
         self._attempts = attempt
+        self._has_ended = status in _QUIET
         self._row_read_at = time.monotonic()
-        return status in _QUIET
+        return self._has_ended
 
     def length(self) -> int:
         """The number of bytes stored of all attempts."""

@@ -12,7 +12,9 @@ from api.changes import ChangeContext
 from api.problems import field_error
 from api.schemas.base import FieldError
 from api.services.lifecycles import GONE
+from api.services.ownership import projects_of
 from workflows.contracts.statuses import RegionStatus
+from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.formats import project_of_secret
 
 NAMED_AGAIN = timedelta(days=1)
@@ -21,13 +23,14 @@ NAMED_AGAIN = timedelta(days=1)
 
 def wrong_references(context: ChangeContext, document: Any) -> list[FieldError]:
     """The field errors for ids in the document that name no resource that the caller may use."""
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or out_of_bounds(document):
         return []
+    owner_id = _owner_id(context, document)
     found = [
         _wrong_upload(context, document, ("code", "upload_id")),
         _wrong_upload(context, document, ("data", "input", "upload_id")),
-        _wrong_region(context, document),
-        *_wrong_providers(context, document),
+        _wrong_region(context, document, owner_id),
+        *_wrong_providers(context, document, owner_id),
         *_wrong_secrets(context, document),
     ]
     return [wrong for wrong in found if wrong is not None]
@@ -69,18 +72,30 @@ def _is_kept(context: ChangeContext, upload: tables.Upload) -> bool:
     return True
 
 
-def _wrong_region(context: ChangeContext, document: Any) -> FieldError | None:
+def _owner_id(context: ChangeContext, document: dict[str, Any]) -> str:
+    """The account of the job's project, which pays for the job and whose machines it may use."""
+    caller, project_id = context.caller, document.get("project_id")
+    project = (
+        context.session.get(tables.Project, project_id) if isinstance(project_id, str) else None
+    )
+    if project is not None and project.id in projects_of(context.session, caller, "job", "all"):
+        return project.account_id
+    return caller.account_id
+
+
+def _wrong_region(context: ChangeContext, document: Any, owner_id: str) -> FieldError | None:
     region_id = _at(document, ("placement", "region_id"))
     if not isinstance(region_id, str) or not region_id.startswith("reg-"):
         return None
     row = context.session.get(tables.Region, region_id)
-    usable = row is not None and (row.public or row.account_id == context.caller.account_id)
+    usable = row is not None and (row.public or row.account_id == owner_id)
     if row is not None and usable and row.status not in (*GONE, RegionStatus.FAILED):
         return None
-    return field_error("placement.region_id", "is a region that you may use: not found", region_id)
+    rule = "is a region that the project's account may use: not found"
+    return field_error("placement.region_id", rule, region_id)
 
 
-def _wrong_providers(context: ChangeContext, document: Any) -> list[FieldError]:
+def _wrong_providers(context: ChangeContext, document: Any, owner_id: str) -> list[FieldError]:
     asked = _at(document, ("placement", "providers"))
     if not isinstance(asked, list):
         return []
@@ -89,8 +104,8 @@ def _wrong_providers(context: ChangeContext, document: Any) -> list[FieldError]:
         if not isinstance(name, str) or not name.startswith("prv-"):
             continue
         row = context.session.get(tables.Provider, name)
-        if row is None or row.account_id != context.caller.account_id or row.status in GONE:
-            rule = "is a provider of this account: not found"
+        if row is None or row.account_id != owner_id or row.status in GONE:
+            rule = "is a provider of the project's account: not found"
             wrong.append(field_error(f"placement.providers.{index}", rule, name))
     return wrong
 

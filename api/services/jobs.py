@@ -1,6 +1,7 @@
 """Jobs: their responses, and how they are submitted, ended, started again and removed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -9,6 +10,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.db.session import database
 from activities.jobs.submissions import sealed_variables, stored_spec
 from activities.placement.refusals import refusals_of_jobs
 from activities.settings import settings
@@ -24,7 +26,7 @@ from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
 from workflows.rules.jobs.resources import demand_key, resources_of
-from workflows.rules.jobs.submission import read_submission
+from workflows.rules.jobs.submission import Reading, read_submission
 from workflows.rules.placement.cloud_refusals import BEING_MADE
 
 MASK = "********"
@@ -54,6 +56,8 @@ def _job_response(row: tables.Job, refusals: list[dict[str, Any]]) -> schemas.Jo
         status_label=_status_label(row, spec, refusals),
         type=row.type,
         project_id=row.project_id,
+        creator_user_id=row.creator_user_id,
+        creator_account_id=row.creator_account_id,
         priority=row.priority,
         attempt=row.attempt,
         resources=spec.resources,
@@ -98,21 +102,39 @@ def _worker_response(worker: dict[str, Any]) -> schemas.JobWorker:
     )
 
 
-def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """A job's document, checked against every rule but those of the resources that it names."""
+
+    document: Any
+    reading: Reading
+    known_gpu_types: list[str]
+
+
+def read_document(document: Any) -> ReadDocument:
+    """Check a job's document; no transaction is open meanwhile, because that takes a while."""
+    with database().read() as session:
+        known = known_gpu_types(session)
+    return ReadDocument(document, read_submission(document, known), known)
+
+
+def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     """Create a job from a document that breaks no rule.
 
     Raises: Problem `invalid-request`, with every mistake in the document;
     `insufficient-credits`, when the job costs and the payer's balance is not positive.
     """
-    known = known_gpu_types(context.session)
-    submission = _read(context, document, known)
+    submission = _submission(context, asked)
     project = _project(context, submission.project_id)
-    _check_balance(context.session, project.account_id, resources_of(submission, known))
+    resources = resources_of(submission, asked.known_gpu_types)
+    _check_balance(context.session, project.account_id, resources)
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
         name=submission.name,
         project_id=project.id,
+        creator_user_id=context.caller.user_id,
+        creator_account_id=context.caller.account_id,
         type=submission.type.value,
         priority=submission.priority,
         spec=stored_spec(submission),
@@ -129,14 +151,14 @@ def submit_job(context: ChangeContext, document: Any) -> schemas.Job:
     return job_response(context.session, row)
 
 
-def _read(context: ChangeContext, document: Any, known: list[str]) -> JobSubmission:
-    """The document as a submission; the problem for a wrong document names every mistake."""
-    reading = read_submission(document, known)
-    mistakes = [field_error(found.field, found.rule, found.value) for found in reading.mistakes]
-    wrong = mistakes + wrong_references(context, document)
-    if reading.submission is None or wrong:
+def _submission(context: ChangeContext, asked: ReadDocument) -> JobSubmission:
+    """The submission of a document; the problem for a wrong document names every mistake."""
+    found = asked.reading.mistakes
+    mistakes = [field_error(mistake.field, mistake.rule, mistake.value) for mistake in found]
+    wrong = mistakes + wrong_references(context, asked.document)
+    if asked.reading.submission is None or wrong:
         raise invalid(*wrong)
-    return reading.submission
+    return asked.reading.submission
 
 
 def known_gpu_types(session: Session) -> list[str]:
@@ -223,6 +245,7 @@ def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
 def kill_all(context: ChangeContext) -> schemas.JobsKilled:
     """Cancel every open job of the account."""
+    context.resource_id = context.caller.account_id
     rows = context.session.exec(
         select(tables.Job).where(
             tables.Job.account_id == context.caller.account_id,

@@ -4,6 +4,7 @@ from sqlmodel import select
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.secrets.credentials import STORED
 from activities.secrets.sealing import secret_box
 from api.changes import ChangeContext
 from api.problems import Problem
@@ -54,10 +55,13 @@ def store_secret(
     """Encrypt and store a secret of the project; a secret of the same name is replaced."""
     own(context.session, tables.Project, project_id, context.caller)
     path = f"{secrets_folder(project_id)}{asked.name}"
+    context.resource_id = f"{STORE}{path}"
     row = tables.StoredSecret(
         name=path,
         account_id=context.caller.account_id,
-        sealed=secret_box().seal(asked.value.encode(), path.encode()),
+        sealed=secret_box(STORED, context.caller.account_id).seal(
+            asked.value.encode(), path.encode()
+        ),
         updated_at=context.now,
     )
     return secret_response(context.session.merge(row))
@@ -68,6 +72,7 @@ def remove_secret(context: ChangeContext, project_id: str, name: str) -> schemas
     row = own(
         context.session, tables.StoredSecret, f"{secrets_folder(project_id)}{name}", context.caller
     )
+    context.resource_id = f"{STORE}{row.name}"
     context.session.delete(row)
     return secret_response(row)
 

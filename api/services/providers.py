@@ -1,13 +1,14 @@
 """Providers: their responses and their changes. A response never has the key."""
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlmodel import col, select
 
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.session import advisory_lock
+from activities.db.session import advisory_lock, database
 from activities.providers.base import Credentials, CredentialsReader, KeyMistakeError
 from activities.providers.registry import kind_of
 from activities.secrets.credentials import (
@@ -21,6 +22,7 @@ from activities.secrets.credentials import (
     reference_mistake,
     seal_credentials,
 )
+from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import providers as schemas
@@ -52,7 +54,60 @@ def _credential_responses(row: tables.Provider) -> schemas.ProviderCredentials |
     )
 
 
-def enable_provider(context: ChangeContext, asked: schemas.ProviderCreation) -> schemas.Provider:
+@dataclass(frozen=True, slots=True)
+class ReadCredentials:
+    """Credentials that were read before the transaction; `problem` says why that failed."""
+
+    content: str = field(default="", repr=False)
+    reference: str | None = None
+    key: Credentials | None = None
+    problem: Problem | None = None
+
+
+def read_credentials(
+    caller: Caller, kind: str, given: dict[str, Any] | str | None
+) -> ReadCredentials | None:
+    """The given credentials of a kind of provider; None, when the kind needs none.
+
+    No transaction is open meanwhile, because the check of a private key takes a while. What is
+    wrong is told in the transaction, where a repeated request gets its first answer.
+    """
+    reader = kind_of(kind).credentials
+    if reader is None:
+        return None
+    try:
+        return _read(caller, reader, given)
+    except Problem as problem:
+        return ReadCredentials(problem=problem)
+
+
+def read_credentials_of(
+    caller: Caller, provider_id: str, given: dict[str, Any] | str
+) -> ReadCredentials | None:
+    """The given credentials of a provider of the account, as `read_credentials` reads them."""
+    with database().read() as session:
+        kind = own(session, tables.Provider, provider_id, caller).kind
+    return read_credentials(caller, kind, given)
+
+
+def _read(
+    caller: Caller, reader: CredentialsReader, given: dict[str, Any] | str | None
+) -> ReadCredentials:
+    if not given:
+        rule = f"is needed: {reader.what}, or a reference to one"
+        raise invalid(field_error("credentials", rule))
+    literal = json.dumps(given) if isinstance(given, dict) else given.strip()
+    reference = literal if is_reference(literal) else None
+    content = literal if reference is None else _resolved(caller, reference)
+    try:
+        return ReadCredentials(content, reference, reader.read(content))
+    except KeyMistakeError as wrong:
+        raise invalid(field_error(wrong.field, wrong.rule)) from None
+
+
+def enable_provider(
+    context: ChangeContext, asked: schemas.ProviderCreation, given: ReadCredentials | None
+) -> schemas.Provider:
     """Enable a provider for the account.
 
     Raises: Problem `invalid-request`, when the credentials are missing, wrong or not needed;
@@ -71,10 +126,9 @@ def enable_provider(context: ChangeContext, asked: schemas.ProviderCreation) -> 
         created_at=context.now,
         updated_at=context.now,
     )
-    reader = kind_of(row.kind).credentials
-    if reader is not None:
+    if given is not None:
         advisory_lock(context.session, f"providers/{context.caller.account_id}")
-        key = _take_credentials(context, row, reader, asked.credentials)
+        key = _take_credentials(context, row, given)
         _must_be_the_only_one(context, row.kind, key)
     elif asked.credentials is not None:
         raise _needs_none(row.kind)
@@ -83,7 +137,7 @@ def enable_provider(context: ChangeContext, asked: schemas.ProviderCreation) -> 
 
 
 def change_provider(
-    context: ChangeContext, provider_id: str, asked: schemas.ProviderChange
+    context: ChangeContext, provider_id: str, given: ReadCredentials | None
 ) -> schemas.Provider:
     """Replace a provider's key by another key of the same project, and run all checks again.
 
@@ -91,8 +145,7 @@ def change_provider(
     when the provider is busy or its key comes from the server's environment.
     """
     row = own_locked(context.session, tables.Provider, provider_id, context.caller)
-    reader = kind_of(row.kind).credentials
-    if reader is None:
+    if given is None:
         raise _needs_none(row.kind)
     _must_be_settled(row, "to be given another key")
     if row.credentials is not None and is_read_only(row.credentials):
@@ -100,7 +153,7 @@ def change_provider(
             "conflict", f"{row.credentials}: comes from the server's environment: change it there"
         )
     project_id = (row.cloud or {}).get("project_id")
-    key = _take_credentials(context, row, reader, asked.credentials)
+    key = _take_credentials(context, row, given)
     if project_id is not None and key.project_id != project_id:
         rule = f"is a key of the provider's own project, {project_id}"
         raise invalid(field_error("credentials.project_id", rule, key.project_id))
@@ -128,47 +181,38 @@ def remove_provider(context: ChangeContext, provider_id: str, *, force: bool) ->
 
 
 def _take_credentials(
-    context: ChangeContext,
-    row: tables.Provider,
-    reader: CredentialsReader,
-    given: dict[str, Any] | str | None,
+    context: ChangeContext, row: tables.Provider, given: ReadCredentials
 ) -> Credentials:
-    """Check the given credentials, store them encrypted, and set their reference in the row.
+    """Store the credentials encrypted, unless they are a reference, and set them in the row.
 
     Raises: Problem, naming the field and the rule that it breaks.
     """
-    if not given:
-        rule = f"is needed: {reader.what}, or a reference to one"
-        raise invalid(field_error("credentials", rule))
-    literal = json.dumps(given) if isinstance(given, dict) else given.strip()
-    reference = literal if is_reference(literal) else None
-    content = literal if reference is None else _resolved(context, reference)
-    try:
-        key = reader.read(content)
-    except KeyMistakeError as wrong:
-        raise invalid(field_error(wrong.field, wrong.rule)) from None
+    if given.problem is not None or given.key is None:
+        raise given.problem or invalid(field_error("credentials", "are needed"))
     account_id, path = context.caller.account_id, own_place(row.kind, row.id)
+    reference = given.reference
     if reference is None:
-        reference = seal_credentials(context.session, account_id, path, content, context.now)
+        reference = seal_credentials(context.session, account_id, path, given.content, context.now)
     elif reference != f"{STORE}{path}":
         stale = context.session.get(tables.StoredSecret, path)
         if stale is not None:
             context.session.delete(stale)
-    row.credentials, row.cloud = reference, key.shown
-    return key
+    row.credentials, row.cloud = reference, given.key.shown
+    return given.key
 
 
-def _resolved(context: ChangeContext, reference: str) -> str:
+def _resolved(caller: Caller, reference: str) -> str:
     """The credentials that a reference names, if the caller may use them."""
-    if reference.startswith(OF_THE_SERVER) and not context.caller.is_administrator:
+    if reference.startswith(OF_THE_SERVER) and not caller.is_administrator:
         raise Problem("forbidden", "credentials: env:// and file:// are for administrators")
     rule = reference_mistake(reference)
     if rule is not None:
         raise invalid(field_error("credentials", rule))
-    if is_read_only(reference) and not context.caller.is_administrator:
+    if is_read_only(reference) and not caller.is_administrator:
         raise Problem("forbidden", f"credentials: {reference} is the server's own")
     try:
-        return open_credentials(context.session, context.caller.account_id, reference)
+        with database().read() as session:
+            return open_credentials(session, caller.account_id, reference)
     except CredentialsError as wrong:
         raise invalid(field_error("credentials", f"leads to a key: {wrong}")) from None
 

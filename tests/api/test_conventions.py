@@ -314,3 +314,16 @@ async def test_metrics_count_requests_by_route_and_resources_by_status(
     assert 'route="/v1/jobs/{job_id}",status="200"' in text
     assert 'baseload_jobs{status="new"} 1.0' in text
     assert job_id not in text
+
+
+async def test_an_audit_entry_names_what_has_no_id_as_well(ada: Person) -> None:
+    path = f"/v1/projects/{ada.project_id}/secrets"
+    stored = await ada.made(path, {"name": "token", "value": "hidden"})
+    await ada.call("DELETE", f"{path}/token")
+    await ada.post("/v1/jobs/kill-all")
+    entries = (await ada.get("/v1/audit")).json()["items"]
+    assert [(entry["action"], entry["resource_id"]) for entry in entries] == [
+        ("kill_all_jobs", ada.account_id),
+        ("remove_project_secret", stored["reference"]),
+        ("store_project_secret", stored["reference"]),
+    ]

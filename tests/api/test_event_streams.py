@@ -3,10 +3,11 @@
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -16,6 +17,8 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.settings import settings
 from activities.storage.logs import log_store
+from api import event_streams
+from api.services.job_logs import WorkerLog
 from tests.api.http_server import Person, Site
 from tests.waiting import eventually
 from workers.process import serve_http
@@ -299,3 +302,90 @@ async def test_an_upload_that_is_too_large_is_refused_by_a_real_server(
         large = b'"' + b"x" * 2_000_000 + b'"'
         refused = await client.post("/v1/jobs", content=large)
         assert refused.json()["code"] == "too-large"
+
+
+async def test_a_stream_ends_with_its_key(
+    site: Site, server: Server, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_streams, "AUTHENTICATION_INTERVAL_S", 0.01)
+    job_id = await _running(site, ada)
+    made = await ada.made("/v1/api-keys", {"name": "child"})
+    child = replace(ada, secret=made["secret"])
+    soon = ada.with_key(expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    async with (
+        following(server, ada, f"/v1/jobs/{job_id}/logs") as stays,
+        following(server, child, f"/v1/jobs/{job_id}/logs") as log,
+        following(server, child, "/v1/events") as events,
+        following(server, soon, "/v1/events") as expires,
+    ):
+        _print(job_id, b"before\n")
+        await eventually(lambda: "before" in log.text, "the child's line")
+        await ada.call("DELETE", f"/v1/api-keys/{made['id']}")
+        await eventually(lambda: log.ended and events.ended and expires.ended, "the ends")
+        assert not [message for message in log.messages if message.get("event") == "end"]
+        _print(job_id, b"after\n")
+        await eventually(lambda: "after" in stays.text, "the other's line")
+        assert "after" not in log.text
+
+
+async def test_a_key_has_a_limited_number_of_streams(
+    site: Site, server: Server, ada: Person, bob: Person
+) -> None:
+    async with AsyncExitStack() as open_streams:
+        for _ in range(event_streams.MAX_STREAMS_OF_KEY):
+            await open_streams.enter_async_context(following(server, ada, "/v1/events"))
+        headers = {"Authorization": f"Bearer {ada.secret}"}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+            refused = await client.get("/v1/events?follow=true")
+        assert refused.status_code == 429
+        assert refused.json()["code"] == "too-many-requests"
+        assert refused.headers["Retry-After"]
+        async with following(server, bob, "/v1/events"):
+            pass
+        async with following(server, ada.with_key(), "/v1/events"):
+            pass
+    streams = site.app.state.streams
+    await eventually(lambda: not streams._of_key and not streams._followed, "all are counted off")
+    async with following(server, ada, "/v1/events"):
+        pass
+
+
+async def test_the_readers_of_one_log_share_one_look(
+    site: Site, server: Server, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await _running(site, ada)
+    looking, most = set[object](), 0
+    look = WorkerLog.look
+
+    def counted(log: WorkerLog) -> Any:
+        nonlocal most
+        looking.add(log)
+        most = max(most, len(looking))
+        return look(log)
+
+    monkeypatch.setattr(WorkerLog, "look", counted)
+    async with AsyncExitStack() as open_streams:
+        path = f"/v1/jobs/{job_id}/logs"
+        readers = [
+            await open_streams.enter_async_context(following(server, ada, path)) for _ in range(10)
+        ]
+        for number in range(3):
+            _print(job_id, f"line {number}\n".encode())
+            await eventually(
+                lambda: all(f"line {number}\n" in reader.text for reader in readers),  # noqa: B023
+                "the line at every reader",
+            )
+        site.set(tables.Job, job_id, status="finished")
+        await eventually(lambda: all(reader.ended for reader in readers), "the ends")
+    assert most == 1
+
+
+async def test_streams_leave_other_requests_their_threads(
+    site: Site, server: Server, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await _running(site, ada)
+    names: list[str] = []
+    monkeypatch.setattr(WorkerLog, "look", lambda _: names.append(threading.current_thread().name))
+    async with following(server, ada, f"/v1/jobs/{job_id}/logs"):
+        await eventually(lambda: bool(names), "a look")
+    assert all(name.startswith("stream") for name in names)

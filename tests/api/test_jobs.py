@@ -1,5 +1,7 @@
 """Jobs over HTTP: what is submitted, what is refused and why, what is asked of the workflow."""
 
+import sqlite3
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,7 +9,9 @@ import pytest
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.jobs.submissions import open_variables
+from api.services import jobs
 from tests.api.http_server import JOB, Person, Site
+from workflows.rules.jobs.submission import read_submission
 
 
 def _with(**changes: Any) -> dict[str, Any]:
@@ -308,3 +312,50 @@ async def _grant(site: Site, person: Person, amount: int = 1_000_000) -> None:
     admin = site.account(new_id("admin"), administrator=True)
     path = f"/v1/accounts/{person.account_id}/credits"
     await admin.made(path, {"amount_microcredits": amount})
+
+
+async def test_a_document_is_checked_while_others_write(
+    site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(document: Any, known: Any) -> Any:
+        with sqlite3.connect(site.database.url.removeprefix("sqlite:///"), timeout=0) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("UPDATE accounts SET name = 'written meanwhile'")
+        return read_submission(document, known)
+
+    monkeypatch.setattr(jobs, "read_submission", read)
+    body = _with(environment={"python_packages": ["a" + " " * 198 + "!"] * 5000})
+    refused = await ada.post("/v1/jobs", body)
+    assert refused.status_code == 422, refused.text
+    fields = [error["field"] for error in refused.json()["errors"]]
+    assert fields == ["environment.python_packages"]
+    assert (await ada.get("/v1/account")).json()["name"] == "written meanwhile"
+
+
+async def test_a_members_job_uses_what_the_projects_account_may_use(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    site.write(
+        tables.ProjectMember(
+            project_id=ada.project_id,
+            user_id=bob.user_id,
+            permissions={"job": "all"},
+            created_at=datetime.now(UTC),
+        )
+    )
+    places = {}
+    for person in (ada, bob):
+        region_id = await person.region()
+        (region,) = site.rows(tables.Region, id=region_id)
+        places[person.account_id] = {"region_id": region_id, "providers": [region.provider_id]}
+    of_ada = _with(project_id=ada.project_id, placement=places[ada.account_id])
+    job = await bob.made("/v1/jobs", of_ada)
+    assert job["account_id"] == ada.account_id
+    assert job["creator_user_id"] == bob.user_id
+    assert job["creator_account_id"] == bob.account_id
+    refused = await bob.post("/v1/jobs", of_ada | {"placement": places[bob.account_id]})
+    fields = sorted(error["field"] for error in refused.json()["errors"])
+    assert fields == ["placement.providers.0", "placement.region_id"]
+    assert (await bob.post("/v1/jobs", _with(placement=places[bob.account_id]))).status_code == 202
+    refused = await bob.post("/v1/jobs", _with(placement=places[ada.account_id]))
+    assert refused.status_code == 422

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -79,3 +80,24 @@ async def test_a_job_that_names_what_no_database_holds_is_refused(
     response = await ada.post("/v1/jobs", {**JOB, **changes})
     assert response.status_code in (404, 422), response.text
     assert site.rows(tables.Job) == []
+
+
+async def test_a_small_body_with_long_paths_takes_little_memory(site: Site) -> None:
+    body = json.dumps({"k" * 50_000: [0] * 2000})
+    async with site.client() as client:
+        tracemalloc.start()
+        try:
+            response = await client.post("/v1/announcements", content=body)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert response.status_code == 422
+    assert most < 10_000_000
+
+
+async def test_the_mistakes_of_a_body_are_told_in_short(site: Site) -> None:
+    body = json.dumps({"k" * 50_000: [HALF] * 2000})
+    async with site.client() as client:
+        response = await client.post("/v1/announcements", content=body)
+    assert response.status_code == 422
+    assert len(response.content) < 100_000

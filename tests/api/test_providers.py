@@ -1,7 +1,9 @@
 """Providers of a cloud over HTTP: their keys come in, and never go out again."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ from sqlmodel import SQLModel
 
 from activities.db import tables
 from activities.db.session import Database
+from activities.providers import registry
+from activities.providers.gcp.key import read_key
 from activities.providers.gcp.session import session_for
+from activities.providers.registry import kind_of
 from activities.secrets.credentials import credentials_of, environment_name
 from activities.settings import settings
 from tests.api.http_server import Person, Site
@@ -315,3 +320,22 @@ async def test_quotas_that_cannot_be_had_say_why(
     refused = await quotas(ada, made["id"])
     assert refused.status_code == 409
     assert refused.json()["code"] == "provider-not-ready"
+
+
+async def test_a_key_is_checked_while_others_write(
+    site: Site, ada: Person, gcp: GcpDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = kind_of("gcp")
+
+    def read(content: str) -> Any:
+        with sqlite3.connect(site.database.url.removeprefix("sqlite:///"), timeout=0) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("UPDATE accounts SET wallet_address = 'written meanwhile'")
+        return read_key(content)
+
+    assert kind.credentials is not None
+    monkeypatch.setitem(
+        registry.KINDS, "gcp", replace(kind, credentials=replace(kind.credentials, read=read))
+    )
+    await enabled(ada, service_account_key(gcp))
+    assert (await ada.get("/v1/account")).json()["wallet_address"] == "written meanwhile"

@@ -84,3 +84,25 @@ def test_settings_that_cannot_be_read_are_named(user: Path) -> None:
 )
 def test_loopback_is_told_from_elsewhere(url: str, is_loopback: bool) -> None:
     assert Configuration(url).is_loopback is is_loopback
+
+
+@pytest.mark.parametrize(
+    ("url", "plain", "sent"),
+    [
+        ("http://127.0.0.1:8700", False, True),
+        ("https://api.test", False, True),
+        ("http://api.test", False, False),
+        ("http://10.0.0.1", False, False),
+        ("http://10.0.0.1", True, True),
+    ],
+)
+def test_a_key_is_not_sent_unencrypted_to_another_machine(
+    user: Path, url: str, plain: bool, sent: bool
+) -> None:
+    told = {"BASELOAD_ALLOW_PLAIN_HTTP": "1"} if plain else {}
+    found = _load(user, url, BASELOAD_API_KEY="bl_1", **told)
+    if sent:
+        assert found.headers["Authorization"] == "Bearer bl_1"
+    else:
+        with pytest.raises(ConfigurationError, match="BASELOAD_ALLOW_PLAIN_HTTP=1"):
+            _ = found.headers

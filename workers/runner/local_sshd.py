@@ -108,7 +108,7 @@ def ssh_program(machine: Machine, *, embedded: bool = False) -> Program:
         _privilege_separation_folder()
         command = (sshd, "-D", "-e", "-f", str(machine.folder / "sshd_config"))
     probe = Probe(kind="port", host=machine.host, port=machine.port)
-    return Program(name="sshd", command=command, ready=probe, stop_limit_s=5)
+    return Program(name="sshd", command=command, ready=probe, stop_limit_s=5, umask=0o022)
 
 
 def find_sshd() -> str | None:

@@ -50,7 +50,7 @@ class Program(_Frozen):
     """One process that the runner keeps running.
 
     after: programs that should be ready before the first start; the start waits at most `gate_s`.
-    stop_limit_s: seconds from SIGTERM to SIGKILL.
+    stop_limit_s: seconds from SIGTERM to SIGKILL. umask: of its files, unless it sets another.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
@@ -61,6 +61,7 @@ class Program(_Frozen):
     after: tuple[str, ...] = ()
     gate_s: float = 20.0
     stop_limit_s: float = 12.0
+    umask: int = 0o077
     bootstrap: FirstStart | None = None
 
 

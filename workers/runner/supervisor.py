@@ -116,6 +116,7 @@ class _Supervisor:
                     process_records.STACK_VARIABLE: str(self._stack.home),
                 },
                 start_new_session=True,
+                umask=program.umask,
             )
 
     async def _watch_ready(self, program: Program) -> None:

@@ -26,7 +26,12 @@ class User(SQLModel, table=True):
     id: str = Field(primary_key=True)
     account_id: str = Field(foreign_key="accounts.id", index=True)
     email: str = Field(unique=True)
+    """The proved address; a placeholder until it is proved."""
+    claimed_email: str | None = None
+    """The address that nobody has proved yet; other users may claim the same."""
+    email_verified_at: datetime | None = Field(default=None, sa_type=Instant)
     role: str = "owner"
+    """`owner`, or `member`, who has no power over other users, their keys or the account."""
     created_at: datetime = Field(sa_type=Instant)
 
 
@@ -37,6 +42,8 @@ class ApiKey(SQLModel, table=True):
     id: str = Field(primary_key=True)
     account_id: str = Field(foreign_key="accounts.id", index=True)
     user_id: str = Field(foreign_key="users.id", index=True)
+    parent_key_id: str | None = Field(default=None, index=True)
+    """The key with which this one was made, and with which it is revoked."""
     name: str
     secret_sha256: str = Field(unique=True)
     scopes: list[str] = json_column()

@@ -40,6 +40,9 @@ class Job(LifecycleRow, table=True):
 
     __tablename__ = "jobs"
     project_id: str = Field(foreign_key="projects.id", index=True)
+    creator_user_id: str | None = None
+    creator_account_id: str | None = None
+    """Who submitted the job, and for which account; None: an earlier release has not said it."""
     type: str
     priority: int = 3
     spec: dict[str, Any] = json_column()

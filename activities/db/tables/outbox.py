@@ -48,5 +48,7 @@ class IdempotencyKey(SQLModel, table=True):
     request_sha256: str
     status_code: int
     body: dict[str, Any] | None = json_column(nullable=True)
+    key_id: str | None = None
+    """The API key that got the answer; None: an earlier release has not said it."""
     created_at: datetime = Field(sa_type=Instant)
     __table_args__ = (Index("idempotency_keys_by_age", "created_at"),)

@@ -17,6 +17,8 @@ from activities.providers.base import KeyMistakeError
 from activities.settings import settings
 
 MAX_BYTES = 16 * 1024
+MAX_PRIVATE_KEY = 4096
+"""The number of characters of the private key: a check of 5000 bits takes seconds already."""
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _EMAIL = re.compile(r"[^@\s]+@[a-z0-9.-]+\.gserviceaccount\.com")
@@ -69,6 +71,8 @@ def read_key(text: str) -> ServiceAccountKey:
 
 def _is_private_key(pem: str) -> bool:
     try:
+        if len(pem) > MAX_PRIVATE_KEY:
+            return False
         return isinstance(load_pem_private_key(pem.encode(), None), RSAPrivateKey)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return False

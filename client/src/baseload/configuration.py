@@ -15,6 +15,7 @@ from baseload.errors import ConfigurationError
 
 DEFAULT_URL = "http://127.0.0.1:8700"
 KEY_FILE = "admin.key"
+PLAIN_HTTP = "BASELOAD_ALLOW_PLAIN_HTTP"
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Configuration:
     url: str = DEFAULT_URL
     key: str | None = None
     account_id: str | None = None
+    allow_plain_http: bool = False
+    """Whether the key may be sent unencrypted to another machine, as in a network of one's own."""
 
     @property
     def is_loopback(self) -> bool:
@@ -38,12 +41,25 @@ class Configuration:
 
     @property
     def headers(self) -> dict[str, str]:
+        """The headers of every request.
+
+        Raises: ConfigurationError, when the key would be sent to another machine unencrypted.
+        """
         headers = {"Accept": "application/json"}
         if self.key:
+            self._check_encryption()
             headers["Authorization"] = f"Bearer {self.key}"
         if self.account_id:
             headers["X-Baseload-Account"] = self.account_id
         return headers
+
+    def _check_encryption(self) -> None:
+        if self.is_loopback or self.allow_plain_http or urlsplit(self.url).scheme == "https":
+            return
+        raise ConfigurationError(
+            f"{self.url}: the key is not sent over plain HTTP to another machine; use https, or "
+            f"set {PLAIN_HTTP}=1 where nobody else can listen"
+        )
 
 
 def load_configuration(
@@ -71,7 +87,8 @@ def load_configuration(
     key = key or settings.get("key")
     if not key and unsigned.is_loopback:
         key = _key_in(_user_folder(found) / ".baseload")
-    return Configuration(unsigned.url, str(key) if key else None, account_id)
+    plain = found.get(PLAIN_HTTP) == "1" or settings.get("allow_plain_http") is True
+    return Configuration(unsigned.url, str(key) if key else None, account_id, plain)
 
 
 def _with_scheme(address: str) -> str:

@@ -28,6 +28,10 @@ class Name(RootModel[str]):
     root: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
 
 
+class BillingAccountId(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="Billing Account Id")]
+
+
 class AccountChange(BaseModel):
     """
     A change of an account; fields that are left out keep their values.
@@ -38,7 +42,7 @@ class AccountChange(BaseModel):
     )
     name: Annotated[Name | None, Field(title="Name")] = None
     plan: Annotated[Literal["individual", "team", "enterprise"] | None, Field(title="Plan")] = None
-    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")] = None
+    billing_account_id: Annotated[BillingAccountId | None, Field(title="Billing Account Id")] = None
 
 
 class OwnerEmail(RootModel[str]):
@@ -51,7 +55,7 @@ class AccountCreation(BaseModel):
     )
     name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
     plan: Annotated[Literal["individual", "team", "enterprise"], Field(title="Plan")] = "individual"
-    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")] = None
+    billing_account_id: Annotated[BillingAccountId | None, Field(title="Billing Account Id")] = None
     owner_email: Annotated[OwnerEmail | None, Field(title="Owner Email")] = None
 
 
@@ -68,11 +72,11 @@ class AnnouncementCreation(BaseModel):
         extra="allow",
     )
     token: Annotated[str, Field(max_length=120, title="Token")]
-    minion_id: Annotated[str, Field(title="Minion Id")]
+    minion_id: Annotated[str, Field(max_length=50, title="Minion Id")]
     host_public_key: Annotated[str, Field(max_length=4096, title="Host Public Key")]
     address: Annotated[str, Field(max_length=254, title="Address")]
     port: Annotated[int, Field(ge=1, le=65535, title="Port")]
-    user: Annotated[str, Field(title="User")] = "root"
+    user: Annotated[str, Field(max_length=33, title="User")] = "root"
 
 
 class AnnouncementReceipt(BaseModel):
@@ -95,6 +99,7 @@ class ApiKey(BaseModel):
     id: Annotated[str, Field(title="Id")]
     account_id: Annotated[str, Field(title="Account Id")]
     user_id: Annotated[str, Field(title="User Id")]
+    parent_key_id: Annotated[str | None, Field(title="Parent Key Id")]
     name: Annotated[str, Field(title="Name")]
     scopes: Annotated[list[str], Field(title="Scopes")]
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
@@ -102,8 +107,16 @@ class ApiKey(BaseModel):
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
 
 
-class Scopes(RootModel[list[str]]):
-    root: Annotated[list[str], Field(max_length=40, min_length=1, title="Scopes")]
+class Scope(RootModel[str]):
+    root: Annotated[str, Field(max_length=100)]
+
+
+class Scopes(RootModel[list[Scope]]):
+    root: Annotated[list[Scope], Field(max_length=40, min_length=1, title="Scopes")]
+
+
+class UserId(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, title="User Id")]
 
 
 class ApiKeyCreation(BaseModel):
@@ -113,7 +126,7 @@ class ApiKeyCreation(BaseModel):
     name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
     scopes: Annotated[Scopes | None, Field(title="Scopes")] = None
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")] = None
-    user_id: Annotated[str | None, Field(title="User Id")] = None
+    user_id: Annotated[UserId | None, Field(title="User Id")] = None
 
 
 class ApiKeyPage(BaseModel):
@@ -308,6 +321,7 @@ class NewApiKey(BaseModel):
     id: Annotated[str, Field(title="Id")]
     account_id: Annotated[str, Field(title="Account Id")]
     user_id: Annotated[str, Field(title="User Id")]
+    parent_key_id: Annotated[str | None, Field(title="Parent Key Id")]
     name: Annotated[str, Field(title="Name")]
     scopes: Annotated[list[str], Field(title="Scopes")]
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")]
@@ -328,6 +342,10 @@ class NewJoinToken(BaseModel):
     secret: Annotated[str, Field(title="Secret")]
 
 
+class MinionId(RootModel[str]):
+    root: Annotated[str, Field(max_length=50, title="Minion Id")]
+
+
 class Gpus(RootModel[str]):
     root: Annotated[str, Field(max_length=100, title="Gpus")]
 
@@ -340,20 +358,21 @@ class NodeCreation(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    region_id: Annotated[str, Field(title="Region Id")]
+    region_id: Annotated[str, Field(max_length=100, title="Region Id")]
     name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
-    minion_id: Annotated[str | None, Field(title="Minion Id")] = None
+    minion_id: Annotated[MinionId | None, Field(title="Minion Id")] = None
     gpus: Annotated[Gpus | None, Field(title="Gpus")] = None
     disk_size_gb: Annotated[int, Field(ge=50, le=2000, title="Disk Size Gb")] = 100
     type: Annotated[Literal["permanent", "ephemeral"], Field(title="Type")] = "permanent"
     services: Annotated[
-        list[Literal["compute", "storage"]], Field(min_length=1, title="Services")
+        list[Literal["compute", "storage"]],
+        Field(max_length=2, min_length=1, title="Services"),
     ] = ["compute"]
     upnp: Annotated[bool, Field(title="Upnp")] = True
     mining: Annotated[bool, Field(title="Mining")] = False
     address: Annotated[Address | None, Field(title="Address")] = None
     port: Annotated[int, Field(ge=1, le=65535, title="Port")] = 22
-    user: Annotated[str, Field(title="User")] = "root"
+    user: Annotated[str, Field(max_length=33, title="User")] = "root"
 
 
 class NodeDisk(BaseModel):
@@ -573,6 +592,17 @@ class ProjectSecretPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class Credentials(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
+            max_length=16384,
+            title="Credentials",
+        ),
+    ]
+
+
 class ProviderChange(BaseModel):
     """
     A new key of the same project; all checks run again with that key.
@@ -582,7 +612,7 @@ class ProviderChange(BaseModel):
         extra="allow",
     )
     credentials: Annotated[
-        dict[str, Any] | str,
+        dict[str, Any] | Credentials,
         Field(
             description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
             title="Credentials",
@@ -682,8 +712,8 @@ class Readiness(BaseModel):
         extra="allow",
     )
     status: Annotated[str, Field(title="Status")]
-    database: Annotated[str, Field(title="Database")]
-    temporal: Annotated[str, Field(title="Temporal")]
+    database: Annotated[str | None, Field(title="Database")]
+    temporal: Annotated[str | None, Field(title="Temporal")]
 
 
 class Region(BaseModel):
@@ -725,6 +755,10 @@ class RegionChange(BaseModel):
     own_worker: Annotated[bool, Field(title="Own Worker")]
 
 
+class NodeRoot(RootModel[str]):
+    root: Annotated[str, Field(max_length=401, title="Node Root")]
+
+
 class CloudRegion(RootModel[str]):
     root: Annotated[str, Field(max_length=100, title="Cloud Region")]
 
@@ -733,21 +767,26 @@ class StorageNodeClass(RootModel[str]):
     root: Annotated[str, Field(max_length=100, title="Storage Node Class")]
 
 
+class RelaxedRequirement(RootModel[str]):
+    root: Annotated[str, Field(max_length=100)]
+
+
 class RegionCreation(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    provider_id: Annotated[str, Field(title="Provider Id")]
+    provider_id: Annotated[str, Field(max_length=100, title="Provider Id")]
     name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
     storage_mode: Annotated[Literal["local", "central"], Field(title="Storage Mode")] = "local"
     public: Annotated[bool, Field(title="Public")] = False
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")] = True
-    node_root: Annotated[str | None, Field(title="Node Root")] = None
+    node_root: Annotated[NodeRoot | None, Field(title="Node Root")] = None
     cloud_region: Annotated[CloudRegion | None, Field(title="Cloud Region")] = None
     storage_node_class: Annotated[StorageNodeClass | None, Field(title="Storage Node Class")] = None
     uses_internal_addresses: Annotated[bool, Field(title="Uses Internal Addresses")] = False
     relaxed_requirements: Annotated[
-        list[str], Field(max_length=50, title="Relaxed Requirements")
+        list[RelaxedRequirement],
+        Field(max_length=50, title="Relaxed Requirements", validate_default=True),
     ] = []
     own_worker: Annotated[bool, Field(title="Own Worker")] = False
 
@@ -943,6 +982,7 @@ class User(BaseModel):
     id: Annotated[str, Field(title="Id")]
     account_id: Annotated[str, Field(title="Account Id")]
     email: Annotated[str, Field(title="Email")]
+    email_verified: Annotated[bool, Field(title="Email Verified")]
     role: Annotated[str, Field(title="Role")]
     created_at: Annotated[AwareDatetime, Field(title="Created At")]
 
@@ -1022,6 +1062,8 @@ class Job(BaseModel):
     status_label: Annotated[str, Field(title="Status Label")]
     type: Annotated[str, Field(title="Type")]
     project_id: Annotated[str, Field(title="Project Id")]
+    creator_user_id: Annotated[str | None, Field(title="Creator User Id")]
+    creator_account_id: Annotated[str | None, Field(title="Creator Account Id")]
     priority: Annotated[int, Field(title="Priority")]
     attempt: Annotated[int, Field(title="Attempt")]
     resources: SubmittedResources
@@ -1248,7 +1290,7 @@ class ProviderCreation(BaseModel):
     ]
     name: Annotated[Name | None, Field(title="Name")] = None
     payment_mode: Annotated[Literal["credits", "stripe"], Field(title="Payment Mode")] = "credits"
-    credentials: Annotated[dict[str, Any] | str | None, Field(title="Credentials")] = None
+    credentials: Annotated[dict[str, Any] | Credentials | None, Field(title="Credentials")] = None
     preferred_credits_microcredits: Annotated[
         PreferredCreditsMicrocredits | None,
         Field(title="Preferred Credits Microcredits"),

@@ -16,6 +16,7 @@ from activities.db.session import Database
 from activities.db.tables import Allocation, Job, Node, Provider, Region, StoredSecret, Upload
 from activities.jobs.run_specs import discard_run_specs, remove_stored, seal_run_specs
 from activities.jobs.submissions import sealed_variables, stored_spec
+from activities.secrets.credentials import STORED
 from activities.secrets.sealing import SealBrokenError, secret_box
 from activities.settings import settings
 from activities.storage.blobs import BlobStore, blob_store
@@ -98,7 +99,7 @@ def project(migrated: Database, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def store_secret(database: Database, account_id: str, place: str, value: str) -> None:
-    sealed = secret_box().seal(value.encode(), place.encode())
+    sealed = secret_box(STORED, account_id).seal(value.encode(), place.encode())
     with database.write() as session:
         session.add(StoredSecret(name=place, account_id=account_id, sealed=sealed, updated_at=NOW))
 

@@ -15,7 +15,7 @@ from activities.secrets.sealing import (
     MasterKeyError,
     SealBrokenError,
     make_master_key,
-    payload_key,
+    payload_keys,
 )
 from activities.settings import Settings, settings
 from activities.temporal.client import signal_once
@@ -97,6 +97,6 @@ def test_a_site_without_the_master_key_has_the_key_of_payloads(home: Path) -> No
         data_converter(Settings(payload_codec="aes-gcm"))
     (home / "keys").mkdir()
     (home / "keys" / "temporal.key").write_text("ab" * 32)
-    assert payload_key() == bytes.fromhex("ab" * 32)
+    assert payload_keys() == [bytes.fromhex("ab" * 32)]
     assert data_converter(Settings(payload_codec="decode")).payload_codec is not None
     assert data_converter(Settings()).payload_codec is None

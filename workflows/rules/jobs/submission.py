@@ -14,6 +14,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import FieldError, JobSubmission
 from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.rules.jobs import formats
+from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.resources import Mistakes, amounts, field_error, gpu_names, gpus_asked
 
 MAX_WORKERS = 256
@@ -35,7 +36,11 @@ def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Rea
     """Parse a document, and check it against every rule; with a mistake there is no submission.
 
     known_gpu_types: GPU types of the platform's nodes, also those outside the catalogue.
+    A document that exceeds a bound gets the field errors of bounds alone.
     """
+    exceeding = out_of_bounds(document)
+    if exceeding:
+        return Reading(mistakes=exceeding)
     try:
         submission = JobSubmission.model_validate(document)
     except ValidationError as error:

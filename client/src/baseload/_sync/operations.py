@@ -104,9 +104,12 @@ class Operations:
         """Create an API key; only this answer has its secret."""
         return self._ask(models.NewApiKey, Call("POST", "/v1/api-keys", body=_sent(body)))
 
-    def revoke_api_key(self, key_id: str) -> models.ApiKey:
-        """Revoke an API key immediately and permanently."""
-        return self._ask(models.ApiKey, Call("DELETE", f"/v1/api-keys/{segment(key_id)}"))
+    def revoke_api_key(self, key_id: str, *, cascade: bool | None = None) -> models.ApiKey:
+        """Revoke an API key immediately and permanently, with all keys that were made with it."""
+        return self._ask(
+            models.ApiKey,
+            Call("DELETE", f"/v1/api-keys/{segment(key_id)}", query={"cascade": cascade}),
+        )
 
     def list_projects(
         self, *, limit: int | None = None, after: str | None = None

@@ -1,0 +1,40 @@
+"""The page `/docs`: every operation of the API, without a script or anything of another site."""
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+_STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
+
+
+def get_documentation(request: Request) -> HTMLResponse:
+    """The operations of the OpenAPI document as a page."""
+    document = request.app.openapi()
+    rows = "".join(_rows(document))
+    title = escape(document["info"]["title"])
+    return HTMLResponse(
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
+        f"<style>{_STYLE}</style><h1>{title}</h1>"
+        f"<p>{_text(document['info']['description'])}</p>"
+        "<p>The whole document, with every field: <a href=/openapi.json>openapi.json</a>. The "
+        f"command <code>baseload --help</code> uses all of it.</p><dl>{rows}</dl></html>"
+    )
+
+
+def _rows(document: dict[str, Any]) -> Iterator[str]:
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            name = f"<code>{method.upper()} {escape(path)}</code>"
+            parameters = [
+                f"<code>{escape(each['name'])}</code>" for each in operation.get("parameters", ())
+            ]
+            says = operation.get("description") or operation.get("summary", "")
+            yield f"<dt id={escape(operation['operationId'])}>{name} {' '.join(parameters)}</dt>"
+            yield f"<dd>{_text(says)}</dd>"
+
+
+def _text(text: str) -> str:
+    return escape(text).replace("\n\n", "<br>")

@@ -1,0 +1,183 @@
+"""Who may use each route: a table of all of them, so that none is added without a rule."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from activities.db import tables
+from api.authorization import SCOPES
+from api.openapi import document
+from tests.api.http_server import JOB, Person, Site
+from tests.api.test_leases import lease
+
+FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
+"""They need no key; the first three tell nothing of an account."""
+ADMINISTRATORS = {
+    *("list_accounts", "create_account", "get_account", "change_account", "grant_credits"),
+}
+OWNERS = {"create_user", "change_own_account"}
+NOUN_OF: dict[str, str] = {
+    "get_platform": "account",
+    "get_own_account": "account",
+    "change_own_account": "account",
+    "list_quotas": "providers",
+    "list_region_quotas": "regions",
+    "list_offers": "jobs",
+    "list_provider_machines": "leases",
+    "end_provider_machine": "leases",
+    "list_transactions": "billing",
+    "get_statement": "billing",
+}
+"""The noun whose scope a route needs, where it is not the first of its path."""
+BODIES: dict[str, Any] = {
+    "change_provider": {"credentials": "store://providers/gcp/x"},
+    "change_region": {"own_worker": True},
+    "store_project_secret": {"name": "token", "value": "hidden"},
+}
+"""The sound bodies of routes that change one resource."""
+UNOWNED = {"list_quotas"}
+"""Routes with a resource in the query; their own tests ask for that of another account."""
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+    name: str
+
+    @property
+    def scope(self) -> str:
+        noun = NOUN_OF.get(self.name, self.path.split("/")[2])
+        return f"{noun}:{'read' if self.method == 'GET' else 'write'}"
+
+    @property
+    def sufficient(self) -> set[str]:
+        """The scopes of which each allows the route by itself."""
+        noun, _, deed = self.scope.partition(":")
+        also = {"read", f"{noun}:write"} if deed == "read" else set()
+        return {"*", self.scope, *also}
+
+
+def _routes() -> Iterator[Route]:
+    for path, operations in json.loads(document())["paths"].items():
+        for method, operation in operations.items():
+            yield Route(method.upper(), path, operation["operationId"])
+
+
+ROUTES = [route for route in _routes() if route.name not in FREE]
+OF_ONE_RESOURCE = [
+    route for route in ROUTES if "{" in route.path and route.name not in ADMINISTRATORS
+]
+
+
+async def _ask(route: Route, person: Person, path: str = "", **headers: str) -> tuple[int, str]:
+    """The status and the code of an answer, without a resource that the path could name."""
+    path = path or re.sub(r"\{(\w+)\}", "none", route.path)
+    body = BODIES.get(route.name, {}) if route.method in ("POST", "PATCH") else None
+    answer = await person.call(route.method, path, headers=headers, json=body)
+    problem = answer.headers["content-type"] == "application/problem+json"
+    return answer.status_code, answer.json()["code"] if problem else ""
+
+
+def test_every_rule_is_of_a_route_that_is_there() -> None:
+    names = {route.name for route in _routes()}
+    assert names >= FREE | ADMINISTRATORS | OWNERS | set(NOUN_OF) | set(BODIES) | UNOWNED
+    assert {route.scope for route in ROUTES} <= SCOPES
+
+
+async def test_no_route_answers_without_a_good_key(ada: Person) -> None:
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    bad = {
+        "none": replace(ada, secret=""),
+        "unknown": replace(ada, secret="bl_unknown"),
+        "expired": ada.with_key(expires_at=past),
+        "revoked": ada.with_key(revoked_at=past),
+    }
+    for route in ROUTES:
+        for kind, person in bad.items():
+            assert await _ask(route, person) == (401, "unauthorized"), (route.name, kind)
+
+
+async def test_no_route_answers_a_key_with_all_scopes_but_its_own(admin: Person) -> None:
+    for route in ROUTES:
+        key = admin.with_key(sorted(SCOPES - route.sufficient))
+        assert await _ask(route, key) == (403, "forbidden"), route.name
+
+
+async def test_every_route_answers_a_key_with_its_own_scope_alone(admin: Person) -> None:
+    keys = {scope: admin.with_key([scope]) for scope in {route.scope for route in ROUTES}}
+    for route in ROUTES:
+        assert (await _ask(route, keys[route.scope]))[0] not in (401, 403), route.name
+
+
+async def test_only_an_administrator_acts_for_another_account(ada: Person, bob: Person) -> None:
+    act_for = {"X-Baseload-Account": bob.account_id}
+    for route in ROUTES:
+        assert await _ask(route, ada, **act_for) == (403, "forbidden"), route.name
+
+
+async def test_what_is_for_administrators_or_owners_is_refused_to_others(
+    site: Site, ada: Person, admin: Person
+) -> None:
+    site.set(tables.User, admin.user_id, role="member")
+    for route in ROUTES:
+        if route.name in ADMINISTRATORS:
+            assert await _ask(route, ada) == (403, "forbidden"), route.name
+        if route.name in OWNERS:
+            assert await _ask(route, admin) == (403, "forbidden"), route.name
+
+
+@pytest.fixture
+async def owned(site: Site, ada: Person) -> dict[str, str]:
+    """A resource of each noun, by the first noun of its path."""
+    region_id = await ada.region()
+    (region,) = site.rows(tables.Region, id=region_id)
+    await lease(site, ada)
+    key = await ada.made("/v1/api-keys", {"name": "ci"})
+    await ada.made(f"/v1/projects/{ada.project_id}/secrets", BODIES["store_project_secret"])
+    return {
+        "api-keys": key["id"],
+        "projects": ada.project_id,
+        "providers": region.provider_id,
+        "regions": region_id,
+        "nodes": await ada.node(region_id),
+        "leases": "lea-1",
+        "uploads": (await ada.upload()).json()["id"],
+        "jobs": await ada.job(),
+    }
+
+
+async def test_what_is_another_accounts_is_not_there(
+    site: Site, ada: Person, bob: Person, owned: dict[str, str]
+) -> None:
+    kept = _rows(site)
+    for route in OF_ONE_RESOURCE:
+        path = re.sub(r"\{\w+_id\}", owned[route.path.split("/")[2]], route.path)
+        path = path.replace("{name}", "token") + ("?zone=a" if "machines" in path else "")
+        assert await _ask(route, bob, path) == (404, "not-found"), route.name
+    assert _rows(site) == kept
+
+
+async def test_no_list_shows_what_is_another_accounts(
+    ada: Person, bob: Person, owned: dict[str, str]
+) -> None:
+    for route in ROUTES:
+        if route.method == "GET" and "{" not in route.path and route.name not in ADMINISTRATORS:
+            text = (await bob.get(route.path)).text
+            assert not [each for each in (*owned.values(), ada.user_id) if each in text], route
+
+
+async def test_a_job_of_the_account_is_in_its_own_lists(ada: Person) -> None:
+    made = await ada.made("/v1/jobs", JOB)
+    assert made["id"] in (await ada.get("/v1/jobs")).text
+
+
+def _rows(site: Site) -> list[str]:
+    """The rows that a stranger could have changed, as text."""
+    of = (tables.Provider, tables.Region, tables.Node, tables.Job, tables.Lease, tables.Upload)
+    rest = (tables.StoredSecret, tables.OutboxRow)
+    return sorted(repr(row) for table in (*of, *rest) for row in site.rows(table))

@@ -1,0 +1,79 @@
+"""Everything that a client sends has a bound, in the document from which clients are made."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from api.openapi import document
+from tests.api.http_server import Person, Site
+
+DOCUMENT = json.loads(document())
+SUBMISSION, OFFERS = "JobSubmission", "/v1/offers"
+"""A job, submitted or not: its bounds are in `workflows/rules/jobs/bounds.py`, and tested there."""
+
+
+def _sent() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every parameter and every body in JSON, with its name."""
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items() if path != OFFERS else ():
+            for parameter in operation.get("parameters", ()):
+                yield f"{method} {path} {parameter['name']}", parameter["schema"]
+            content = operation.get("requestBody", {}).get("content", {})
+            if "application/json" in content:
+                yield f"{method} {path}", content["application/json"]["schema"]
+
+
+def _is_bounded_by_the_server(name: str) -> bool:
+    """Texts of the address and of headers: the server reads at most 64 KiB of both together."""
+    return "." not in name.rpartition(" ")[2] and name.count(" ") == 2
+
+
+def _unbounded(schema: dict[str, Any], name: str) -> Iterator[str]:
+    """The names of texts, lists, numbers and objects without a bound."""
+    if "$ref" in schema:
+        known = schema["$ref"].rpartition("/")[2]
+        if known == SUBMISSION:
+            return
+        schema = DOCUMENT["components"]["schemas"][known]
+    for one in schema.get("anyOf", ()):
+        yield from _unbounded(one, name)
+    if not {"enum", "const", "format"} & schema.keys():
+        yield from (f"{name}: {rule}" for rule in _missing_bounds(schema))
+    for below, inner in schema.get("properties", {}).items():
+        yield from _unbounded(inner, f"{name}.{below}")
+    if isinstance(schema.get("items"), dict):
+        yield from _unbounded(schema["items"], f"{name}[]")
+
+
+def _missing_bounds(schema: dict[str, Any]) -> Iterator[str]:
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        if not {"minimum", "exclusiveMinimum"} & schema.keys():
+            yield f"{kind} has no minimum"
+        if not {"maximum", "exclusiveMaximum"} & schema.keys():
+            yield f"{kind} has no maximum"
+    if kind == "string" and "maxLength" not in schema:
+        yield "string"
+    if kind == "array" and "maxItems" not in schema:
+        yield "array"
+    is_free = kind == "object" and schema.get("additionalProperties") is not False
+    if is_free and "maxProperties" not in schema:
+        yield "object"
+
+
+def test_everything_that_is_sent_has_a_bound() -> None:
+    found = [
+        what
+        for name, schema in _sent()
+        for what in _unbounded(schema, name)
+        if not (what.endswith(": string") and _is_bounded_by_the_server(name))
+    ]
+    assert "\n".join(found).splitlines() == []
+
+
+async def test_a_body_with_many_mistakes_is_answered_in_short(site: Site, ada: Person) -> None:
+    body = {"name": "n" * 500_000, **{f"x{number}": 0 for number in range(20_000)}}
+    response = await ada.post("/v1/projects", body)
+    assert response.status_code == 422
+    assert len(response.content) < 100_000
+    assert len(response.json()["errors"]) <= 100
