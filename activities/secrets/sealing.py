@@ -103,12 +103,14 @@ def site_box(region_id: str) -> SecretBox:
 
 
 def site_key(region_id: str) -> bytes:
-    """The key of one region's site: derived, or from `home/keys/site-{region}.key`.
+    """The key from which a region's other keys come: derived, or from `keys/site-{region}.key`.
 
-    A worker process in a customer's network has this file and no master key.
+    It is that of the earliest master key that is kept, because machines let in the SSH key that
+    comes from it: a new master key does not lock the platform out of them. A worker process in a
+    customer's network has the file and no master key.
     Raises: MasterKeyError, when there is no usable key.
     """
-    return _shared_keys(f"site-{region_id}", f"site/{region_id}")[0]
+    return _shared_keys(f"site-{region_id}", f"site/{region_id}")[-1]
 
 
 def run_name_key(region_id: str) -> bytes:
