@@ -72,7 +72,7 @@ def processes_left(name: str, pids: set[int]) -> Iterator[str]:
 
 def job_of(folder: Path) -> str:
     """The job whose run has this folder."""
-    return folder.name.rsplit("-", 2)[0]
+    return "-".join(folder.name.split("-")[:2])
 
 
 def folders_left(name: str, disk: Path) -> Iterator[str]:

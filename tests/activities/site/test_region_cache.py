@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.archives import archive, file
 from tests.activities.package_index import PackageIndex, serving
-from tests.activities.sites import REGION, Site, isolated
+from tests.activities.sites import REGION, Site, isolated, name_on
 from tests.activities.waiting import wait_until
 from tests.lab.wheels import write_wheel
 from workflows.contracts.jobs import WorkerAssignment, run_id
@@ -54,6 +55,7 @@ class Region:
         machine, job = self.machines[number], f"job-m{number}"
         there = {"node_id": f"nod-m{number}", "root": str(machine.root)}
         node = self.site.node.model_copy(update=there)
+        machine.named = partial(name_on, node)
         run = run_id(job, 0, 1)
         order = RunSpec(
             run_id=run,

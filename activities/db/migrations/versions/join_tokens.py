@@ -1,13 +1,13 @@
 """Keep join tokens with the announcements of their machines; a minion id is unique in its account.
 
-Revision: 0020, after 0017
+Revision: 0020, after 0019
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0020"
-down_revision = "0017"
+down_revision = "0019"
 branch_labels = None
 depends_on = None
 
