@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.base import RequestBody, ResponseBody
+from api.schemas.base import RequestBody, ResourceId, ResponseBody
 
 DAY_S = 86_400
 _SECRET = re.compile(r"join_reg-[0-9a-z-]{1,40}_[A-Za-z0-9_-]{43}")
@@ -22,7 +22,7 @@ JoinSecret = Annotated[str, Field(max_length=120), AfterValidator(_secret)]
 
 
 class JoinTokenCreation(RequestBody):
-    region_id: str
+    region_id: ResourceId
     expires_in_s: Annotated[int, Field(ge=60, le=7 * DAY_S)] = DAY_S
     """How long a machine can announce itself with the token for the first time."""
 

@@ -22,6 +22,7 @@ ADMINISTRATORS = {
 }
 OWNERS = {"create_user", "change_own_account"}
 NOUN_OF: dict[str, str] = {
+    "create_join_token": "nodes",
     "get_platform": "account",
     "get_own_account": "account",
     "change_own_account": "account",

@@ -2,8 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 
 from tests.failure.pairs import Pair, has_handler, pairs, stubs
+
+
+def id_part(name: str) -> str:
+    """The name of a case as an id may hold it: letters and digits alone, and not many."""
+    return sha256(name.encode()).hexdigest()[:20]
 
 
 class Mode(StrEnum):

@@ -16,7 +16,7 @@ from typing import Self
 
 from temporalio.client import Client
 
-from tests.failure.cases import BY_KILLING, Case, Mode
+from tests.failure.cases import BY_KILLING, Case, Mode, id_part
 from tests.failure.fake_effects import FaultedWorld
 from tests.failure.fault import Fault
 from tests.failure.pairs import Pair
@@ -101,7 +101,7 @@ class Room:
 
     async def _tell(self, kind: type[Story], name: str, fault: Fault) -> Verdict:
         world = FaultedWorld(client=self._client, fault=fault)
-        self._worlds[name] = world
+        self._worlds[name] = self._worlds[id_part(name)] = world
         story = kind(self._client, name, world)
         in_temporal = story.mode is Mode.CANCELED_IN_TEMPORAL
         fault.cancel = story.cancel_in_temporal if in_temporal else story.cancel

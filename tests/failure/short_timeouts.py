@@ -61,7 +61,7 @@ def install() -> None:
 
 
 def case_of(workflow_id: str) -> str:
-    """The name of the case that a workflow belongs to."""
+    """The name of the case that a workflow belongs to, or of a job's as its id holds it."""
     noun, _, rest = workflow_id.partition("/")
     name = rest.partition("/")[0]
     return name.removeprefix("job-") if noun == "job" else name

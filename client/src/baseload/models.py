@@ -234,7 +234,7 @@ class JoinTokenCreation(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    region_id: Annotated[str, Field(title="Region Id")]
+    region_id: Annotated[str, Field(max_length=100, title="Region Id")]
     expires_in_s: Annotated[int, Field(ge=60, le=604800, title="Expires In S")] = 86400
 
 

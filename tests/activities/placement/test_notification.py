@@ -83,6 +83,7 @@ async def test_a_placed_job_is_told_once_with_all_that_it_needs(
         "minion_id": node.minion_id,
         "root": "/srv/baseload",
         "own_worker": False,
+        "leased": False,
     }
     await handle.terminate()
 

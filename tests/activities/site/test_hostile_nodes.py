@@ -34,6 +34,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setenv("BASELOAD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BASELOAD_SSH_KEY", str(key))
     monkeypatch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
+    monkeypatch.setenv("BASELOAD_NODE_NETWORKS", "127.0.0.1/32")
     settings.cache_clear()
     async with hostile_node() as found:
         found.says["status"] = answer(runs={}, boot_id="1")

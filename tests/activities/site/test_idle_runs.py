@@ -7,7 +7,7 @@ import pytest
 from activities.site.staging import stage_worker
 from tests.activities.site.test_runs import JOB, RUN, look, order, started
 from tests.activities.site.test_watch import watched
-from tests.activities.sites import Site
+from tests.activities.sites import Site, isolated
 from tests.activities.waiting import wait_until
 from workflows.contracts.jobs import WorkerIdle
 
@@ -17,7 +17,8 @@ GPU = {"gpu_indices": (0,), "gpu_uuids": ("GPU-0",)}
 
 async def staged_limit(site: Site, **place: Any) -> object:
     """What the node is told of how long its command may do nothing."""
-    asked = order(site, "true", idle_timeout_s=900)
+    sealed = isolated(site.node).model_copy(update={"gpu_uuids": place.get("gpu_uuids", ())})
+    asked = order(site, "true", idle_timeout_s=900, isolation=sealed)
     assignment = asked.assignment.model_copy(update=place)
     await site.do(stage_worker, asked.model_copy(update={"assignment": assignment}))
     return site.agent.document(RUN, "spec.json")["idle_timeout_s"]

@@ -7,6 +7,7 @@ from typing import Any
 import asyncssh
 import pytest
 
+from activities.settings import settings
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import AgentBroke, AgentRefused
 from activities.transport.frames import BeatFrame, ExitFrame, Frame, LogFrame, frames
@@ -22,7 +23,9 @@ WINDOWS = 24
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[HostileNode]:
+async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostileNode]:
+    monkeypatch.setenv("BASELOAD_NODE_NETWORKS", "127.0.0.1/32")
+    settings.cache_clear()
     async with hostile_node() as found:
         yield found
 

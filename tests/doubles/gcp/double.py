@@ -49,8 +49,15 @@ class GcpDouble:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The settings by which the product reaches this cloud."""
-        return {"BASELOAD_GCP_ENDPOINT": self.url, "PUBSUB_EMULATOR_HOST": self.pubsub_address}
+        """The settings by which the product reaches this cloud.
+
+        Its machines share the network of this one, which no wall may close.
+        """
+        return {
+            "BASELOAD_GCP_ENDPOINT": self.url,
+            "PUBSUB_EMULATOR_HOST": self.pubsub_address,
+            "BASELOAD_JOB_NETWORK_WALL": "false",
+        }
 
     @property
     def violations(self) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import ClassVar
 
-from tests.failure.cases import Mode
+from tests.failure.cases import Mode, id_part
 from tests.failure.stories.story import HARMLESS, Story
 from workflows.contracts.jobs import (
     EndRequest,
@@ -43,7 +43,7 @@ class JobStory(Story):
 
     @property
     def job_id(self) -> str:
-        return f"job-{self.name}"
+        return f"job-{id_part(self.name)}"
 
     @property
     def workflow_id(self) -> str:

@@ -80,7 +80,7 @@ async def test_a_job_waits_while_another_machine_answers_for_its_node(stage: Sta
     key, machine.minion_id = machine.minion_id, "SHA256:another"
     gate.open()
     row, job_id = stage.world.rows, job_id_of(handle)
-    await eventually(lambda: "SHA256:another" in str(row[job_id].status_reason), "it is told")
+    await eventually(lambda: f"no {key} answers" in str(row[job_id].status_reason), "it is told")
     machine.minion_id = key
     await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
     await reaches(stage, handle, JobStatus.RUNNING)

@@ -279,7 +279,7 @@ def _is_worked(event: object) -> bool:
 
 
 async def resumed_from(stage: Stage, carry: JobProgress) -> Handle:
-    job_id = f"job-{carry.status}-{carry.sequence}"
+    job_id = f"job-{carry.status.replace('_', '')}{carry.sequence}"
     request = JobRequest(
         job_id=job_id, account_id="acc-1", project_id="prj-1", name="n", type=JobType.NOTEBOOK,
         resumed_from=carry,
@@ -293,12 +293,12 @@ async def test_a_node_that_was_lost_before_continuing_as_new_is_still_waited_for
     stage: Stage,
 ) -> None:
     began = datetime.now(UTC) - timedelta(minutes=5)
-    run_id = "job-unreachable-40-0-1"
+    run_id = "job-unreachable40-0-1"
     stage.world.machines["nod-1"].runs[run_id] = Run(RunState.RUNNING, 1, 300)
     worker = WorkerProgress(
         index=0,
         status=WorkerStatus.RUNNING,
-        assignment=stage.world.place("job-unreachable-40").assignments[0],
+        assignment=stage.world.place("job-unreachable40").assignments[0],
         run_id=run_id,
         started_at=began,
     )

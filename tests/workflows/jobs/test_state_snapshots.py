@@ -242,7 +242,7 @@ async def test_what_a_dying_machine_still_holds_is_copied_before_it_is_gone(stag
 async def test_a_job_that_has_continued_as_new_copies_on_and_removes_what_was_copied_before(
     stage: Stage,
 ) -> None:
-    job_id = "job-continued-state"
+    job_id = "job-continuedstate"
     name = run_id(job_id, 0, 1)
     stage.world.machines["nod-1"].runs[name] = Run(RunState.RUNNING, 1, 300, kept=3)
     worker = WorkerProgress(
