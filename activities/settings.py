@@ -45,10 +45,10 @@ class Settings(BaseSettings):
     """fsspec URL of the object store for uploads, logs, outputs and sealed run specs; None:
     `home/storage`."""
     ssh_key: Path | None = None
-    """The platform's private SSH key; None: `home/keys/platform_ed25519`."""
+    """The private half of the platform key; None: `home/keys/platform_ed25519`."""
     secrets_key: str | None = None
-    """The master key as 64 hex digits; None: `home/keys/master.key`, which the very first start
-    makes."""
+    """The master key as 64 hex digits, and earlier ones after it, separated by blanks; None: the
+    lines of `home/keys/master.key`, which the very first start makes."""
 
     temporal_address: str = "127.0.0.1:7233"
     temporal_namespace: str = "default"
@@ -98,8 +98,8 @@ class Settings(BaseSettings):
 
     ephemeral_lifetime_s: int = 7 * 86_400
     """The longest lifetime of a machine that is created for one job. Then the machine is
-    terminated, by its cloud even if the control plane is down, and the job restarts on another
-    machine. Google allows at most 120 days."""
+    terminated, by its cloud even if the control plane is down, and the job is rescheduled on
+    another machine. Google allows at most 120 days."""
     cpu_core_hour_microcredits: int = 0
     """The usage fee for one CPU core and hour on owned machines; 0: CPUs are free."""
     upload_max_bytes: int = 2 * 1024**3

@@ -1,8 +1,9 @@
 """The fingerprints of the master key and the platform key, which the database remembers.
 
 All processes of an installation share both keys. With another master key a process could not open
-what the others have sealed, and with another platform key no node would let it in. So the first
-start records a fingerprint of each key, and a process whose keys differ does not start.
+what the others have sealed, nor enter their nodes, and with another platform key no node would take
+its runs for theirs. So the first start records a fingerprint of each key, and a process whose keys
+differ does not start, unless the master key was rotated.
 """
 
 import hashlib

@@ -230,7 +230,7 @@ def _run(run_id: str | None, state: dict[str, Any]) -> RunSeen | None:
 async def restore_logins(command: RestoreLogins) -> Done:
     """Restore the log-ins as they were before the machine joined; a repeat changes nothing.
 
-    A machine that does not accept the platform's key any more has been left by an earlier attempt.
+    A machine that does not accept its region's key any more has been left by an earlier attempt.
     """
     request = {
         "leaves": command.node.region_id,

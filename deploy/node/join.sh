@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run on a machine that is to become a node: shows its minion id, writes down which region it joins, lets
-# the platform's key in, and announces it. Doing it twice changes nothing.
+# the region's key in, and announces it. Doing it twice changes nothing.
 #
 #   join.sh --api http://HOST:8700 --token join_reg-… --key "restrict ssh-ed25519 AAAA… baseload"
 #       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE] [--join-file FILE]

@@ -71,7 +71,7 @@ class _Home:
         return self._settled("regions", {"name": REGION}, "healthy", ENABLING_LIMIT_S)
 
     def announce(self, settings: RunnerSettings, region_id: str) -> None:
-        """Announce this machine and let the platform's key in, with the script for any machine."""
+        """Announce this machine and let its region's key in, with the script for any machine."""
         machine = self._machine
         token = self._api.post("/v1/join-tokens", {"region_id": region_id})
         self._commands.run(

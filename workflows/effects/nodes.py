@@ -84,7 +84,7 @@ class RebootNode(SiteCommand):
 
 
 class RestoreLogins(SiteCommand):
-    """Restore the logins that the preparation closed, and withdraw the platform's key.
+    """Restore the logins that the preparation closed, and withdraw the region's key.
 
     Then the owner can log in as before, and the platform cannot.
     """

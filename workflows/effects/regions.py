@@ -11,7 +11,7 @@ from workflows.effects.providers import CloudResourceReport
 
 
 class CheckSite(Contract):
-    """Prove that a worker process serves the site's task queue and holds the platform key."""
+    """Prove that a worker process serves the site's task queue and has the region's key."""
 
     region_id: str
     own_worker: bool = False
@@ -19,6 +19,7 @@ class CheckSite(Contract):
 
 class SiteChecked(Contract):
     platform_key_fingerprint: str
+    """The fingerprint of the region's key."""
 
 
 class RegionResource(CloudCommand):

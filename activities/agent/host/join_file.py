@@ -1,7 +1,7 @@
 """The join file of this machine: the regions that its owner has let in, by running join.sh.
 
 One line for each platform: the URL of its API, the region, the join token, and the file in which
-join.sh has authorised the platform's key. Only the account of this session, or root, may write the
+join.sh has authorised the region's key. Only the account of this session, or root, may write the
 join file. A file that others can write says nothing.
 """
 

@@ -55,7 +55,7 @@ def close_others(authorized_key: str) -> None:
 def open_again() -> list[str]:
     """Undo `close_others`: the owner's configuration counts again; return the changed files.
 
-    A repeat changes nothing, and completes an interrupted attempt, because the platform's key stays
+    A repeat changes nothing, and completes an interrupted attempt, because the region's key stays
     valid until the server has reloaded.
     Raises: RefusedError `sshd-config`, and then nothing is changed.
     """

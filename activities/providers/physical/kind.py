@@ -1,4 +1,4 @@
-"""The provider kind of machines that owners bring; the platform's key opens them over SSH."""
+"""The provider kind of machines that owners bring; the keys of their regions open them over SSH."""
 
 from activities.providers.base import Kind
 from activities.secrets.platform_key import PlatformKeyError, platform_key_fingerprint
@@ -10,7 +10,7 @@ OTHERS_MAY = 0o077
 
 
 def check_platform_key(_: str) -> tuple[Check, ...]:
-    """Check the platform's key, which is all that this provider kind needs."""
+    """Check the platform key, which is all that this provider kind needs."""
     try:
         fingerprint = platform_key_fingerprint()
     except PlatformKeyError as error:
@@ -20,7 +20,7 @@ def check_platform_key(_: str) -> tuple[Check, ...]:
 
 
 def _check_mode() -> Check:
-    """Warn when other users of this machine can read the platform's key."""
+    """Warn when other users of this machine can read the platform key."""
     path = settings().platform_key_path
     mode = path.stat().st_mode & 0o777
     if mode & OTHERS_MAY:
