@@ -3,6 +3,7 @@
 A sealed value is bound to a name, so that a value copied to another name cannot be opened. It says
 under which key it was sealed. To rotate the master key, write the new one into the first line of
 its file and leave the earlier ones below, under which sealed values open as long as they are there.
+The last line stays for good: what machines know, such as the keys of regions, comes from it.
 """
 
 import hashlib
