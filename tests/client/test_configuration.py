@@ -75,6 +75,7 @@ def test_settings_that_cannot_be_read_are_named(user: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "is_loopback"),
     [
+        ("http://0.0.0.0:8700", True),
         ("http://127.0.0.1:1", True),
         ("http://localhost", True),
         ("http://[::1]:1", True),

@@ -4,11 +4,12 @@ Nothing of it changes what is done, or in which order.
 """
 
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from temporalio import workflow
 
-from tests.failure.cases import BY_KILLING, Mode
+from tests.failure.cases import BY_KILLING, Mode, cases, id_part
 from tests.failure.pairs import pairs, stubs
 from workflows.billing import job_billing
 from workflows.effects.effect import Effect
@@ -61,10 +62,18 @@ def install() -> None:
 
 
 def case_of(workflow_id: str) -> str:
-    """The name of the case that a workflow belongs to, or of a job's as its id holds it."""
+    """The name of the case that a workflow belongs to; of a job in no case, its id."""
     noun, _, rest = workflow_id.partition("/")
     name = rest.partition("/")[0]
-    return name.removeprefix("job-") if noun == "job" else name
+    if noun != "job":
+        return name
+    part = name.removeprefix("job-")
+    return _names_of_parts().get(part, part)
+
+
+@cache
+def _names_of_parts() -> dict[str, str]:
+    return {id_part(case.name): case.name for case in cases()}
 
 
 def stub_of(lifecycle: str, activity_id: str, effect: str) -> str:

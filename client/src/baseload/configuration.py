@@ -35,9 +35,11 @@ class Configuration:
         if host == "localhost":
             return True
         try:
-            return ipaddress.ip_address(host).is_loopback
+            address = ipaddress.ip_address(host)
         except ValueError:
             return False
+        # An API that listens at 0.0.0.0 is reached at that address on its own machine alone.
+        return address.is_loopback or address.is_unspecified
 
     @property
     def headers(self) -> dict[str, str]:
