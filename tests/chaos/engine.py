@@ -15,7 +15,8 @@ from tests.chaos.campaign_stack import aside
 from tests.chaos.control_plane import in_some_state, work_again
 from tests.chaos.kinds import Scene, kind
 
-ADOPTED_S = 150.0
+ADOPTED_S = 300.0
+"""Until all jobs that lived through it have ended; their machines meet other faults meanwhile."""
 AGE_S = 40.0
 """How old the files are that are restored: as long as several jobs take."""
 ENDS = ("", "-wal", "-shm")
