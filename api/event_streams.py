@@ -9,6 +9,7 @@ import codecs
 import json
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,18 +52,19 @@ class Sent:
         return ("\n".join(lines) + "\n\n").encode()
 
 
-class Poll:
+class Poll(ABC):
     """One reader's place in a stream: returns the new messages, and whether the stream has ended.
 
     The stream calls the poll in a thread, never twice at once, and again when its source changes.
     """
 
+    @abstractmethod
     def __call__(self) -> tuple[Sequence[Sent], bool]:
-        raise NotImplementedError
+        """The messages since the last call, and whether these are the last of all."""
 
 
-class Source:
-    """What all readers of one stream share; it is looked at once, however many follow it.
+class Source(ABC):
+    """What all readers of one stream share; it is polled once, however many follow it.
 
     key: tells sources of one application apart.
     """
@@ -70,12 +72,12 @@ class Source:
     key: Hashable
     every_s = 0.1
 
+    @abstractmethod
     def look(self) -> Hashable:
         """What changes whenever there may be new messages. Called in a thread, never twice at once.
 
         After it, the source knows as much as its readers' polls will ask of it.
         """
-        raise NotImplementedError
 
 
 S = TypeVar("S", bound=Source)
@@ -113,7 +115,7 @@ class Streams:
 
     @contextmanager
     def followed(self, source: Source, stop: asyncio.Event) -> Generator["_Followed", None, None]:
-        """The source as all its readers follow it: of equal sources, the first one is looked at."""
+        """The source as all its readers follow it: of equal sources, the first one is polled."""
         found = self._followed.get(source.key)
         if found is None:
             found = self._followed[source.key] = _Followed(self, source, stop)
@@ -128,7 +130,7 @@ class Streams:
 
 
 class _Followed:
-    """A source that is looked at in the background while it has readers."""
+    """A source that is polled in the background while it has readers."""
 
     def __init__(self, streams: Streams, source: Source, stop: asyncio.Event) -> None:
         self.source = source

@@ -62,7 +62,7 @@ class Lost:
 class Suspicion:
     """Whether Temporal's files may have been restored a short while ago.
 
-    Only then are all workflows looked at one by one, because one that is stuck shows in no listing.
+    Only then is each workflow described, because one that is stuck shows in no listing.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
 
     A lost workflow is adopted: it goes on from its row. What a person has terminated or cancelled
     is ended, unless many workflows are lost at once: then Temporal's state was lost or restored,
-    which is nobody's wish.
+    and nobody has asked for their end.
 
     The singletons are ensured first. Announcements and join tokens that were not used for a
     week are deleted. Ephemeral nodes without a job are asked for their removal again.
