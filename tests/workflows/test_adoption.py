@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from activities.db import tables
 from activities.lifecycles.restarts import restart_of
@@ -21,11 +22,13 @@ from tests.workflows.installation import (
 )
 from tests.workflows.jobs.test_job_lifecycle import CANCEL, assert_nothing_left
 from tests.workflows.jobs.test_races import STOP, Gate
-from workflows.contracts import queues
+from workflows.contracts import errors, queues
+from workflows.contracts.base import Contract
 from workflows.contracts.jobs import MachineGone, NodeEnding, NodeUnreachable
 from workflows.primitives.journal import RESOURCE_STATUS, STALE
 
 __all__ = ["installation"]
+NO_ROOM = "the node's disk has no room"
 pytestmark = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 
 
@@ -139,6 +142,28 @@ async def test_a_cancellation_that_was_heard_before_all_was_forgotten_is_carried
     gate.open()
     assert (report["status"], report["status_reason"]) == ("canceled", CANCEL.reason)
     assert_nothing_left(at.stage, handle)
+
+
+@pytest.mark.parametrize("effect", ["end_worker", "clean_worker"])
+async def test_a_job_whose_staging_was_refused_fails_for_that_reason_although_all_was_forgotten(
+    installation: Installation, effect: str
+) -> None:
+    at = installation
+    await at.start(JOB)
+    at.world.faults["stage_worker"].append(has_no_room)
+    gate = Gate(at.stage, effect)
+    await at.run_to("waiting_for_data")
+    await gate.entered()
+    await at.forget()
+    gate.open()
+    handle = await at.start(JOB)
+    report = await handle.result()
+    assert (report["status"], report["status_reason"]) == ("failed", NO_ROOM)
+    assert_nothing_left(at.stage, handle)
+
+
+async def has_no_room(_: Contract) -> None:
+    raise ApplicationError(NO_ROOM, type=errors.WORK_REFUSED)
 
 
 async def test_a_notebook_that_is_stopping_or_stopped_can_be_started_again(

@@ -151,7 +151,7 @@ class EndRequest(Contract):
     reason: str
     code: str = "requested"
     """`requested`, `insufficient-credits`, `node-removed`, `machine-lost`, `quota-exhausted`,
-    `rescheduled`, `idle`, `terminated`."""
+    `rescheduled`, `idle`, `terminated`; `failed`: nobody asked, an effect on a node had failed."""
     node_id: str | None = None
     """The node that is being removed; a job without a worker on that node goes on."""
     is_gone: bool = False
@@ -159,7 +159,7 @@ class EndRequest(Contract):
 
 
 class JobEnding(Contract):
-    """The end that a job was asked for, which its row keeps until the attempt has ended."""
+    """The end that a job was asked for, or its failure; its row keeps it to the attempt's end."""
 
     request: EndRequest
     stops: bool = False

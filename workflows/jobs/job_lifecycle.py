@@ -103,7 +103,8 @@ class JobLifecycle:
         """The last placement that the job was notified of."""
         self._confirmed = bool(self._workers)
         self._termination = Termination(request)
-        self._concluded = self._status in (JobStatus.UPLOADING, JobStatus.STOPPED)
+        has_failed = self._termination.failure is not None
+        self._concluded = has_failed or self._status in (JobStatus.UPLOADING, JobStatus.STOPPED)
         self._start_again = False
         self._remove_asked = self._termination.removes
         lost_since = progress.lost if progress else {}
@@ -111,7 +112,8 @@ class JobLifecycle:
         for gone in progress.gone if progress else ():
             self.machine_gone(gone)
         begins = self._status in (JobStatus.WAITING_FOR_RESOURCES, *_PLACED)
-        self._resumed = progress is not None and (self._termination.is_asked or not begins)
+        is_ending = self._termination.is_asked or has_failed
+        self._resumed = progress is not None and (is_ending or not begins)
         self._snapshots = StateSnapshots(request, self._outages, self._write)
         self._teardown = Teardown(
             request, self._termination, self._outages, self._snapshots, self._record_teardown
@@ -271,13 +273,15 @@ class JobLifecycle:
     async def _take_up(self) -> None:
         """Go on with what an earlier workflow run has left.
 
-        Raises: Interrupted, when the job is asked to end.
+        Raises: Interrupted, when the job is asked to end; ApplicationError, when it has failed.
         """
         if self._request.ending and self._resumed and all_ended(self._workers):
             self._termination.forget()  # The workflow was ended too late to change the outcome.
         self._resumed = False
         if self._termination.is_asked:
             raise Interrupted
+        if self._termination.failure is not None:
+            raise ApplicationError(self._termination.failure, type=JOB_ENDED)
         if self._is_adopted:
             self._is_adopted = False
             await self._catch_up()

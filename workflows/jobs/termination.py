@@ -14,6 +14,7 @@ CANCELED_OUTSIDE = EndRequest(reason="canceled in Temporal")
 MACHINE_LOST = "machine-lost"
 RESCHEDULED = "rescheduled"
 NODE_REMOVED = "node-removed"
+FAILED = "failed"
 
 
 class Termination:
@@ -29,6 +30,10 @@ class Termination:
         progress = job.resumed_from
         asked = progress.ending if progress else None
         self.request = job.ending or (asked.request if asked else None)
+        self.failure: str | None = None
+        """Why the attempt had failed by itself, before this workflow run; None: it had not."""
+        if self.request is not None and self.request.code == FAILED:
+            self.failure, self.request = self.request.reason, None
         self._max_restarts = job.max_restarts
         self.restarts = progress.restarts if progress else 0
         """How often the job has restarted after a loss."""
@@ -48,10 +53,13 @@ class Termination:
         return self.request is not None
 
     def progress(self, *, removes: bool) -> JobEnding | None:
-        """The request to end, as the job's row keeps it; None: there is none."""
-        if self.request is None:
+        """The request to end, or the failure, as the job's row keeps it; None: there is neither."""
+        request = self.request
+        if request is None and self.outcome is JobStatus.FAILED:
+            request = EndRequest(reason=self.reason or "failed", code=FAILED)
+        if request is None:
             return None
-        return JobEnding(request=self.request, stops=self.stops, removes=removes)
+        return JobEnding(request=request, stops=self.stops, removes=removes)
 
     @property
     def is_canceled(self) -> bool:
