@@ -17,11 +17,15 @@ PRICE_CAP = "PriceCap"
 OUT_OF_TIME = "OutOfTime"
 WORKER_STOPS = "WorkerStops"
 NO_SLOT = "NoSlot"
+PROTOCOL_VIOLATION = "ProtocolViolation"
+"""A node has said what our agent never says: a bound, a form or a rate is broken."""
 
 LOSSES = frozenset({NODE_UNREACHABLE, OUTCOME_UNKNOWN})
 """Failures that leave a node unreachable and say nothing about its runs: poll, end nothing."""
 
-NON_RETRYABLE = (HOST_KEY_MISMATCH, NODE_REFUSED, WORK_REFUSED, NOT_FOUND, REFUSED)
+NON_RETRYABLE = (
+    HOST_KEY_MISMATCH, NODE_REFUSED, WORK_REFUSED, NOT_FOUND, REFUSED, PROTOCOL_VIOLATION,
+)  # fmt: skip
 """Failures that a retry cannot mend."""
 
 NON_RETRYABLE_AT_PROVIDERS = (*NON_RETRYABLE, CAPACITY_EXHAUSTED, REQUEST_REFUSED)
