@@ -187,17 +187,24 @@ def test_jobs_cancelled_at_any_moment_end_cancelled_and_leave_nothing(
 
 
 def test_two_jobs_never_hold_one_gpu(platform: Platform, pair: Pair) -> None:
-    """Each job makes a folder named after its GPU for as long as it runs; a second one cannot."""
+    """Each job makes a folder named after its GPU for as long as it runs; a second one cannot.
+
+    The first ones stay until both GPUs of their machine have one.
+    """
     for machine in pair.machines:
         machine.run("mkdir", "--mode=1777", "/srv/held")
-    held = '"/srv/held/$CUDA_VISIBLE_DEVICES"'
-    command = f"mkdir {held} || exit 9; ls /srv/held; sleep 3; rmdir {held}"
+    held, both = '"/srv/held/$CUDA_VISIBLE_DEVICES"', "/srv/held/.both"
+    seen = f"[ -e {both} ] || [ $(ls /srv/held | wc -l) = 2 ]"
+    command = (
+        f"mkdir {held} || exit 9; timeout 100 sh -c 'until {seen}; do sleep 0.1; done' || exit 8; "
+        f"[ -e {both} ] || touch {both}; rmdir {held}"
+    )
     jobs = [platform.job(command, pair.region_id, resources=ONE_GPU) for _ in range(8)]
     ended = [platform.until_status(job, "finished", limit_s=150) for job in jobs]
     used = {uuid for job in ended for worker in job["workers"] for uuid in worker["gpu_uuids"]}
     assert len(used) == 4
-    logs = [platform.log(job) for job in jobs]
-    assert any(len(log.split()) == 2 for log in logs), "no two ever ran side by side"
+    for machine in pair.machines:
+        assert both in machine.run("ls", both), "two ran side by side there"
 
 
 def test_a_notebook_runs_until_it_is_stopped_and_starts_again(
