@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -33,7 +33,6 @@ from workflows.contracts.machines import (
     MachineOffer,
     Shortage,
 )
-from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import LeaseStatus, MachineState
 from workflows.effects.machines import (
@@ -52,11 +51,11 @@ from workflows.effects.machines import (
 )
 from workflows.effects.nodes import ReachNode, await_ssh
 from workflows.leases.holder import Holder
+from workflows.leases.machine import Machine
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
 from workflows.primitives.waiting import Interrupted, interruptible, shielded, with_watch
-from workflows.rules.billing.metering import cumulative_microcredits
 
 POLL_INTERVAL = timedelta(minutes=10)
 START_POLL_INTERVAL = timedelta(minutes=1)
@@ -106,24 +105,16 @@ class LeaseLifecycle:
         )
         self._journal.next_run = self._next_run
         self._status = resumed_from.status if resumed_from else LeaseStatus.RESERVED
-        self._offer = resumed_from.offer if resumed_from else None
-        self._seen = resumed_from.seen if resumed_from else None
+        self._machine = Machine(request, resumed_from)
         self._was_ready = resumed_from.was_ready if resumed_from else False
         self._release_request = resumed_from.released if resumed_from else None
         self._lost = resumed_from.lost if resumed_from else None
-        self._is_lost_at_provider = bool(resumed_from and resumed_from.is_lost_at_provider)
         self._is_ending = bool(resumed_from and resumed_from.is_ending)
-        self._earlier_microcredits = resumed_from.earlier_microcredits if resumed_from else 0
-        """The cost of the terminated machines of earlier offers."""
-        self._earlier_ended_at: datetime | None = None
-        """When the last of these machines ended."""
         self._holder = Holder(request.holder_id, request.lease_id, self._record_event)
         self._inbox = Inbox()
         if resumed_from is not None and resumed_from.is_adopted:
             self._inbox.put(Refresh())  # The machine may have ended unseen.
         self._out_of_time = False
-        self._notification: MachineNotification | None = None
-        """The provider's last notification, until a later poll finds the machine running."""
         self._poll_error = ""
         """Why the last poll of the provider failed; empty: it did not."""
 
@@ -165,12 +156,12 @@ class LeaseLifecycle:
 
     def _ordered_offers(self) -> list[MachineOffer]:
         """The offers, the last tried one first, because its machine may exist."""
-        tried = [] if self._offer is None else [self._offer]
+        tried = [] if self._machine.offer is None else [self._machine.offer]
         return tried + [offer for offer in self._request.offers if offer not in tried]
 
     def _refusal_before(self, offer: MachineOffer, shortages: Mapping[str, Shortage]) -> str | None:
         """Why the offer is not tried; None: it is."""
-        if offer == self._offer:
+        if offer == self._machine.offer:
             return None
         if offer.scope in shortages:
             short = shortages[offer.scope]
@@ -182,8 +173,7 @@ class LeaseLifecycle:
 
         Else the refusal, when the machine of the offer, if any, is gone.
         """
-        is_another = self._offer not in (None, offer)
-        self._offer, self._seen, self._status = offer, None, LeaseStatus.CREATING
+        is_another, self._status = self._machine.try_offer(offer), LeaseStatus.CREATING
         message = f"{offer.machine_type} in {offer.zone or 'any zone'} is being created"
         await self._write(Event(type=LeaseEvent.CREATING, message=message), is_another=is_another)
         try:
@@ -203,17 +193,7 @@ class LeaseLifecycle:
 
     async def _abandon_offer(self) -> None:
         """Terminate the machine of the offer, and add its cost to that of earlier offers."""
-        ended = await self._terminate()
-        self._earlier_ended_at = ended.ended_at
-        self._is_lost_at_provider, self._notification = False, None
-        if ended.began_at is not None and ended.ended_at is not None:
-            seconds = int((ended.ended_at - ended.began_at).total_seconds())
-            self._earlier_microcredits += cumulative_microcredits(self._price(), seconds)
-
-    def _price(self) -> int:
-        """Microcredits per hour, by the provider if it says so, else by the offer."""
-        seen = self._seen.microcredits_per_hour if self._seen else None
-        return seen or (self._offer.microcredits_per_hour if self._offer else 0)
+        self._machine.abandon(await self._terminate())
 
     async def _remember(self, scope: str, reason: str) -> None:
         short = RememberShortage(provider_id=self._request.provider_id, scope=scope, reason=reason)
@@ -230,9 +210,9 @@ class LeaseLifecycle:
 
         Raises: ApplicationError, when the machine is gone or above the price cap; ActivityError.
         """
-        made = CreateMachine(**self._name, offer=offer, spec=self._request.spec)
+        made = CreateMachine(**self._machine.name, offer=offer, spec=self._request.spec)
         await self._observe(await create_machine(made))
-        seen = await wait_for_machine(DescribeMachine(**self._name))
+        seen = await wait_for_machine(DescribeMachine(**self._machine.name))
         if not seen.is_reachable:
             reason = seen.reason or f"the machine is {seen.state} and could not be reached"
             raise ApplicationError(reason, type=UNAVAILABLE)
@@ -241,7 +221,7 @@ class LeaseLifecycle:
             raise ApplicationError(over_cap, type=PRICE_CAP)
         self._status = LeaseStatus.WAITING_FOR_SSH
         await self._observe(seen)
-        answers = await_ssh(ReachNode(node=self._address(seen)))
+        answers = await_ssh(ReachNode(node=self._machine.address(seen)))
         await with_watch(answers, self._watch_start())
 
     async def _watch_start(self) -> None:
@@ -250,7 +230,7 @@ class LeaseLifecycle:
         Raises: ApplicationError, when the machine is gone or another machine has its name.
         """
         while True:
-            interval = NOTIFIED_POLL_INTERVAL if self._notification else START_POLL_INTERVAL
+            interval = NOTIFIED_POLL_INTERVAL if self._machine.notification else START_POLL_INTERVAL
             await self._inbox.wait(interval)
             await self._poll()
 
@@ -264,7 +244,9 @@ class LeaseLifecycle:
         """Hold the machine until its release, its deadline, or its end at the provider."""
         is_new, self._was_ready = not self._was_ready, True
         if is_new:
-            await self._write(Event(type=LeaseEvent.READY, message=f"answers at {self._where()}"))
+            await self._write(
+                Event(type=LeaseEvent.READY, message=f"answers at {self._machine.place}")
+            )
         if not await self._notify_ready() and is_new:
             raise self._holder_is_missing()
         while not self._release_request:
@@ -274,10 +256,10 @@ class LeaseLifecycle:
             message = await self._interruptible(self._inbox.wait(self._poll_interval()))
             await self._poll()
             if message is None:
-                self._notification = None
+                self._machine.notification = None
 
     def _poll_interval(self) -> timedelta:
-        interval = NOTIFIED_POLL_INTERVAL if self._notification else POLL_INTERVAL
+        interval = NOTIFIED_POLL_INTERVAL if self._machine.notification else POLL_INTERVAL
         left = self._until_notice()
         return min(interval, left if left > timedelta(0) else ENDING_INTERVAL)
 
@@ -324,7 +306,9 @@ class LeaseLifecycle:
         Raises: ApplicationError, when the machine is gone or another machine has its name.
         """
         try:
-            seen = await self._interruptible(describe_machine(DescribeMachine(**self._name)))
+            seen = await self._interruptible(
+                describe_machine(DescribeMachine(**self._machine.name))
+            )
         except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise
@@ -334,20 +318,8 @@ class LeaseLifecycle:
             self._poll_error = error
             return
         self._poll_error = ""
-        if seen.state not in (MachineState.RUNNING, MachineState.MAKING):
-            if self._seen is not None and seen.ended_at is not None:
-                self._seen = self._seen.model_copy(update={"ended_at": seen.ended_at})
-            self._is_lost_at_provider = True
-            raise ApplicationError(self._reason_of_end(seen))
-        known = self._seen.provider_machine_id if self._seen else None
-        if known and seen.provider_machine_id not in (None, known):
-            self._is_lost_at_provider = True
-            raise ApplicationError(f"{known} is gone, and another machine has its name")
-
-    def _reason_of_end(self, seen: MachineObservation) -> str:
-        if self._notification is not None:
-            return f"{self._notification.what} at {self._notification.at:%F %T} UTC"
-        return seen.reason or f"the provider says that the machine is {seen.state}"
+        if reason := self._machine.loss(seen):
+            raise ApplicationError(reason)
 
     async def _release(self) -> None:
         """Terminate the machine until its provider says that it is gone, and notify the holder.
@@ -356,13 +328,13 @@ class LeaseLifecycle:
         that nothing of the holder runs any more.
         """
         reason = self._reason()
-        if self._offer is not None:
+        if self._machine.offer is not None:
             await self._record_releasing(reason)
         is_notified = False
-        if not self._was_ready or self._is_lost_at_provider:
+        if not self._was_ready or self._machine.is_lost_at_provider:
             is_notified = await self._notify_lost(reason)
-        if self._offer is not None:
-            self._seen = await self._terminate()
+        if self._machine.offer is not None:
+            self._machine.seen = await self._terminate()
         while not is_notified and not await self._notify_lost(reason):
             await workflow.sleep(RELEASE_INTERVAL, summary="before the holder is notified again")
             await self._journal.continue_when_long()
@@ -383,7 +355,7 @@ class LeaseLifecycle:
             by_person=released is not None and released.by_person,
         )
         return await self._holder.notify_lost(
-            lost.model_copy(update={"ended_at": self._ended_at()})
+            lost.model_copy(update={"ended_at": self._machine.ended_at})
         )
 
     async def _record_releasing(self, reason: str) -> None:
@@ -393,13 +365,14 @@ class LeaseLifecycle:
 
     async def _terminate(self) -> MachineObservation:
         """Terminate the machine, and try again after a failure, which an event shows."""
-        was_unseen = self._seen is None and not await self._describe_unseen()
+        was_unseen = self._machine.seen is None and not await self._describe_unseen()
         recorded = ""
         while True:
             try:
-                known_id = self._seen.provider_machine_id if self._seen else None
                 command = TerminateMachine(
-                    **self._name, provider_machine_id=known_id, was_unseen=was_unseen
+                    **self._machine.name,
+                    provider_machine_id=self._machine.known_id,
+                    was_unseen=was_unseen,
                 )
                 gone = await terminate_machine(command)
             except EFFECT_FAILED as failure:
@@ -411,7 +384,7 @@ class LeaseLifecycle:
                 if gone.reason:
                     event = Event(type=LeaseEvent.TERMINATED_OTHERWISE, message=gone.reason)
                     await self._record_event(event)
-                return self._ended(gone)
+                return self._machine.ended(gone)
             if reason != recorded:
                 await self._write(
                     Event(type=LeaseEvent.NOT_RELEASED, message=reason), reason=reason
@@ -420,26 +393,13 @@ class LeaseLifecycle:
             await workflow.sleep(RELEASE_INTERVAL, summary="before the next try to terminate")
             await self._journal.continue_when_long()
 
-    def _ended(self, gone: MachineObservation) -> MachineObservation:
-        """The last observation with the machine's end, by the provider's clock if it says when."""
-        earlier = self._earlier_ended_at
-        if earlier is not None and gone.began_at is not None and gone.began_at < earlier:
-            gone = MachineObservation(state=gone.state)  # The machine of an earlier offer.
-        known = self._seen or gone
-        update = {
-            "state": gone.state,
-            "began_at": known.began_at or gone.began_at,
-            "ended_at": gone.ended_at or known.ended_at or workflow.now(),
-        }
-        return known.model_copy(update=update)
-
     async def _describe_unseen(self) -> bool:
         """Observe a machine whose creation was not answered, to know its start and price.
 
         False: the provider cannot be reached.
         """
         try:
-            seen = await describe_machine_briefly(DescribeMachine(**self._name))
+            seen = await describe_machine_briefly(DescribeMachine(**self._machine.name))
         except EFFECT_FAILED as failure:
             message = f"the cost of the machine is unknown: {cause_of(failure)[1]}"
             await self._record_event(Event(type=LeaseEvent.COST_UNKNOWN, message=message))
@@ -468,9 +428,7 @@ class LeaseLifecycle:
 
     @workflow.signal(description="The provider has sent a notification about the machine.")
     def notified(self, notification: MachineNotification) -> None:
-        known = self._seen.provider_machine_id if self._seen else None
-        if not known or notification.provider_machine_id in ("", known):
-            self._notification = notification
+        self._machine.take_notification(notification)
         self.refresh()
 
     @workflow.query(description="Status, reason, and what the provider says.")
@@ -489,13 +447,6 @@ class LeaseLifecycle:
                 reason=reason,
                 capacity_exhausted=kind == CAPACITY_EXHAUSTED,
             )
-
-    def _ended_at(self) -> datetime | None:
-        """The earliest end of the machine that its provider has named; None: it has named none."""
-        ends = [self._notification.at] if self._notification else []
-        if self._seen is not None and self._seen.ended_at is not None:
-            ends.append(self._seen.ended_at)
-        return min(ends, default=None)
 
     def _canceled_outside(self) -> None:
         self._release_request = self._release_request or CANCELED_OUTSIDE
@@ -521,45 +472,14 @@ class LeaseLifecycle:
 
     async def _observe(self, seen: MachineObservation) -> None:
         """Record an observation at once, before the lease waits for anything."""
-        before = self._seen.began_at if self._seen else None
-        assumed = None if seen.state is MachineState.MAKING else workflow.now()
-        update = {"began_at": seen.began_at or before or assumed}
-        self._seen = seen.model_copy(update=update)
-        message = f"the provider says: {seen.state} {seen.provider_machine_id or ''}".rstrip()
-        await self._write(Event(type=LeaseEvent.SEEN, message=message))
-
-    @property
-    def _name(self) -> dict[str, Any]:
-        request = self._request
-        return {
-            "lease_id": request.lease_id,
-            "provider_id": request.provider_id,
-            "provider_kind": request.provider_kind,
-            "machine_name": request.machine_name,
-            "zone": self._offer.zone if self._offer else "",
-            "uses_internal_addresses": request.uses_internal_addresses,
-        }
-
-    def _address(self, seen: MachineObservation) -> NodeAddress:
-        return NodeAddress(
-            node_id=self._request.holder_id,
-            region_id=self._request.region_id,
-            host=seen.host or "",
-            port=seen.port,
-            user=seen.user,
-            minion_id=seen.minion_id or "",
-            leased=True,
-            own_worker=self._request.own_worker,
-        )
-
-    def _where(self) -> str:
-        return "" if self._seen is None else f"{self._seen.host}:{self._seen.port}"
+        await self._write(self._machine.observe(seen))
 
     async def _notify_ready(self) -> bool:
         """Notify the holder that the machine is ready. False: the holder does not exist."""
-        if self._seen is None or self._offer is None:
+        seen, offer = self._machine.seen, self._machine.offer
+        if seen is None or offer is None:
             return True
-        return await self._holder.notify_ready(self._seen, self._offer)
+        return await self._holder.notify_ready(seen, offer)
 
     async def _record_event(self, event: Event) -> None:
         """Record an event that leaves status and reason as they are."""
@@ -572,14 +492,14 @@ class LeaseLifecycle:
         progress = LeaseProgress(
             sequence=self._journal.sequence,
             status=self._status,
-            offer=self._offer,
-            seen=self._seen,
+            offer=self._machine.offer,
+            seen=self._machine.seen,
             was_ready=self._was_ready,
             released=self._release_request,
             lost=self._lost,
-            is_lost_at_provider=self._is_lost_at_provider,
+            is_lost_at_provider=self._machine.is_lost_at_provider,
             is_ending=self._is_ending,
-            earlier_microcredits=self._earlier_microcredits,
+            earlier_microcredits=self._machine.earlier_microcredits,
             reason=self._journal.reason,
         )
         return self._request.model_copy(update={"resumed_from": progress})
@@ -588,12 +508,14 @@ class LeaseLifecycle:
         self, event: Event, *, reason: str | None = None, is_another: bool = False
     ) -> None:
         known: dict[str, Any] = {}
-        if self._seen is not None:
-            known = self._seen.model_dump(exclude={"state", "zone", "offer_label", "reason"})
+        if self._machine.seen is not None:
+            known = self._machine.seen.model_dump(
+                exclude={"state", "zone", "offer_label", "reason"}
+            )
         changes = LeaseChanges(
-            offer=self._offer,
+            offer=self._machine.offer,
             ending=self._ending(),
-            earlier_microcredits=self._earlier_microcredits,
+            earlier_microcredits=self._machine.earlier_microcredits,
             is_another=is_another,
             **known,
         )
@@ -612,5 +534,5 @@ class LeaseLifecycle:
             lease_id=self._request.lease_id,
             status=self._status,
             status_reason=self._journal.reason,
-            seen=self._seen,
+            seen=self._machine.seen,
         )
