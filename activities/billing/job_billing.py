@@ -12,6 +12,7 @@ from activities.billing.usage import is_over, open_meter, post_on_meter
 from activities.db.session import database
 from activities.outbox.dispatcher import relay_soon
 from activities.temporal.client import CALL_LIMIT_S, client, id_of_this_activity, limited, tell
+from activities.temporal.stuck_workflows import terminate_if_stuck
 from workflows.contracts import queues
 from workflows.contracts.base import Done
 from workflows.contracts.billing import BalanceForecast, BillingRequest
@@ -19,10 +20,16 @@ from workflows.contracts.errors import REFUSED
 from workflows.effects.billing import BillingDone, PostUsage, TellJobToEnd
 
 ATTEMPT = "attempt"
+_BILLING = "/billing"
 
 
 def billing_id(job_id: str) -> str:
-    return f"job/{job_id}/billing"
+    return f"job/{job_id}{_BILLING}"
+
+
+def is_billing_id(workflow_id: str) -> bool:
+    """Whether a workflow is the job billing of any job."""
+    return workflow_id.endswith(_BILLING)
 
 
 @activity.defn
@@ -30,7 +37,8 @@ async def begin_billing(request: BillingRequest) -> Done:
     """Start the job billing of an attempt.
 
     If the job billing of this attempt runs already, it receives the present node addresses. If
-    the job billing of an earlier attempt still runs, it is asked to end.
+    the job billing of an earlier attempt still runs, it is asked to end; if it is stuck, it is
+    terminated.
 
     Raises: ApplicationError, to be retried, while an earlier attempt's job billing ends.
     """
@@ -116,7 +124,8 @@ async def _update_or_end(request: BillingRequest) -> None:
     if found.status is WorkflowExecutionStatus.RUNNING and attempt >= request.attempt:
         await tell(workflow_id, "nodes_moved", request)
         return
-    await tell(workflow_id, "settled", BillingDone(job_id=request.job_id, attempt=attempt))
+    if not await limited(terminate_if_stuck(client(), workflow_id), f"{workflow_id}: describe"):
+        await tell(workflow_id, "settled", BillingDone(job_id=request.job_id, attempt=attempt))
     raise ApplicationError(
         f"{workflow_id}: asked to bill attempt {request.attempt}, attempt {attempt} is just ending"
     )

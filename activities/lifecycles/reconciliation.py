@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from activities.billing.job_billing import begin_billing, billing_id
+from activities.billing.job_billing import begin_billing, billing_id, is_billing_id
 from activities.billing.unbilled_jobs import lost_bills
 from activities.billing.unsettled_jobs import post_unsettled
 from activities.db import tables
@@ -32,6 +32,7 @@ from activities.outbox.requests import is_waiting
 from activities.outbox.workflow_starts import LifecycleKind, WorkflowStart
 from activities.temporal.client import client, limited
 from activities.temporal.singletons import ensure_singletons
+from activities.temporal.stuck_workflows import terminate_if_stuck
 from workflows.contracts import queues
 from workflows.contracts.lifecycles import noun_of, workflow_id_of
 from workflows.contracts.statuses import NodeType
@@ -112,6 +113,9 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
     for some in _pages(lost, command.page_size):
         restarted += await _restart_all(some, adopts_all=adopts_all)
         activity.heartbeat(some[-1].resource_id)
+    if _suspicion.lasts:
+        for workflow_id in await _end_stuck_billings(running):
+            del running[workflow_id]
     restarted += await _restart_billings(running)
     await asyncio.to_thread(post_unsettled, QUIET_FOR)
     await _end_stale(running, command.page_size)
@@ -244,6 +248,26 @@ async def _restart_all(lost: Sequence[Lost], *, adopts_all: bool) -> list[str]:
 
     done = await asyncio.gather(*(one(found) for found in lost))
     return [found.resource_id for found, was in zip(lost, done, strict=True) if was]
+
+
+async def _end_stuck_billings(running: Collection[str]) -> list[str]:
+    """Terminate the job billings that are stuck; return the ids of their workflows."""
+
+    async def one(workflow_id: str) -> bool:
+        async with _slots():
+            try:
+                call = terminate_if_stuck(client(), workflow_id)
+                was_stuck: bool = await limited(call, f"{workflow_id}: describe")
+            except (RPCError, ApplicationError) as cause:
+                # The next reconciliation, minutes later, tries this one again.
+                activity.logger.warning("%s was not described: %s", workflow_id, cause)
+                return False
+            return was_stuck
+
+    ids = [workflow_id for workflow_id in running if is_billing_id(workflow_id)]
+    done = await asyncio.gather(*(one(each) for each in ids))
+    activity.heartbeat(len(ids))
+    return [each for each, was in zip(ids, done, strict=True) if was]
 
 
 async def _restart_billings(running: Collection[str]) -> list[str]:

@@ -25,6 +25,8 @@ from activities.temporal.client import set_client
 from tests.activities.billing.test_ledger import assert_books_are_right
 from tests.activities.outbox.test_relay import signals_of
 from tests.activities.rows import NOW, add_job, add_node, add_payer, add_region, allocate
+from tests.activities.temporal.stuck import TRIES, break_workflow
+from workflows.contracts import queues
 from workflows.contracts.billing import BalanceForecast, BilledWorker, BillingRequest, WorkerUsage
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.lifecycles import JobChanges, Record
@@ -329,6 +331,19 @@ async def test_billing_of_a_new_attempt_waits_for_the_old_one_to_end(
     seen = await handle.describe()
     assert seen.status is WorkflowExecutionStatus.RUNNING
     assert await seen.memo_value("attempt") == 2
+
+
+async def test_billing_of_a_new_attempt_replaces_the_old_one_that_is_stuck(
+    job_id: str, temporal_server: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.temporal.stuck_workflows.STUCK_ATTEMPTS", TRIES)
+    await begin_billing(request_for(1, job_id))
+    handle = temporal_server.get_workflow_handle(f"job/{job_id}/billing")
+    await break_workflow(temporal_server, handle.id, queues.MAIN)
+    with pytest.raises(ApplicationError, match="attempt 1 is just ending"):
+        await begin_billing(request_for(2, job_id))
+    await begin_billing(request_for(2, job_id))
+    assert await (await handle.describe()).memo_value("attempt") == 2
 
 
 async def test_a_bill_is_asked_to_look_again_as_a_request_and_one_that_is_gone_is_not_waited_for(

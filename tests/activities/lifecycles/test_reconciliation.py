@@ -254,16 +254,20 @@ async def test_a_job_that_was_terminated_while_its_node_is_away_knows_so(world: 
     assert request.resumed_from.lost == {world.node.id: world.read(world.node).updated_at}
 
 
-async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(world: World) -> None:
-    started_at = NOW - timedelta(hours=3)
-    zone = WorkerAssignment(worker=0, node=node_address())
-    carry = WorkerProgress(
+def metered(job_id: str, started_at: datetime) -> WorkerProgress:
+    """The worker of a running job."""
+    return WorkerProgress(
         index=0,
         status=WorkerStatus.RUNNING,
-        assignment=zone,
-        run_id=f"{world.job.id}-0-1",
+        assignment=WorkerAssignment(worker=0, node=node_address()),
+        run_id=f"{job_id}-0-1",
         started_at=started_at,
     )
+
+
+async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(world: World) -> None:
+    started_at = NOW - timedelta(hours=3)
+    carry = metered(world.job.id, started_at)
     world.set(world.job, workers=[carry.model_dump(mode="json")])
     await world.start_all()
     bill = f"job/{world.job.id}/billing"
@@ -276,6 +280,32 @@ async def test_the_bill_of_a_running_job_that_was_terminated_is_begun_again(worl
     assert (request.attempt, request.started_at) == (1, started_at)
     assert [worker.run_id for worker in request.workers] == [carry.run_id]
     assert await world.sweep() == LostWorkflowsRestarted()
+
+
+async def test_stuck_bills_are_ended_and_that_of_a_running_job_is_begun_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.temporal.stuck_workflows.STUCK_ATTEMPTS", TRIES)
+    suspicion = Suspicion()
+    suspicion.begin()
+    monkeypatch.setattr("activities.lifecycles.reconciliation._suspicion", suspicion)
+    await world.start_all()
+    world.set(world.job, workers=[metered(world.job.id, NOW).model_dump(mode="json")])
+    bill, of_ended = f"job/{world.job.id}/billing", "job/job-that-has-ended/billing"
+    for each in (bill, of_ended):
+        await world.client.start_workflow("JobBilling", id=each, task_queue="broken")
+        await break_workflow(world.client, each, "broken")
+
+    async def all_are_listed() -> bool:
+        return {bill, of_ended} <= set(await running_workflows(world.client))
+
+    await eventually(all_are_listed, "Temporal lists them")
+    command = RestartLostWorkflows(page_size=2)
+    swept = await ActivityEnvironment().run(restart_lost_workflows, command)
+    assert swept.restarted == (bill,)
+    assert (await world.argument_of(bill, BillingRequest)).started_at == NOW
+    status = await status_of(world.client, of_ended)
+    assert status is WorkflowExecutionStatus.TERMINATED
 
 
 async def test_a_stopped_service_that_was_terminated_rests_on(world: World) -> None:
