@@ -2,6 +2,8 @@
 
 <root>/code/<sha256>/      unpacked uploads
 <root>/packages/<key>/     one virtual environment per package set
+<root>/packages/owned/     those of the runs of the machine's owner, for their group alone
+<root>/images/<image id>   a container image that a run had pulled; podman has the image itself
 <root>/runs/<run_id>/      owner.json spec.json lock process.json beat.json idle.json exit.json log
                            work/ input/ output/ state/
 <root>/runs/.removed-*/    runs that are being removed
@@ -22,6 +24,8 @@ from .errors import RefusedError
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,119}\Z")
 SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 JOB_USER = "baseload-job"
+OWNED_GROUP = "baseload-owned"
+"""The group of runs that belong to the machine's owner."""
 VARIABLES = "variables"
 
 
@@ -39,6 +43,7 @@ class Folders:
         self.root = os.path.abspath(os.path.expanduser(root or default_root()))
         self.code = os.path.join(self.root, "code")
         self.packages = os.path.join(self.root, "packages")
+        self.owned_packages = os.path.join(self.packages, "owned")
         self.runs = os.path.join(self.root, "runs")
         self.removed = os.path.join(self.root, "removed")
 
@@ -74,6 +79,11 @@ class Folders:
             return sorted(name for name in os.listdir(self.runs) if RUN_ID.match(name))
         except FileNotFoundError:
             return []
+
+    def open_specs(self) -> list[dict[str, Any]]:
+        """The specs of all staged runs whose command has not ended; what they name is in use."""
+        runs = [self.run(run_id) for run_id in self.run_ids()]
+        return [run.read("spec.json") or {} for run in runs if not run.has("exit.json")]
 
     def code_of(self, sha256: str) -> str:
         """The folder of the unpacked upload with this hash, which need not exist.

@@ -142,20 +142,20 @@ def _gather(session: Session, command: SealRunSpecs) -> RunInputs:
         environment=environment,
         code_sha256=_upload(session, submission.code.upload_id if submission.code else None),
         input_sha256=_upload(session, data_input.upload_id if data_input else None),
-        isolations=_isolations(session, command),
+        isolations=_isolations(session, command, job),
         ports=dict(session.exec(held.order_by(col(Allocation.worker))).all()),
         caches=caches_of(session, {each.node.node_id for each in command.assignments}),
     )
 
 
-def _isolations(session: Session, command: SealRunSpecs) -> dict[int, Isolation]:
+def _isolations(session: Session, command: SealRunSpecs, job: Job) -> dict[int, Isolation]:
     """The isolation of each worker. Raises: NotFound, when an assignment has no allocation."""
     query = (
         select(Allocation, Node)
         .join(Node, col(Node.id) == Allocation.node_id)
         .where(Allocation.job_id == command.job_id, Allocation.attempt == command.attempt)
     )
-    found = {held.worker: _isolation(held, node) for held, node in session.exec(query)}
+    found = {held.worker: _isolation(held, node, job) for held, node in session.exec(query)}
     for assignment in command.assignments:
         isolation = found.get(assignment.worker)
         if isolation is None or isolation.node_id != assignment.node.node_id:
@@ -167,7 +167,7 @@ def _isolations(session: Session, command: SealRunSpecs) -> dict[int, Isolation]
     return found
 
 
-def _isolation(allocation: Allocation, node: Node) -> Isolation:
+def _isolation(allocation: Allocation, node: Node, job: Job) -> Isolation:
     hardware = Hardware.model_validate(node.hardware or {"cpu_count": 0, "memory_bytes": 0})
     uuids = {gpu.index: gpu.uuid for gpu in hardware.gpus}
     return Isolation(
@@ -179,6 +179,7 @@ def _isolation(allocation: Allocation, node: Node) -> Isolation:
         runtimes=hardware.runtimes,
         cpu_count=allocation.cpu_count,
         memory_bytes=allocation.memory_bytes,
+        owned=node.account_id == job.account_id,
     )
 
 

@@ -39,6 +39,10 @@ class Isolation(Contract):
     runtimes: tuple[str, ...] = ("process",)
     cpu_count: int = 0
     memory_bytes: int = 0
+    owned: bool | None = None
+    """Whether the node is of the account that owns the job's project, so that the run is built and
+    pulled with what that owner has set up there; None: an earlier release, which placed jobs on
+    owned nodes alone, has sealed it."""
 
     def difference(self, node: NodeAddress, assignment: WorkerAssignment) -> str | None:
         """What a command from outside of the seal says otherwise; None: it says the same."""

@@ -257,7 +257,7 @@ async def test_packages_come_from_the_index_that_the_machine_is_set_to(
         spec = {"command": "python -c 'import labgreet; print(labgreet.greeting())'",
                 "environment": {}, "runtime": "process", "gpu_uuids": [], "grace_s": 1}  # fmt: skip
         await agent.call("stage", run_id="job-f-0-1", code_sha256=None, spec=spec,
-                         python_packages=["labgreet"])  # fmt: skip
+                         python_packages=["labgreet"], owned=True)  # fmt: skip
         await agent.call("start", run_id="job-f-0-1")
         assert (await agent.exited("job-f-0-1"))["exit_code"] == 0
     assert machine.run("cat", "/var/lib/baseload/runs/job-f-0-1/log") == "hello from a wheel\n"

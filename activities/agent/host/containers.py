@@ -7,11 +7,9 @@ import pwd
 import subprocess
 from typing import Any
 
-from ..errors import RefusedError
 from ..folders import VARIABLES, Run
 
 STOP_MARGIN_S = 15.0
-PULL_S = 3600.0
 INSIDE = "/baseload"
 # podman reads the file of variables by lines of at most 64 KiB; a character has at most 4 bytes.
 PIECE_CHARACTERS = 15000
@@ -86,9 +84,12 @@ def prepare(
         *_mounts(run),
         *_user(spec),
     ]
+    if not spec.get("owned"):
+        # Else podman gives the proxy variables of this machine's owner to the command.
+        arguments.append("--http-proxy=false")
     for uuid in spec.get("gpu_uuids") or []:
         arguments += ["--device", "nvidia.com/gpu=" + uuid]
-    arguments += ["--entrypoint", "", spec["image"], "/bin/sh", "-c"]
+    arguments += ["--entrypoint", "", spec.get("image_id") or spec["image"], "/bin/sh", "-c"]
     if not prelude:
         return [*arguments, spec["command"]], own
     return [*arguments, prelude, "sh", spec["command"]], own
@@ -183,21 +184,3 @@ def layer_of(run_id: str) -> str | None:
         return None
     path = done.stdout.decode(errors="replace").strip()
     return path if done.returncode == 0 and path.startswith("/") else None
-
-
-def is_present(image: str) -> bool:
-    """Whether the image is on this node."""
-    return podman(["image", "exists", image]).returncode == 0
-
-
-def pull(image: str, run_step: Any) -> None:
-    """Get the image unless it is there. Raises: RefusedError `image` with podman's own words."""
-    try:
-        if is_present(image):
-            return
-    except OSError as error:
-        words = "image %s: this node has no podman (%s)" % (image, error)
-        raise RefusedError("image", words) from error
-    code, output = run_step("pulling %s" % image, ["podman", "pull", "--quiet", image], PULL_S)
-    if code != 0:
-        raise RefusedError("image", "image %s: %s" % (image, output[-2000:].strip()))

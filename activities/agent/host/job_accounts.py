@@ -35,6 +35,15 @@ def make(name: str) -> str:
     return name
 
 
+def make_group(name: str) -> int:
+    """Make the group unless it is there, and return its id. Raises: RefusedError `job-user`."""
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        _run(["groupadd", "--system", name])
+        return grp.getgrnam(name).gr_gid
+
+
 def claim(folders: Folders, run_id: str, user: str) -> str:
     """An account for this run alone on this machine, the same one when asked again.
 
@@ -181,15 +190,20 @@ def _useradd(name: str) -> None:
         *(_gpu_groups() if is_of_job else []),
         name,
     ]
+    _run(arguments)
+
+
+def _run(arguments: list[str]) -> None:
+    program, name = arguments[0], arguments[-1]
     try:
         done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError as error:
-        raise RefusedError("job-user", "useradd: %s" % error) from error
+        raise RefusedError("job-user", "%s: %s" % (program, error)) from error
     if done.returncode not in (0, ALREADY_THERE):
         raise RefusedError(
             "job-user",
-            "useradd %s: exit %d: %s"
-            % (name, done.returncode, done.stderr.decode(errors="replace").strip()),
+            "%s %s: exit %d: %s"
+            % (program, name, done.returncode, done.stderr.decode(errors="replace").strip()),
         )
 
 

@@ -55,7 +55,7 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         arguments = ["/bin/sh", "-c", spec["command"]]
         variables = environment(run, spec)
         user, folder = spec.get("user"), run.at("work")
-    identity = _identity(user, variables)
+    identity = _identity(user, spec, variables)
     groups = cgroups.make(run) if spec.get("runtime") == "process" else []
     pid = os.fork()
     if pid:
@@ -77,16 +77,22 @@ def _job_of(run_id: str) -> tuple[str, str]:
     return run_id, "0"
 
 
-def _identity(user: str | None, variables: dict[str, str]) -> tuple[str, int, int] | None:
+def _identity(
+    user: str | None, spec: dict[str, Any], variables: dict[str, str]
+) -> tuple[list[int], int, int] | None:
+    """All groups of the command, its account and its first group; None: those of this process."""
     if not user:
         return None
     entry = pwd.getpwnam(user)
     variables.setdefault("USER", user)
     variables.setdefault("LOGNAME", user)
-    return user, entry.pw_uid, entry.pw_gid
+    groups = os.getgrouplist(user, entry.pw_gid)
+    if spec.get("packages_group") is not None:
+        groups.append(spec["packages_group"])
+    return groups, entry.pw_uid, entry.pw_gid
 
 
-def _become(folder: str, log: int, identity: tuple[str, int, int] | None) -> None:
+def _become(folder: str, log: int, identity: tuple[list[int], int, int] | None) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -100,8 +106,8 @@ def _become(folder: str, log: int, identity: tuple[str, int, int] | None) -> Non
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write(OOM_SCORE)
     if identity is not None:
-        user, uid, gid = identity
-        os.initgroups(user, gid)
+        groups, uid, gid = identity
+        os.setgroups(groups)
         os.setgid(gid)
         # Of an account, which is this run's alone: a run that forks for ever stops itself only.
         most = (cgroups.MOST_TASKS, cgroups.MOST_TASKS)

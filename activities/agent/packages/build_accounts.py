@@ -2,7 +2,8 @@
 
 Each build on this machine has one account at a time; accounts are numbered and reused. Each build
 has its own home, with pip's cache in it, which is removed afterwards, so that no build finds files
-of another build.
+of another build. A build for the machine's owner gets the owner's settings of pip; any other build
+gets none of them.
 """
 
 from __future__ import annotations
@@ -24,32 +25,37 @@ from ..host.spawn import DEFAULT_PATH
 # Of the machine, as the accounts are, and not of one root on it.
 LOCK = "/run/baseload-build-%d.lock"
 HOME = ".home"
-# The variables by which this node reaches its package index; a build gets no others.
-KEPT = re.compile(
-    r"(pip_\w+|\w+_proxy|ssl_cert_(file|dir)|(requests|curl)_ca_bundle|path)\Z", re.IGNORECASE
-)
+# The variables that a build gets.
+KEPT = re.compile(r"(ssl_cert_(file|dir)|(requests|curl)_ca_bundle|path)\Z", re.IGNORECASE)
+# Those by which the machine's owner reaches a package index, for the owner's own builds alone.
+OWNERS = re.compile(r"(pip_\w+|\w+_proxy)\Z", re.IGNORECASE)
 
 
 @contextlib.contextmanager
-def building(path: str, *, foreign: bool) -> Iterator[dict[str, Any]]:
+def building(
+    path: str, *, foreign: bool, owned: bool, group: int | None = None
+) -> Iterator[dict[str, Any]]:
     """Make the folder `path`, and yield the options of Popen for the steps that build into it.
 
     As root, the steps run as an account of this build alone. Afterwards no process of the account
     is left, and the folder is root's and read-only to all others; after a failure it is removed.
     Without root, the steps run as our own account.
     foreign: whether any program other than the node's own will run.
+    owned: whether the build is for the machine's owner; any other build gets none of the owner's
+    settings of pip, which may hold credentials.
+    group: the group that the account needs to enter the folder above `path`.
     Raises: RefusedError `packages`, when a process of the build stays; whatever a step raises.
     """
     _clear(path)
     os.makedirs(path)
     if os.geteuid() != 0 or not foreign:
-        yield {}
+        yield {"env": _variables(path, owned)} if foreign and not owned else {}
         return
     account, lock = _claim()
     try:
         entry = pwd.getpwnam(account)
         end_processes(entry.pw_uid)  # The processes of an interrupted build.
-        with _home(path + HOME, entry) as options:
+        with _home(path + HOME, entry, owned, [] if group is None else [group]) as options:
             os.chmod(path, 0o700)
             os.chown(path, entry.pw_uid, entry.pw_gid)
             try:
@@ -75,31 +81,42 @@ def _claim() -> tuple[str, int]:
     raise AssertionError("counting never ends")
 
 
-@contextlib.contextmanager
-def _home(home: str, entry: pwd.struct_passwd) -> Iterator[dict[str, Any]]:
-    """A home for the account, with our own pip's settings, and the options of its processes."""
-    variables = {name: value for name, value in os.environ.items() if KEPT.match(name)}
+def _variables(home: str, owned: bool) -> dict[str, str]:
+    """The variables of a build; without `owned`, pip reads no configuration of this machine."""
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if KEPT.match(name) or (owned and OWNERS.match(name))
+    }
+    if not owned:
+        variables["PIP_CONFIG_FILE"] = os.devnull
     variables.setdefault("PATH", DEFAULT_PATH)
-    variables.update(
-        HOME=home,
-        TMPDIR=os.path.join(home, "tmp"),
-        USER=entry.pw_name,
-        LOGNAME=entry.pw_name,
-        LANG="C.UTF-8",
-        PIP_NO_CACHE_DIR="1",
-    )
+    variables.update(HOME=home, LANG="C.UTF-8", PIP_NO_CACHE_DIR="1")
+    return variables
+
+
+@contextlib.contextmanager
+def _home(
+    home: str, entry: pwd.struct_passwd, owned: bool, groups: list[int]
+) -> Iterator[dict[str, Any]]:
+    """A home for the account, and the options of its processes.
+
+    owned: with our own pip's settings.
+    """
+    variables = _variables(home, owned)
+    variables.update(TMPDIR=os.path.join(home, "tmp"), USER=entry.pw_name, LOGNAME=entry.pw_name)
     _clear(home)
     os.mkdir(home, 0o700)
     try:
         os.mkdir(variables["TMPDIR"])
-        for name, source in _pip_configurations().items():
+        for name, source in _pip_configurations().items() if owned else ():
             target = os.path.join(home, name)
             with contextlib.suppress(FileNotFoundError):
                 _copy(source, target)
                 if name == "pip.conf":
                     variables["PIP_CONFIG_FILE"] = target
         _give(home, entry)
-        yield {"env": variables, "cwd": home, "preexec_fn": lambda: _become(entry)}
+        yield {"env": variables, "cwd": home, "preexec_fn": lambda: _become(entry, groups)}
     finally:
         _clear(home)
 
@@ -131,11 +148,11 @@ def _give(top: str, entry: pwd.struct_passwd) -> None:
             os.lchown(path, entry.pw_uid, entry.pw_gid)
 
 
-def _become(entry: pwd.struct_passwd) -> None:
+def _become(entry: pwd.struct_passwd, groups: list[int]) -> None:
     """Become the account, in the child process before its program starts."""
     os.setsid()
     os.umask(0o022)
-    os.setgroups([])
+    os.setgroups(groups)
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)
     prctl.forbid_new_privileges()

@@ -4,6 +4,9 @@ A set's folder is used only when its marker exists, and it is built under a lock
 the set once, and an interrupted build starts again. The folder is built at its final path, because
 the scripts in a virtual environment contain their own path. The account that runs the set-up code
 of packages: `build_accounts.py`.
+
+Packages of the machine's owner may come from an index that only the owner may read. They lie in a
+folder of their own, which runs of others cannot enter, and they serve no run of others.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from typing import Any
 
 from ..cache.location import answers
 from ..errors import RefusedError
-from ..folders import Folders, take_lock
-from ..host import file_tree
+from ..folders import OWNED_GROUP, Folders, take_lock
+from ..host import file_tree, job_accounts
 from ..host.interpreter import interpreter_for_jobs
 from . import build_accounts
 
@@ -74,27 +77,50 @@ def run_step(
         return process.returncode, output.read().decode(errors="replace")
 
 
-def environment(folders: Folders, python_packages: list[str], cache: str | None = None) -> str:
-    """The path of the virtual environment with these packages, built if it does not exist.
+def environment(
+    folders: Folders, python_packages: list[str], *, owned: bool, cache: str | None = None
+) -> tuple[str, int | None]:
+    """The virtual environment with these packages, built if it does not exist.
 
+    Returns its path, and the group that a run needs to read it; None: every run can read it.
+    owned: whether it is for a run of the machine's owner, whose settings of pip it is built with.
     cache: host:port of the region's cache, through which pip uses the package index; pip uses the
-    index itself when the cache does not answer, or the installation from the cache fails.
-    Raises: RefusedError `packages` with the end of pip's own output.
+    index itself when the cache does not answer, or the installation from the cache fails. The cache
+    may read its index with the owner's credentials, so only the owner's packages come through it.
+    Raises: RefusedError `packages` with the end of pip's own output; `job-user`.
     """
     python, version = interpreter_for_jobs(folders)
     wanted = sorted(set(python_packages))
-    text = "\n".join([python, version, *wanted])
-    path = os.path.join(folders.packages, hashlib.sha256(text.encode()).hexdigest()[:32])
+    # An earlier release built the sets without this line with the owner's settings, for everybody.
+    whose = ["others"] if wanted and not owned else []
+    text = "\n".join([python, version, *whose, *wanted])
+    folder, group = _owned_folder(folders) if wanted and owned else (folders.packages, None)
+    path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest()[:32])
     if _is_whole(path):
         os.utime(os.path.join(path, MARKER))
-        return path
+        return path, group
     lock = _lock_with_progress(path + ".lock")
     try:
         if not _is_whole(path):
-            _build(python, path, wanted, cache)
+            with build_accounts.building(
+                path, foreign=bool(wanted), owned=owned, group=group
+            ) as options:
+                _install(python, path, wanted, cache if owned else None, options)
+            _write_marker(os.path.join(path, MARKER), wanted)
     finally:
         os.close(lock)
-    return path
+    return path, group
+
+
+def _owned_folder(folders: Folders) -> tuple[str, int | None]:
+    """The folder of the owner's packages, and the group of the runs that may enter it."""
+    os.makedirs(folders.owned_packages, mode=0o700, exist_ok=True)
+    if os.geteuid() != 0:  # All runs of such a node are the owner's.
+        return folders.owned_packages, None
+    group = job_accounts.make_group(OWNED_GROUP)
+    os.chown(folders.owned_packages, 0, group)
+    os.chmod(folders.owned_packages, 0o710)
+    return folders.owned_packages, group
 
 
 def _is_whole(path: str) -> bool:
@@ -118,16 +144,16 @@ def _lock_with_progress(path: str) -> int:
         time.sleep(0.1)
 
 
-def _build(python: str, path: str, wanted: list[str], cache: str | None) -> None:
-    with build_accounts.building(path, foreign=bool(wanted)) as options:
-        words = "making the Python environment"
-        _step(words, [python, "-m", "venv", "--without-pip", path], options)
-        if wanted:
-            command = _installer(python, path, wanted, options)
-            words = "installing %d packages" % len(wanted)
-            if not (cache and _install_through(cache, words, command, options)):
-                _step(words, command, options)
-    _write_marker(os.path.join(path, MARKER), wanted)
+def _install(
+    python: str, path: str, wanted: list[str], cache: str | None, options: dict[str, Any]
+) -> None:
+    words = "making the Python environment"
+    _step(words, [python, "-m", "venv", "--without-pip", path], options)
+    if wanted:
+        command = _installer(python, path, wanted, options)
+        words = "installing %d packages" % len(wanted)
+        if not (cache and _install_through(cache, words, command, options)):
+            _step(words, command, options)
 
 
 def _write_marker(marker: str, wanted: list[str]) -> None:

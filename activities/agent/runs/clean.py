@@ -134,28 +134,27 @@ def prune(request: dict[str, Any]) -> dict[str, Any]:
     removal.forget(folders, max_age_s)
     oldest = time.time() - max_age_s
     keep = set(request.get("keep_code", []))
-    in_use = _packages_in_use(folders)
+    in_use = {spec.get("packages_path") for spec in folders.open_specs()}
     removed = []
     for name in names_in(folders.code):
         path = os.path.join(folders.code, name)
         if name not in keep and os.path.isdir(path) and os.stat(path).st_mtime < oldest:
             file_tree.remove(path)
             removed.append("code/" + name)
-    for name in names_in(folders.packages):
-        path = os.path.join(folders.packages, name)
+    for path in _environments(folders):
         marker = os.path.join(path, MARKER)
         if path in in_use or not os.path.exists(marker) or os.stat(marker).st_mtime >= oldest:
             continue
         os.unlink(marker)  # First the marker that says it is whole, then the rest.
         file_tree.remove(path)
-        removed.append("packages/" + name)
+        removed.append(os.path.relpath(path, folders.root))
     return {"removed": removed}
 
 
-def _packages_in_use(folders: Folders) -> set[str]:
-    specs = [folders.run(run_id) for run_id in folders.run_ids()]
-    return {
-        (run.read("spec.json") or {}).get("packages_path", "")
-        for run in specs
-        if not run.has("exit.json")
-    }
+def _environments(folders: Folders) -> list[str]:
+    """What may be a virtual environment of any run."""
+    return [
+        os.path.join(folder, name)
+        for folder in (folders.packages, folders.owned_packages)
+        for name in names_in(folder)
+    ]

@@ -11,12 +11,15 @@ from typing import Any
 from ..errors import RefusedError
 from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
-from ..host import containers, disk, file_tree, job_accounts, network_wall
+from ..host import disk, file_tree, images, job_accounts, network_wall
 from ..packages import packages
 
 
 def stage(request: dict[str, Any]) -> dict[str, Any]:
     """Make a run ready to start; a repeat changes nothing.
+
+    owned: whether the run is of the machine's owner. What is installed for other runs is built and
+    pulled without what the owner has set up: pip's settings, registry credentials, proxies.
 
     spec.json is written last, so its presence says that the run is staged.
     Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-needs-root`, `apt`, `image`,
@@ -37,6 +40,7 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
 def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     spec = dict(request["spec"])
+    owned = bool(request.get("owned"))
     _check_disk(run, request.get("disk_size_gb"))
     packages.install_system_packages(folders, request.get("apt_packages") or [])
     image = request.get("image") or spec.get("image")
@@ -45,11 +49,14 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
             raise RefusedError(
                 "packages", ("python_packages beside an image: put them into the image %s") % image
             )
-        containers.pull(image, packages.run_step)
-        spec["image"] = image
+        spec["image"], spec["owned"] = image, owned
+        spec["image_id"] = images.ready(folders, image, packages.run_step, owned=owned)
     else:
-        spec["packages_path"] = packages.environment(
-            folders, request.get("python_packages") or [], request.get("cache")
+        spec["packages_path"], spec["packages_group"] = packages.environment(
+            folders,
+            request.get("python_packages") or [],
+            owned=owned,
+            cache=request.get("cache"),
         )
     _say("copying the code")
     if spec.get("user"):

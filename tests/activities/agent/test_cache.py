@@ -255,8 +255,8 @@ def test_packages_come_from_the_index_itself_where_the_cache_does_not_do(
         odd.cuts_files = how == "it breaks off"
         cache = "127.0.0.1:1" if how == "nobody is there" else address(odd)
         words = "python3 -c 'import tinything; print(tinything.WORDS)'"
-        staged = {"python_packages": ["tinything"], "cache": cache, "spec": spec(words)}
-        agent.call("stage", run_id=RUN, **staged)
+        staged = {"python_packages": ["tinything"], "owned": True, "cache": cache}
+        agent.call("stage", run_id=RUN, spec=spec(words), **staged)
         assert bool(odd.files_asked()) == (how != "nobody is there")
     agent.call("start", run_id=RUN)
     assert agent.exit_of(RUN)["exit_code"] == 0

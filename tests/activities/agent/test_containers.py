@@ -1,96 +1,22 @@
 """Runs in a container image, by the podman of this machine."""
 
-import io
 import os
-import re
-import shutil
 import subprocess
-import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.activities.agent.agent_process import LocalAgent, Refused, spec
+from tests.activities.agent.podman import IMAGE, WITH_VOLUME
 from tests.activities.archives import file, packed
 from tests.activities.waiting import wait_for
 
 RUN = "job-p-0-1"
-PROGRAMS = ("sh", "cat", "id", "sleep", "touch", "setsid")
-IMAGE = "localhost/baseload-test:1"
-WITH_VOLUME = "localhost/baseload-test:volume"
-# What podman needs on a kernel that gives a container no further rights than ours.
-CONTAINERS_CONF = """
-[containers]
-default_ulimits = ["nofile=20000:20000","nproc=32768:32768"]
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-"""
-STORAGE_CONF = """
-[storage]
-driver = "overlay"
-graphroot = "{folder}/graph"
-runroot = "{folder}/run"
-"""
-
-
-@pytest.fixture(scope="module")
-def podman_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A podman with stores of its own and one tiny image."""
-    for tool in ("podman", "runc"):
-        if shutil.which(tool) is None:
-            pytest.fail(f"no {tool}: make setup-tests installs it")
-    folder = tmp_path_factory.mktemp("podman")
-    (folder / "containers.conf").write_text(CONTAINERS_CONF)
-    (folder / "storage.conf").write_text(STORAGE_CONF.format(folder=folder))
-    environment = {
-        **os.environ,
-        "CONTAINERS_CONF": str(folder / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
-    }
-    for image, change in ((IMAGE, []), (WITH_VOLUME, ["--change", "VOLUME /data"])):
-        subprocess.run(
-            ["podman", "import", "-q", *change, "-", image],
-            input=root_file_system(),
-            env=environment,
-            check=True,
-            capture_output=True,
-        )
-    yield environment
-    subprocess.run(["podman", "rm", "-fa"], env=environment, check=False, capture_output=True)
-    subprocess.run(
-        ["podman", "system", "reset", "-f"], env=environment, check=False, capture_output=True
-    )
-
-
-def root_file_system() -> bytes:
-    """A few programs of this machine and the libraries that they need."""
-    paths = [str(shutil.which(name)) for name in PROGRAMS]
-    ldd = subprocess.run(["ldd", *paths], check=True, capture_output=True).stdout.decode()
-    libraries = set(re.findall(r"/\S+\.so\S*", ldd))
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for name in ("bin", "tmp", "proc", "sys", "dev", "etc", "data"):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(folder)
-        for name, path in zip(PROGRAMS, paths, strict=True):
-            tar.add(os.path.realpath(path), f"bin/{name}")
-        for library in libraries:
-            tar.add(os.path.realpath(library), library.lstrip("/"))
-    return packed.getvalue()
-
-
-@pytest.fixture
-def podman_agent(agent: LocalAgent, podman_environment: dict[str, str]) -> LocalAgent:
-    agent.environment = podman_environment
-    return agent
 
 
 def run(agent: LocalAgent, command: str, image: str = IMAGE, **more: object) -> None:
-    agent.call("stage", run_id=RUN, image=image, spec=spec(command, runtime="podman", **more))
+    staged = spec(command, runtime="podman", **more)
+    agent.call("stage", run_id=RUN, owned=True, image=image, spec=staged)
     agent.call("start", run_id=RUN)
 
 

@@ -1,6 +1,7 @@
 """What is put in place before a run: code that was checked, packages built once, room on disk."""
 
 import contextlib
+import grp
 import hashlib
 import io
 import json
@@ -10,7 +11,6 @@ import re
 import signal
 import subprocess
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -156,28 +156,6 @@ def test_too_little_disk_is_said_before_anything_is_done(agent: LocalAgent) -> N
     assert not agent.path(RUN, "work").exists()
 
 
-@pytest.fixture
-def wheels(agent: LocalAgent) -> Path:
-    """A folder with one tiny package, the only place that the node's pip looks at."""
-    folder = agent.root.parent / "wheels"
-    folder.mkdir()
-    with zipfile.ZipFile(folder / "tinything-1.0-py3-none-any.whl", "w") as wheel:
-        info = "tinything-1.0.dist-info"
-        wheel.writestr("tinything.py", "def main():\n    print('tiny')\n")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n")
-        kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        wheel.writestr(f"{info}/WHEEL", kind)
-        wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\ntiny = tinything:main\n")
-        wheel.writestr(f"{info}/RECORD", "")
-    home = agent.root.parent / "home"
-    (home / ".config/pip").mkdir(parents=True)
-    home.chmod(0o700)
-    conf = f"[global]\nno-index = true\nfind-links = {folder}\n"
-    (home / ".config/pip/pip.conf").write_text(conf)
-    agent.environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TOKEN": "the node's own"}
-    return folder
-
-
 # A build backend within its own package: what pip runs of a package that it has to build.
 BACKEND = """
 import json, os, subprocess, zipfile
@@ -219,14 +197,14 @@ def test_what_a_package_runs_to_be_built_is_not_root_and_leaves_nothing_of_its_o
     agent: LocalAgent, wheels: Path
 ) -> None:
     write_source(wheels)
-    agent.call("stage", run_id=RUN, python_packages=["builtthing"], spec=spec("true"))
-    (environment,) = [path for path in (agent.root / "packages").iterdir() if path.is_dir()]
+    agent.call("stage", run_id=RUN, owned=True, python_packages=["builtthing"], spec=spec("true"))
+    (environment,) = [path for path in (agent.root / "packages/owned").iterdir() if path.is_dir()]
     (told,) = environment.glob("lib/python*/site-packages/found.json")
     found = json.loads(told.read_text())
     account = pwd.getpwuid(found["ids"][0])
     assert re.fullmatch(r"baseload-build-\d+", account.pw_name)
     assert found["ids"] == [account.pw_uid] * 3 + [account.pw_gid] * 3
-    assert found["groups"] in ([], [account.pw_gid])
+    assert [grp.getgrgid(group).gr_name for group in found["groups"]] == ["baseload-owned"]
     assert "TOKEN" not in found["variables"]
     assert found["variables"]["HOME"] != str(wheels.parent / "home")
     assert not Path(found["variables"]["HOME"]).exists()
@@ -245,10 +223,12 @@ def test_a_build_that_fails_leaves_no_process_and_no_set_that_says_it_is_whole(
     write_source(wheels, "fail")
     for _ in range(2):
         with pytest.raises(Refused, match="as asked") as caught:
-            agent.call("stage", run_id=RUN, python_packages=["builtthing"], spec=spec("true"))
+            agent.call(
+                "stage", run_id=RUN, owned=True, python_packages=["builtthing"], spec=spec("true")
+            )
         assert caught.value.code == "packages"
         assert command_lines("sleep 630") == []
-        assert [path for path in (agent.root / "packages").iterdir() if path.is_dir()] == []
+        assert [path for path in (agent.root / "packages/owned").iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user: run as root")
@@ -272,12 +252,14 @@ def test_only_what_shares_an_accounts_number_in_somebodys_container_outlives_its
 
 
 def test_a_mark_that_is_not_ours_makes_no_set_whole(agent: LocalAgent, wheels: Path) -> None:
-    agent.call("stage", run_id="job-one-0-1", python_packages=["tinything"], spec=spec("tiny"))
-    (environment,) = [path for path in (agent.root / "packages").iterdir() if path.is_dir()]
+    agent.call(
+        "stage", run_id="job-one-0-1", owned=True, python_packages=["tinything"], spec=spec("tiny")
+    )
+    (environment,) = [path for path in (agent.root / "packages/owned").iterdir() if path.is_dir()]
     (environment / "baseload-complete").unlink()
     (environment / "baseload-complete").symlink_to(environment / "pyvenv.cfg")
     (environment / "bin" / "tiny").unlink()
-    agent.call("stage", run_id=RUN, python_packages=["tinything"], spec=spec("tiny"))
+    agent.call("stage", run_id=RUN, owned=True, python_packages=["tinything"], spec=spec("tiny"))
     assert (environment / "bin" / "tiny").exists()
     assert (environment / "baseload-complete").read_text() == "tinything"
     assert "tinything" not in (environment / "pyvenv.cfg").read_text()
@@ -287,7 +269,7 @@ def test_an_agent_that_is_not_root_builds_as_its_own_user(agent: LocalAgent, whe
     agent.become_ordinary()
     for path in (wheels.parent, *wheels.parent.rglob("*")):
         os.chown(path, agent.user or -1, -1)
-    agent.call("stage", run_id=RUN, python_packages=["tinything"], spec=spec("tiny"))
+    agent.call("stage", run_id=RUN, owned=True, python_packages=["tinything"], spec=spec("tiny"))
     agent.call("start", run_id=RUN)
     assert agent.exit_of(RUN)["exit_code"] == 0
 
@@ -308,7 +290,9 @@ def command_lines(word: str) -> list[str]:
 def test_packages_are_built_once_for_two_runs_at_once(agent: LocalAgent, wheels: Path) -> None:
     runs = ("job-one-0-1", "job-two-0-1")
     staging = [
-        agent.begin("stage", run_id=run_id, python_packages=["tinything"], spec=spec("tiny"))
+        agent.begin(
+            "stage", run_id=run_id, owned=True, python_packages=["tinything"], spec=spec("tiny")
+        )
         for run_id in runs
     ]
     progress = []
@@ -321,18 +305,20 @@ def test_packages_are_built_once_for_two_runs_at_once(agent: LocalAgent, wheels:
         agent.call("start", run_id=run_id)
         agent.exit_of(run_id)
         assert agent.path(run_id, "log").read_bytes() == b"tiny\n"
-    environments = [path for path in (agent.root / "packages").iterdir() if path.is_dir()]
+    environments = [path for path in (agent.root / "packages/owned").iterdir() if path.is_dir()]
     assert len(environments) == 1
 
 
 def test_a_build_of_packages_that_was_cut_off_is_begun_anew(
     agent: LocalAgent, wheels: Path
 ) -> None:
-    agent.call("stage", run_id="job-one-0-1", python_packages=["tinything"], spec=spec("tiny"))
-    (environment,) = [path for path in (agent.root / "packages").iterdir() if path.is_dir()]
+    agent.call(
+        "stage", run_id="job-one-0-1", owned=True, python_packages=["tinything"], spec=spec("tiny")
+    )
+    (environment,) = [path for path in (agent.root / "packages/owned").iterdir() if path.is_dir()]
     (environment / "baseload-complete").unlink()
     (environment / "bin" / "tiny").unlink()
-    agent.call("stage", run_id=RUN, python_packages=["tinything"], spec=spec("tiny"))
+    agent.call("stage", run_id=RUN, owned=True, python_packages=["tinything"], spec=spec("tiny"))
     agent.call("start", run_id=RUN)
     assert agent.exit_of(RUN)["exit_code"] == 0
 
@@ -341,14 +327,16 @@ def test_packages_that_cannot_be_installed_are_said_in_pips_words(
     agent: LocalAgent, wheels: Path
 ) -> None:
     with pytest.raises(Refused, match="no-such-thing") as caught:
-        agent.call("stage", run_id=RUN, python_packages=["no-such-thing"], spec=spec("true"))
+        agent.call(
+            "stage", run_id=RUN, owned=True, python_packages=["no-such-thing"], spec=spec("true")
+        )
     assert caught.value.code == "packages"
     assert agent.look(RUN)["state"] == "unknown"
 
 
 def test_a_package_that_looks_like_an_option_is_not_one(agent: LocalAgent, wheels: Path) -> None:
     with pytest.raises(Refused) as caught:
-        agent.call("stage", run_id=RUN, python_packages=["--help"], spec=spec("true"))
+        agent.call("stage", run_id=RUN, owned=True, python_packages=["--help"], spec=spec("true"))
     assert caught.value.code == "packages"
 
 
@@ -359,7 +347,7 @@ def test_unused_caches_are_pruned_and_used_ones_kept(
     gone, gone_sha256 = archives.archive(tmp_path, file("a", b"gone"))
     unpack(agent, kept, kept_sha256)
     unpack(agent, gone, gone_sha256)
-    agent.call("stage", run_id=RUN, python_packages=["tinything"], spec=spec("tiny"))
+    agent.call("stage", run_id=RUN, owned=True, python_packages=["tinything"], spec=spec("tiny"))
     answer = agent.call("prune", keep_code=[kept_sha256], max_age_s=-1)
     assert answer["removed"] == [f"code/{gone_sha256}"]
     agent.call("end", run_id=RUN)
@@ -370,8 +358,9 @@ def test_unused_caches_are_pruned_and_used_ones_kept(
 
 def test_apt_packages_without_root_are_refused(agent: LocalAgent) -> None:
     agent.become_ordinary()
+    asked = {"apt_packages": ["no-such-package"], "spec": spec("true")}
     with pytest.raises(Refused) as caught:
-        agent.call("stage", run_id=RUN, apt_packages=["no-such-package"], spec=spec("true"))
+        agent.call("stage", run_id=RUN, **asked)
     assert caught.value.code == "apt-needs-root"
 
 
@@ -404,10 +393,11 @@ def test_apt_packages_are_exact_names_and_remove_nothing(node_root: Path, tmp_pa
     for name in ("known-made-up-package", "made-up-server"):
         (tmp_path / name).touch()
     agent = LocalAgent(node_root, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
+    asked = {"spec": spec("true")}
     for name in ("made-up-server-", "made.+package", "made-up-package=1", "made-up-package:i386"):
         with pytest.raises(Refused) as caught:
-            agent.call("stage", run_id=RUN, apt_packages=[name], spec=spec("true"))
+            agent.call("stage", run_id=RUN, apt_packages=[name], **asked)
         assert caught.value.code == "apt"
-    agent.call("stage", run_id=RUN, apt_packages=["made-up-package"], spec=spec("true"))
+    agent.call("stage", run_id=RUN, apt_packages=["made-up-package"], **asked)
     found = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
     assert found == ["known-made-up-package", "made-up-package", "made-up-server"]

@@ -188,6 +188,23 @@ def test_what_isolates_a_worker_is_sealed_from_rows_and_not_from_the_command(
         )
 
 
+def test_what_the_owner_of_a_node_has_set_up_is_for_jobs_of_that_account_alone(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project)
+    with migrated.write() as session:
+        session.execute(
+            update(Node)
+            .where(col(Node.id) == "nod-reg-2")
+            .values(account_id=session.get_one(Job, JOB).account_id)
+        )
+    isolations = [
+        open_run_spec(place, region).isolation
+        for place, region in zip(seal().references, ("reg-1", "reg-2"), strict=True)
+    ]
+    assert [isolation and isolation.owned for isolation in isolations] == [False, True]
+
+
 def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(
     migrated: Database, project: str
 ) -> None:

@@ -1,0 +1,204 @@
+"""Container images: pulled for runs, and removed when no run has used them for a while.
+
+<root>/images/<image id>   an image that a run had pulled: the names that it got; its time of change
+                           is that of its last use
+
+Only these images are removed, because any other is of the machine's owner. Private images that the
+owner has pulled, and credentials of registries, are for the owner's runs alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..errors import RefusedError
+from ..folders import Folders, read_json, take_lock, write_json
+from .containers import podman
+
+PULL_S = 3600.0
+PRUNE_S = 10.0
+"""No further image is removed after this time, so that a caller gets its answer."""
+ROOM_AGE_S = 600.0
+"""Even when room is needed, an image stays this long after its last use: a run may come with it."""
+TRIES = 3
+ANONYMOUS = "anonymous"
+IMAGE_ID = re.compile(r"[0-9a-f]{64}\Z")
+TAG_OF_DIGEST = re.compile(r":[^:/@]+(?=@)")
+"""A tag beside a digest, which says what image it is without the tag."""
+KNOWS_NOTHING = "#!/bin/sh\necho credentials not found in native keychain\nexit 1\n"
+"""A credential helper that asks nobody, in the words by which podman goes on without one."""
+OWNERS = re.compile(r"(\w+_proxy|registry_auth_file|docker_config)\Z", re.IGNORECASE)
+"""The variables by which podman finds registry credentials or proxies of the machine's owner."""
+
+
+def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
+    """Have an image on this node, and return its id.
+
+    owned: whether it is for a run of the machine's owner, for whom an image that is here is taken
+    as it is. For any other run its registry is asked, without the owner's credentials, so that the
+    run gets what everybody may pull.
+    Raises: RefusedError `image` with podman's own words.
+    """
+    for _ in range(TRIES):
+        try:
+            before = _tags_of_all()
+        except OSError as error:
+            words = "image %s: this node has no podman (%s)" % (image, error)
+            raise RefusedError("image", words) from error
+        found = _id_of(image) if owned else None
+        found = found or _pulled(folders, image, run_step, owned)
+        with _locked(folders):
+            tags = _tags_of(found)
+            if tags is not None:
+                _note_use(folders, found, tags, before)
+                return found
+    raise RefusedError("image", "image %s: it is removed here as often as it is pulled" % image)
+
+
+def _pulled(folders: Folders, image: str, run_step: Any, owned: bool) -> str:
+    words = "pulling %s" % image
+    if owned:
+        arguments, options = ["podman", "pull", "--quiet", image], None
+    else:
+        options = _without_credentials(folders)
+        # Named as of a registry, because other ways would lead to what lies on this machine.
+        name = TAG_OF_DIGEST.sub("", image)
+        arguments = ["podman", "pull", "--quiet", "docker://" + name]
+    code, output = run_step(words, arguments, PULL_S, options)
+    lines = output.strip().splitlines()
+    if code == 0 and lines and IMAGE_ID.match(lines[-1]):
+        return str(lines[-1])
+    whose = "" if owned else " (asked without the credentials of the machine's owner)"
+    raise RefusedError("image", "image %s%s: %s" % (image, whose, output[-2000:].strip()))
+
+
+def _without_credentials(folders: Folders) -> dict[str, Any]:
+    """Options of Popen by which podman finds no registry credentials and no proxy."""
+    nobody = os.path.join(folders.root, ANONYMOUS)
+    os.makedirs(nobody, mode=0o700, exist_ok=True)
+    empty = os.path.join(nobody, "auth.json")
+    write_json(empty, {"auths": {}}, durable=False)
+    variables = {name: value for name, value in os.environ.items() if not OWNERS.match(name)}
+    path = os.environ.get("PATH") or os.defpath
+    variables.update(
+        REGISTRY_AUTH_FILE=empty,
+        DOCKER_CONFIG=nobody,
+        PATH=_silence_helpers(os.path.join(nobody, "bin"), path) + os.pathsep + path,
+    )
+    if os.geteuid() == 0:  # Any other account has its images in its home.
+        variables.update(HOME=nobody, XDG_CONFIG_HOME=nobody)
+    return {"env": variables}
+
+
+def _silence_helpers(folder: str, path: str) -> str:
+    """A folder with a program in the place of each credential helper, which knows nothing."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for place in path.split(os.pathsep):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(place):
+                silent = os.path.join(folder, name)
+                if name.startswith("docker-credential-") and not os.path.exists(silent):
+                    descriptor = os.open(silent, os.O_WRONLY | os.O_CREAT, 0o700)
+                    with os.fdopen(descriptor, "w") as file:
+                        file.write(KNOWS_NOTHING)
+    return folder
+
+
+def prune(
+    folders: Folders, oldest: float, is_enough: Callable[[], bool] | None = None
+) -> list[str]:
+    """Remove images that runs had pulled and none has used since `oldest`; return their ids.
+
+    is_enough: asked before each image, those unused for longest first; True ends the removal.
+    """
+    notes = _notes(folders)
+    until = time.monotonic() + PRUNE_S
+    removed = []
+    for image in sorted(notes, key=lambda name: notes[name]):
+        if notes[image] >= oldest or time.monotonic() > until or (is_enough and is_enough()):
+            break
+        with _locked(folders), contextlib.suppress(OSError):
+            if os.stat(_note(folders, image)).st_mtime < oldest and _forget(folders, image):
+                removed.append(image)
+    return removed
+
+
+def _forget(folders: Folders, image: str) -> bool:
+    """Remove an image unless a run or a container needs it; whether it is gone."""
+    if image in {spec.get("image_id") for spec in folders.open_specs()}:
+        return False
+    tags = _tags_of(image)
+    names = set((read_json(_note(folders, image)) or {}).get("names") or ())
+    is_ours = tags is not None and tags <= names
+    if is_ours and not _removed(sorted(tags or ()) or [image]):
+        return False
+    os.unlink(_note(folders, image))  # Also of an image to which the owner has given a name.
+    return is_ours
+
+
+def _removed(names: list[str]) -> bool:
+    """Remove an image by all its names; whether it is gone. It stays if a container has it."""
+    try:
+        return podman(["rmi", *names]).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _note_use(folders: Folders, image: str, tags: set[str], before: dict[str, set[str]]) -> None:
+    path = _note(folders, image)
+    note = read_json(path)
+    if note is None and image in before:
+        return  # The owner's.
+    names = set((note or {}).get("names") or ()) | (tags - before.get(image, set()))
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    write_json(path, {"names": sorted(names)}, durable=False)
+
+
+def _notes(folders: Folders) -> dict[str, float]:
+    """When each image that runs had pulled was last used, by id."""
+    found = {}
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(os.path.join(folders.root, "images")):
+            if IMAGE_ID.match(entry.name):
+                found[entry.name] = entry.stat().st_mtime
+    return found
+
+
+def _note(folders: Folders, image: str) -> str:
+    return os.path.join(folders.root, "images", image)
+
+
+@contextlib.contextmanager
+def _locked(folders: Folders) -> Iterator[None]:
+    """While an image is noted or removed, so that none goes that has just been found here."""
+    lock = take_lock(os.path.join(folders.root, "images.lock"), wait=True)
+    try:
+        yield
+    finally:
+        os.close(lock or 0)
+
+
+def _id_of(image: str) -> str | None:
+    done = podman(["image", "inspect", "--format", "{{.Id}}", image])
+    found = done.stdout.decode(errors="replace").strip()
+    return found if done.returncode == 0 and IMAGE_ID.match(found) else None
+
+
+def _tags_of(image: str) -> set[str] | None:
+    """The names of an image by its id; None: it is not here."""
+    done = podman(["image", "inspect", "--format", "{{json .RepoTags}}", image])
+    return set(json.loads(done.stdout) or ()) if done.returncode == 0 else None
+
+
+def _tags_of_all() -> dict[str, set[str]]:
+    """The names of every image here, by id."""
+    done = podman(["images", "--all", "--format", "json"])
+    images = json.loads(done.stdout or b"[]") if done.returncode == 0 else []
+    return {str(image["Id"]): set(image.get("Names") or ()) for image in images or ()}

@@ -1,0 +1,111 @@
+"""A registry of container images on a loopback port, which may ask for a password."""
+
+import base64
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tests.activities.agent.agent_process import LocalAgent
+
+USER, PASSWORD = "owner", "s3cret-of-the-owner"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+class Registry(ThreadingHTTPServer):
+    """One image, under every name; `is_private`: for those alone who know the password."""
+
+    daemon_threads = True
+
+    def __init__(self, layout: Path, *, is_private: bool) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.layout = layout
+        self.is_private = is_private
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+    @property
+    def credentials(self) -> str:
+        """A file of credentials, as `podman login` writes it."""
+        auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        return json.dumps({"auths": {self.address: {"auth": auth}}})
+
+    @property
+    def settings(self) -> str:
+        """A registries.conf, because the registry speaks plain HTTP."""
+        return f'[[registry]]\nlocation = "{self.address}"\ninsecure = true\n'
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Registry
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        password = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if self.server.is_private and self.headers.get("Authorization") != f"Basic {password}":
+            self._give(401, b"", "text/plain", {"WWW-Authenticate": 'Basic realm="test"'})
+            return
+        parts = self.path.strip("/").split("/")
+        if parts == ["v2"]:
+            self._give(200, b"{}", "application/json")
+        elif parts[-2] == "manifests":
+            index = json.loads((self.server.layout / "index.json").read_text())
+            self._give(200, self._blob(index["manifests"][0]["digest"]), MANIFEST)
+        else:
+            self._give(200, self._blob(parts[-1]), "application/octet-stream")
+
+    def _blob(self, digest: str) -> bytes:
+        return (self.server.layout / "blobs" / digest.replace(":", "/")).read_bytes()
+
+    def _give(
+        self, status: int, content: bytes, kind: str, more: Mapping[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **(more or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base
+        """Nothing."""
+
+
+def save_image(image: str, folder: Path, environment: Mapping[str, str]) -> Path:
+    """Write an image of podman's as files, and return their folder."""
+    command = ["podman", "save", "-q", "--format", "oci-dir", "-o", str(folder), image]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return folder
+
+
+@contextlib.contextmanager
+def serving_image(layout: Path, *, is_private: bool) -> Iterator[Registry]:
+    """The registry of an image, for as long as it is held."""
+    registry = Registry(layout, is_private=is_private)
+    thread = threading.Thread(target=registry.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield registry
+    finally:
+        registry.shutdown()
+        registry.server_close()
+        thread.join()
+
+
+def reach(agent: LocalAgent, registry: Registry, folder: Path) -> None:
+    """Let podman know the registry, and have no file of credentials but those of the test."""
+    (folder / "registries.conf").write_text(registry.settings)
+    agent.environment = {
+        **(agent.environment or {}),
+        "CONTAINERS_REGISTRIES_CONF": str(folder / "registries.conf"),
+        "HOME": str(folder),
+    }
