@@ -10,7 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.db.session import database
-from activities.db.tables import Allocation, Job, Node, StoredSecret, Upload
+from activities.db.tables import Allocation, Job, Node, Region, StoredSecret, Upload
 from activities.jobs.submissions import open_variables
 from activities.regions.cache import caches_of
 from activities.secrets.credentials import STORED
@@ -65,10 +65,11 @@ def seal_run_specs(command: SealRunSpecs) -> RunSpecsSealed:
 
     A second call replaces the run specs.
     Raises: NotFound, when the job or an upload does not exist; WorkRefused, when a secret may not
-    be used or does not exist.
+    be used or does not exist, or apt packages may not be installed on a node.
     """
     with database().read() as session:
         inputs = _gather(session, command)
+    _check_apt_packages(command, inputs)
     references = tuple(
         seal_run_spec(
             command.job_id,
@@ -151,11 +152,13 @@ def _gather(session: Session, command: SealRunSpecs) -> RunInputs:
 def _isolations(session: Session, command: SealRunSpecs, job: Job) -> dict[int, Isolation]:
     """The isolation of each worker. Raises: NotFound, when an assignment has no allocation."""
     query = (
-        select(Allocation, Node)
+        select(Allocation, Node, Region)
         .join(Node, col(Node.id) == Allocation.node_id)
+        .join(Region, col(Region.id) == Node.region_id)
         .where(Allocation.job_id == command.job_id, Allocation.attempt == command.attempt)
     )
-    found = {held.worker: _isolation(held, node, job) for held, node in session.exec(query)}
+    rows = session.exec(query)
+    found = {held.worker: _isolation(held, node, region, job) for held, node, region in rows}
     for assignment in command.assignments:
         isolation = found.get(assignment.worker)
         if isolation is None or isolation.node_id != assignment.node.node_id:
@@ -167,8 +170,26 @@ def _isolations(session: Session, command: SealRunSpecs, job: Job) -> dict[int, 
     return found
 
 
-def _isolation(allocation: Allocation, node: Node, job: Job) -> Isolation:
+def _check_apt_packages(command: SealRunSpecs, inputs: RunInputs) -> None:
+    """Check what the setting of a region says now, which placement may have read before a change.
+
+    Raises: WorkRefused, when packages would stay on a node whose owner does not allow it.
+    """
+    asked = inputs.submission.environment.apt_packages
+    for assignment in command.assignments if asked else ():
+        if not inputs.isolations[assignment.worker].allows_apt_packages:
+            raise ApplicationError(
+                f"{command.job_id}: environment.apt_packages: asked {', '.join(asked)}; node "
+                f"{assignment.node.node_id} is of another account, which does not allow them "
+                f"(allows_apt_packages of region {assignment.node.region_id}): bring an image that "
+                "has them, or take another region",
+                type=WORK_REFUSED,
+            )
+
+
+def _isolation(allocation: Allocation, node: Node, region: Region, job: Job) -> Isolation:
     hardware = Hardware.model_validate(node.hardware or {"cpu_count": 0, "memory_bytes": 0})
+    is_owned = node.account_id == job.account_id
     uuids = {gpu.index: gpu.uuid for gpu in hardware.gpus}
     return Isolation(
         node_id=node.id,
@@ -179,7 +200,8 @@ def _isolation(allocation: Allocation, node: Node, job: Job) -> Isolation:
         runtimes=hardware.runtimes,
         cpu_count=allocation.cpu_count,
         memory_bytes=allocation.memory_bytes,
-        owned=node.account_id == job.account_id,
+        owned=is_owned,
+        allows_apt_packages=is_owned or region.allows_apt_packages,
     )
 
 

@@ -122,7 +122,14 @@ def inventory(session: Session, at: datetime, preferred: Collection[str] = ()) -
 
 
 def _read_snapshot(session: Session, at: datetime, holds: Held) -> _Snapshot:
-    columns = (Region.id, Region.name, Region.status, Region.provider_id, Region.provider_kind)
+    columns = (
+        Region.id,
+        Region.name,
+        Region.status,
+        Region.provider_id,
+        Region.provider_kind,
+        Region.allows_apt_packages,
+    )
     regions = {row.id: tuple(row) for row in session.execute(select(*columns))}  # type: ignore[call-overload]
     rows = session.execute(
         select(  # type: ignore[call-overload]
@@ -264,7 +271,7 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         return None
     node, region, (used, ports, disk_bytes), price = inputs
     _, _, status, region_id, gpu_type, reserved_cpu_count, reserved_memory_bytes = node
-    _, region_name, region_status, provider_id, provider_kind = region
+    _, region_name, region_status, provider_id, provider_kind, allows_apt_packages = region
     return NodeOffer(
         node_id=row.id,
         node_name=row.name,
@@ -288,6 +295,7 @@ def _offer(row: Any, facts: NodeFacts, inputs: _OfferInputs) -> NodeOffer | None
         used_ports=tuple(sorted(ports or ())),
         runtimes=facts.runtimes,
         trusted_only=facts.trusted_only,
+        allows_apt_packages=allows_apt_packages,
         microcredits_per_gpu_hour=price[0],
         microcredits_per_cpu_core_hour=price[1],
     )

@@ -196,6 +196,7 @@ def _request(
         "apt_packages": list(run_spec.apt_packages),
         "image": run_spec.image,
         "owned": isolation.owned is not False,
+        "allows_apt_packages": isolation.allows_apt_packages is not False,
         "disk_size_gb": run_spec.disk_size_gb,
         "cache": run_spec.cache.address if run_spec.cache else None,
         "spec": spec,

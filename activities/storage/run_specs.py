@@ -43,6 +43,9 @@ class Isolation(Contract):
     """Whether the node is of the account that owns the job's project, so that the run is built and
     pulled with what that owner has set up there; None: an earlier release, which placed jobs on
     owned nodes alone, has sealed it."""
+    allows_apt_packages: bool | None = None
+    """Whether the run may install packages that stay on the node; None: as before, sealed by an
+    earlier release."""
 
     def difference(self, node: NodeAddress, assignment: WorkerAssignment) -> str | None:
         """What a command from outside of the seal says otherwise; None: it says the same."""

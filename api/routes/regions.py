@@ -57,7 +57,7 @@ def list_region_quotas(region_id: str, caller: Reader, paging: Paging) -> Region
 
 @router.patch("/{region_id}", status_code=202, operation_id="change_region")
 async def change_region(region_id: str, asked: RegionChange, change: Writer) -> Region:
-    """Leave a region without nodes to a worker of its own network, or to the shared workers."""
+    """Change what other accounts may do in a region, or the worker of a region without nodes."""
     return await change.apply(
         Region, lambda context: regions.change_region(context, region_id, asked)
     )

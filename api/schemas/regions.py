@@ -36,12 +36,18 @@ class RegionCreation(RequestBody):
     own_worker: bool = False
     """Whether a worker process in the region's own network serves it (`python -m workers sites`)
     instead of the platform's shared ones."""
+    allows_apt_packages: bool = False
+    """Whether jobs of other accounts may install `apt_packages`, which stay on the machines. Jobs
+    of the region's own account always may."""
 
 
 class RegionChange(RequestBody):
-    """Which worker process serves the region; it must have no nodes."""
+    """What changes of a region; a field that is left out stays as it is."""
 
-    own_worker: bool
+    own_worker: bool | None = None
+    """Which worker process serves the region; it must have no nodes."""
+    allows_apt_packages: bool | None = None
+    """Whether jobs of other accounts may install `apt_packages` from now on."""
 
 
 class Region(Lifecycle):
@@ -56,6 +62,8 @@ class Region(Lifecycle):
     uses_internal_addresses: bool
     relaxed_requirements: list[str]
     own_worker: bool
+    allows_apt_packages: bool
+    """Whether jobs of other accounts may install `apt_packages` on the region's machines."""
     trusted_only: bool
     """Whether jobs cannot be isolated from each other on at least one of the region's nodes."""
     trusted_only_reason: str | None

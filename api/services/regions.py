@@ -69,6 +69,7 @@ def _region_response(row: tables.Region, sharing: Sequence[str]) -> schemas.Regi
         uses_internal_addresses=row.uses_internal_addresses,
         relaxed_requirements=row.relaxed_requirements,
         own_worker=row.own_worker,
+        allows_apt_packages=row.allows_apt_packages,
         trusted_only=bool(sharing),
         trusted_only_reason="; ".join(sharing) or None,
         warnings=warnings,
@@ -110,6 +111,7 @@ def create_region(
         node_root=asked.node_root,
         relaxed_requirements=list(asked.relaxed_requirements),
         own_worker=asked.own_worker,
+        allows_apt_packages=asked.allows_apt_packages,
         created_at=context.now,
         updated_at=context.now,
         options={},
@@ -184,25 +186,31 @@ def _check_cloud_region(
 def change_region(
     context: ChangeContext, region_id: str, asked: schemas.RegionChange
 ) -> schemas.Region:
-    """Leave a region to a worker process of its own network, or to the shared ones.
+    """Change what other accounts may do in a region, or which worker process serves it.
 
-    Raises: Problem `conflict`, when the region has nodes or leases, which are reached as they were
-    placed, or is being removed.
+    Raises: Problem `conflict`, when the region is being removed, or is to be served by another
+    worker and has nodes or leases, which are reached as they were placed.
     """
     row = own_locked(context.session, tables.Region, region_id, context.caller)
     if row.status in GONE:
-        raise wrong_state("region", row, "open, to be served by another worker")
-    if row.own_worker == asked.own_worker:
-        return region_response(context.session, row)
+        raise wrong_state("region", row, "open, to be changed")
+    if asked.allows_apt_packages not in (None, row.allows_apt_packages):
+        row.allows_apt_packages, row.updated_at = not row.allows_apt_packages, context.now
+    if asked.own_worker not in (None, row.own_worker):
+        _change_site(context, row)
+    return region_response(context.session, row)
+
+
+def _change_site(context: ChangeContext, row: tables.Region) -> None:
+    """Leave a region to the other kind of worker process. Raises: Problem `conflict`."""
     if held := dependents_of(context.session, row.id):
         raise Problem(
             "conflict",
             f"region {row.name}: own_worker changes only while it has no nodes; has {held[0]}"
             + f" and {len(held) - 1} more" * (len(held) > 1),
         )
-    row.own_worker, row.updated_at = asked.own_worker, context.now
-    context.tell(row.id, "change_site", SiteChange(own_worker=asked.own_worker))
-    return region_response(context.session, row)
+    row.own_worker, row.updated_at = not row.own_worker, context.now
+    context.tell(row.id, "change_site", SiteChange(own_worker=row.own_worker))
 
 
 def remove_region(context: ChangeContext, region_id: str, *, force: bool) -> schemas.Region:

@@ -110,6 +110,20 @@ async def test_a_region_without_nodes_may_be_left_to_a_worker_of_its_own(
     assert site.rows(tables.Region, id=region_id)[0].own_worker
 
 
+async def test_apt_packages_of_others_are_the_owners_to_allow_at_any_time(
+    site: Site, ada: Person
+) -> None:
+    path = f"/v1/regions/{await ada.region('home')}"
+    assert (await ada.get(path)).json()["allows_apt_packages"] is False
+    await ada.node(path.rpartition("/")[2], "n1")
+    for allowed in (True, True, False):
+        changed = await ada.patch(path, {"allows_apt_packages": allowed})
+        assert changed.json()["allows_apt_packages"] is allowed
+    assert (await ada.get(path)).json()["own_worker"] is False
+    made = await ada.region("open", allows_apt_packages=True)
+    assert site.rows(tables.Region, id=made)[0].allows_apt_packages
+
+
 async def test_unknown_requirements_are_refused_by_name(ada: Person) -> None:
     body = {"provider_id": await ada.provider(), "name": "r", "relaxed_requirements": ["tpmm"]}
     response = await ada.post("/v1/regions", body)

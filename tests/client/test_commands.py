@@ -62,6 +62,14 @@ def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) 
     assert row.expires_at - row.created_at == timedelta(hours=2)
 
 
+def test_apt_packages_of_others_are_allowed_and_forbidden_again(desk: Desk) -> None:
+    _region(desk)
+    for option, allowed in (("--apt-packages", True), ("--no-apt-packages", False)):
+        assert desk.json("region", "change", "home", option)["allows_apt_packages"] is allowed
+    ended = desk.baseload("region", "change", "home")
+    assert (ended.code, "--apt-packages" in ended.err) == (2, True)
+
+
 def test_a_machine_becomes_a_node_by_names_alone(desk: Desk) -> None:
     node = _node(desk, status="maintenance")
     (row,) = desk.site.rows(tables.Node, id=node["id"])

@@ -48,6 +48,8 @@ class Demand(Resources):
     providers: tuple[str, ...] = ()
     only_owned: bool = False
     needs_image: bool = False
+    needs_apt_packages: bool = False
+    """Whether the job installs packages that stay on its machines."""
     port: int | None = None
     price_cap_microcredits_per_hour: int | None = None
     """The highest cost of all workers together; None: no cap."""
@@ -119,6 +121,8 @@ class NodeOffer(Contract):
     used_ports: tuple[int, ...] = ()
     runtimes: tuple[str, ...] = ("process",)
     trusted_only: bool = False
+    allows_apt_packages: bool = False
+    """Whether jobs of other accounts may install packages that stay on the node."""
     microcredits_per_gpu_hour: int = 0
     microcredits_per_cpu_core_hour: int = 0
     preferred: bool = False
@@ -187,7 +191,8 @@ class Refusal(Contract):
     region_id: str | None = None
     code: str
     """Of nodes: `inactive`, `not-owned`, `wrong-region`, `gpu-type`, `gpu-count`, `cpu`, `memory`,
-    `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `no-offers`.
+    `disk`, `price`, `credits`, `image`, `port`, `provider`, `workers`, `reserved`, `apt-packages`,
+    `no-offers`.
     Of clouds also: `cpu-only`, `spot`, `shortage`, `quota`. `being-made`: the offer is taken, and
     its machine is being created. `machine`: the creation of its machine has failed. `no-planner`:
     no process plans placements."""

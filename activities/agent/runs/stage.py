@@ -20,10 +20,11 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 
     owned: whether the run is of the machine's owner. What is installed for other runs is built and
     pulled without what the owner has set up: pip's settings, registry credentials, proxies.
+    allows_apt_packages: whether the run may install packages that stay on the machine.
 
     spec.json is written last, so its presence says that the run is staged.
-    Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-needs-root`, `apt`, `image`,
-    `job-user`, `no-user`, `network-wall`, `removed`.
+    Raises: RefusedError `disk-full`, `no-code`, `packages`, `apt-not-allowed`, `apt-needs-root`,
+    `apt`, `image`, `job-user`, `no-user`, `network-wall`, `removed`.
     """
     folders = Folders(request.get("root", ""))
     run = folders.run(request["run_id"])
@@ -41,6 +42,13 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
 def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
     spec = dict(request["spec"])
     owned = bool(request.get("owned"))
+    if request.get("apt_packages") and not request.get("allows_apt_packages"):
+        raise RefusedError(
+            "apt-not-allowed",
+            "environment.apt_packages: asked %s; they would stay on a machine of another account, "
+            "whose owner does not allow it (allows_apt_packages of its region)"
+            % ", ".join(request["apt_packages"]),
+        )
     _check_disk(run, request.get("disk_size_gb"))
     packages.install_system_packages(folders, request.get("apt_packages") or [])
     image = request.get("image") or spec.get("image")

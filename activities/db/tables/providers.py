@@ -45,6 +45,8 @@ class Region(RemovableRow, table=True):
     node_root: str | None = None
     own_worker: bool = False
     """Whether a worker process in the region's own network serves it, and no shared one."""
+    allows_apt_packages: bool = False
+    """Whether jobs of other accounts may install `apt_packages` on the region's machines."""
     relaxed_requirements: list[str] = json_column()
     options: dict[str, Any] = json_column()
     __table_args__ = (

@@ -739,6 +739,7 @@ class Region(BaseModel):
     uses_internal_addresses: Annotated[bool, Field(title="Uses Internal Addresses")]
     relaxed_requirements: Annotated[list[str], Field(title="Relaxed Requirements")]
     own_worker: Annotated[bool, Field(title="Own Worker")]
+    allows_apt_packages: Annotated[bool, Field(title="Allows Apt Packages")]
     trusted_only: Annotated[bool, Field(title="Trusted Only")]
     trusted_only_reason: Annotated[str | None, Field(title="Trusted Only Reason")]
     warnings: Annotated[list[str], Field(title="Warnings")]
@@ -746,13 +747,14 @@ class Region(BaseModel):
 
 class RegionChange(BaseModel):
     """
-    Which worker process serves the region; it must have no nodes.
+    What changes of a region; a field that is left out stays as it is.
     """
 
     model_config = ConfigDict(
         extra="allow",
     )
-    own_worker: Annotated[bool, Field(title="Own Worker")]
+    own_worker: Annotated[bool | None, Field(title="Own Worker")] = None
+    allows_apt_packages: Annotated[bool | None, Field(title="Allows Apt Packages")] = None
 
 
 class NodeRoot(RootModel[str]):
@@ -789,6 +791,7 @@ class RegionCreation(BaseModel):
         Field(max_length=50, title="Relaxed Requirements", validate_default=True),
     ] = []
     own_worker: Annotated[bool, Field(title="Own Worker")] = False
+    allows_apt_packages: Annotated[bool, Field(title="Allows Apt Packages")] = False
 
 
 class RegionPage(BaseModel):

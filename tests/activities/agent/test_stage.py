@@ -360,8 +360,16 @@ def test_apt_packages_without_root_are_refused(agent: LocalAgent) -> None:
     agent.become_ordinary()
     asked = {"apt_packages": ["no-such-package"], "spec": spec("true")}
     with pytest.raises(Refused) as caught:
-        agent.call("stage", run_id=RUN, **asked)
+        agent.call("stage", run_id=RUN, allows_apt_packages=True, **asked)
     assert caught.value.code == "apt-needs-root"
+
+
+def test_packages_that_would_stay_are_refused_unless_they_are_allowed(agent: LocalAgent) -> None:
+    for more in ({"allows_apt_packages": False}, {}):
+        with pytest.raises(Refused, match=r"coreutils.*allows_apt_packages") as caught:
+            agent.call("stage", run_id=RUN, apt_packages=["coreutils"], spec=spec("true"), **more)
+        assert caught.value.code == "apt-not-allowed"
+    assert not agent.path(RUN, "work").exists()
 
 
 APT = """#!/bin/sh
@@ -393,7 +401,7 @@ def test_apt_packages_are_exact_names_and_remove_nothing(node_root: Path, tmp_pa
     for name in ("known-made-up-package", "made-up-server"):
         (tmp_path / name).touch()
     agent = LocalAgent(node_root, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
-    asked = {"spec": spec("true")}
+    asked = {"allows_apt_packages": True, "spec": spec("true")}
     for name in ("made-up-server-", "made.+package", "made-up-package=1", "made-up-package:i386"):
         with pytest.raises(Refused) as caught:
             agent.call("stage", run_id=RUN, apt_packages=[name], **asked)

@@ -205,6 +205,33 @@ def test_what_the_owner_of_a_node_has_set_up_is_for_jobs_of_that_account_alone(
     assert [isolation and isolation.owned for isolation in isolations] == [False, True]
 
 
+def test_packages_that_stay_are_refused_unless_the_regions_owner_allows_them(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project, apt_packages=["ffmpeg"])
+    found = refusal()
+    assert found.type == errors.WORK_REFUSED
+    for part in ("environment.apt_packages", "ffmpeg", "allows_apt_packages of region reg-1"):
+        assert part in str(found)
+    assert store().names("orders") == []
+    with migrated.write() as session:
+        session.execute(update(Region).values(allows_apt_packages=True))
+    isolation = open_run_spec(seal().references[0], "reg-1").isolation
+    assert isolation is not None
+    assert (isolation.owned, isolation.allows_apt_packages) == (False, True)
+
+
+def test_packages_that_stay_need_no_leave_on_ones_own_nodes(
+    migrated: Database, project: str
+) -> None:
+    submit(migrated, project, apt_packages=["ffmpeg"])
+    with migrated.write() as session:
+        session.execute(update(Node).values(account_id=session.get_one(Job, JOB).account_id))
+    isolation = open_run_spec(seal().references[0], "reg-1").isolation
+    assert isolation is not None
+    assert isolation.allows_apt_packages
+
+
 def test_each_worker_gets_its_order_with_variables_secrets_and_hashes(
     migrated: Database, project: str
 ) -> None:

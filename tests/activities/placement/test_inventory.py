@@ -35,6 +35,11 @@ def test_an_offer_follows_all_that_changes_without_a_step_of_its_node(migrated: 
         session.flush()
         assert offer_of(session, node_id) == before
 
+        region.allows_apt_packages = True
+        session.flush()
+        assert offer_of(session, node_id).allows_apt_packages
+        assert not before.allows_apt_packages
+
         region.status = "offline"
         session.flush()
         assert not offer_of(session, node_id).active

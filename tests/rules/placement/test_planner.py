@@ -57,6 +57,12 @@ def test_a_job_gets_the_lowest_free_gpus() -> None:
         (job(only_owned=True), offer(account_id=OTHER, public=True), "not-owned", False),
         (job(), offer(account_id=OTHER, public=True, trusted_only=True), "not-owned", False),
         (
+            job(needs_apt_packages=True),
+            offer(account_id=OTHER, public=True),
+            "apt-packages",
+            False,
+        ),
+        (
             job(gpus=1, max_price_microcredits_per_gpu_hour=1),
             offer(gpus=1, microcredits_per_gpu_hour=2),
             "price",
@@ -119,6 +125,18 @@ def test_of_private_nodes_of_others_nothing_is_told() -> None:
 
 def test_a_trusted_only_node_runs_its_owners_jobs() -> None:
     assert placed(planned([job()], [offer(trusted_only=True)])) == {"job-1": ["n1"]}
+
+
+def test_packages_stay_on_nodes_of_ones_own_and_on_others_that_allow_it() -> None:
+    asked = job(needs_apt_packages=True)
+    assert placed(planned([asked], [offer()]))
+    theirs = offer(account_id=OTHER, public=True)
+    assert not placed(planned([asked], [theirs]))
+    assert placed(planned([job()], [theirs]))
+    assert placed(planned([asked], [theirs.model_copy(update={"allows_apt_packages": True})]))
+    told = refusal(asked, theirs).detail
+    for part in ("environment.apt_packages", "region home", "allows_apt_packages"):
+        assert part in told
 
 
 def test_providers_may_be_named_by_kind_or_id() -> None:

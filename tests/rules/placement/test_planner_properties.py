@@ -31,6 +31,7 @@ offers_strategy = st.lists(
         public=st.booleans(),
         active=st.sampled_from((True, True, False)),
         trusted_only=st.booleans(),
+        allows_apt_packages=st.booleans(),
         free_memory_bytes=st.integers(0, 64).map(lambda gib: gib * GIB),
         used_ports=st.sampled_from(((), (8888,))),
     ),
@@ -48,6 +49,7 @@ jobs_strategy = st.lists(
         priority=st.integers(1, 5),
         project_id=st.sampled_from(("prj-1", "prj-2", "prj-3")),
         only_owned=st.booleans(),
+        needs_apt_packages=st.booleans(),
         region_id=st.sampled_from((None, None, "reg-1")),
         port=st.sampled_from((None, None, 8888)),
     ),
@@ -111,6 +113,9 @@ def test_a_job_is_placed_whole_on_nodes_that_it_may_use_or_told_why_by_each(
         assert {node.node_id for node in chosen} <= seen(placed, offers)
         assert len({node.region_id for node in chosen}) == 1
         assert all(node.active for node in chosen)
+        if placed.demand.needs_apt_packages:
+            owner_id = placed.demand.account_id
+            assert all(n.allows_apt_packages or n.account_id == owner_id for n in chosen)
         if placed.demand.only_owned:
             assert all(node.account_id == placed.demand.account_id for node in chosen)
     told = {(each.project_id, each.demand_key): each.refusals for each in made.refused}

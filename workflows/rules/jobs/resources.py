@@ -55,6 +55,7 @@ def demand_of(
         providers=placement.providers or (),
         only_owned=bool(placement.only_owned),
         needs_image=submission.environment.image is not None,
+        needs_apt_packages=bool(submission.environment.apt_packages),
         port=submission.port,
         price_cap_microcredits_per_hour=submission.safety.price_cap_microcredits_per_hour,
         spot=spot_policy_of(submission),

@@ -140,8 +140,11 @@ def _shortage_now(  # noqa: PLR0911 - a list of conditions, asked by the hundred
 def _inadmissible(machine: NodeCapacity, demand: Demand) -> str:
     if demand.needs_image and not machine.podman:
         return "image"
-    if machine.trusted_only and machine.owner_id != demand.account_id:
-        return "not-owned"
+    if machine.owner_id != demand.account_id:
+        if machine.trusted_only:
+            return "not-owned"
+        if demand.needs_apt_packages and not machine.allows_apt_packages:
+            return "apt-packages"
     return "price" if machine.is_too_dear(demand) else "credits"
 
 
@@ -232,6 +235,14 @@ def _not_owned(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noq
     return "asked owned machines alone, belongs to another account"
 
 
+def _apt_packages(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
+    region = machine.offer.region_name or machine.offer.region_id
+    return (
+        f"asked environment.apt_packages, which region {region} installs for jobs of its own "
+        "account alone: its owner sets allows_apt_packages of the region"
+    )
+
+
 def _wrong_region(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa: ARG001
     return f"asked region {demand.region_id}, is in {machine.offer.region_id}"
 
@@ -264,6 +275,7 @@ def _workers(machine: NodeCapacity, demand: Demand, ever: bool) -> str:  # noqa:
 
 
 _WORDS: dict[str, Callable[[NodeCapacity, Demand, bool], str]] = {
+    "apt-packages": _apt_packages,
     "cpu": _cpu,
     "credits": _credits,
     "disk": _disk,

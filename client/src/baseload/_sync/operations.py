@@ -226,8 +226,8 @@ class Operations:
         return self._ask(models.Region, Call("GET", f"/v1/regions/{segment(region_id)}"))
 
     def change_region(self, region_id: str, body: models.RegionChange) -> models.Region:
-        """Leave a region without nodes to a worker of its own network, or to the shared
-        workers."""
+        """Change what other accounts may do in a region, or the worker of a region without
+        nodes."""
         return self._ask(
             models.Region, Call("PATCH", f"/v1/regions/{segment(region_id)}", body=_sent(body))
         )

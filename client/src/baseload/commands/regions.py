@@ -69,6 +69,9 @@ def create(
     own_worker: Annotated[
         bool, typer.Option("--own-worker", help="a worker in its own network serves it")
     ] = False,
+    apt_packages: Annotated[
+        bool, typer.Option("--apt-packages", help="jobs of others may install apt packages")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is healthy")] = False,
 ) -> None:
     """Create a region of your own machines."""
@@ -80,6 +83,7 @@ def create(
         "relaxed_requirements": relax or [],
         "exclusive_nodes": not shared,
         "own_worker": own_worker,
+        **({"allows_apt_packages": True} if apt_packages else {}),
     }
     region = session.post("/v1/regions", body | ({"node_root": node_root} if node_root else {}))
     _show_when_there(session, region, Goal(frozenset({"healthy"})) if wait else None)
@@ -132,6 +136,7 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             ("nodes are ours alone", found.get("exclusive_nodes")),
             ("internal addresses", found.get("uses_internal_addresses") or None),
             ("own worker", found.get("own_worker")),
+            ("apt packages of others", found.get("allows_apt_packages")),
             ("relaxed", found.get("relaxed_requirements") or None),
             ("trusted jobs only", found.get("trusted_only_reason")),
             ("created", moment_text(found.get("created_at"))),
@@ -142,18 +147,34 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
 @command(app)
 def change(
     session: Session,
-    region: Annotated[str, typer.Argument(help="id or name; it must have no nodes")],
+    region: Annotated[str, typer.Argument(help="id or name")],
     own_worker: Annotated[
-        bool, typer.Option("--own-worker/--shared-worker", help="which worker reaches its nodes")
-    ],
+        bool | None,
+        typer.Option(
+            "--own-worker/--shared-worker",
+            help="which worker reaches its nodes; the region must have none",
+        ),
+    ] = None,
+    apt_packages: Annotated[
+        bool | None,
+        typer.Option(
+            "--apt-packages/--no-apt-packages",
+            help="whether jobs of other accounts may install apt packages on its machines",
+        ),
+    ] = None,
 ) -> None:
-    """Leave a region to a worker process in its own network, or to the shared ones."""
+    """Change which worker serves a region, or what jobs of other accounts may do there."""
+    asked = {"own_worker": own_worker, "allows_apt_packages": apt_packages}
+    body = {name: value for name, value in asked.items() if value is not None}
+    if not body:
+        raise MistakeError("nothing to change: say --own-worker, --apt-packages or their opposites")
     path = f"/v1/regions/{find_id(session, 'regions', region)}"
-    changed = session.patch(path, {"own_worker": own_worker})
+    changed = session.patch(path, body)
     if session.screen.as_json:
         session.screen.json(changed)
     else:
-        session.screen.result(f"{region}: own worker: {changed['own_worker']}")
+        for name in body:
+            session.screen.result(f"{region}: {name.replace('_', ' ')}: {changed[name]}")
 
 
 @command(app)
