@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import sys
+import time
 from typing import Any
 
 from ..errors import RefusedError
@@ -49,7 +50,7 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
             "whose owner does not allow it (allows_apt_packages of its region)"
             % ", ".join(request["apt_packages"]),
         )
-    _check_disk(run, request.get("disk_size_gb"))
+    _check_disk(folders, run, request.get("disk_size_gb"))
     packages.install_system_packages(folders, request.get("apt_packages") or [])
     image = request.get("image") or spec.get("image")
     if image:
@@ -90,9 +91,13 @@ def _say(words: str) -> None:
     sys.stderr.flush()
 
 
-def _check_disk(run: Run, disk_size_gb: Any) -> None:
-    free = disk.free_bytes(run.path)
+def _check_disk(folders: Folders, run: Run, disk_size_gb: Any) -> None:
+    """Refuse a run for which there is no room, even when unused images have been removed."""
     wanted = max(disk.LEAST_FREE_TO_STAGE_BYTES, int(float(disk_size_gb or 0) * 1e9))
+    if disk.free_bytes(run.path) < wanted:
+        unused_since = time.time() - images.ROOM_AGE_S
+        images.prune(folders, unused_since, lambda: disk.free_bytes(run.path) >= wanted)
+    free = disk.free_bytes(run.path)
     if free < wanted:
         raise RefusedError(
             "disk-full",

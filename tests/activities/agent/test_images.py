@@ -1,0 +1,97 @@
+"""Images that runs had pulled go when no run needs them; those of the machine's owner stay."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.activities.agent.agent_process import LocalAgent, Refused, spec
+from tests.activities.agent.podman import IMAGE, root_file_system
+from tests.activities.agent.registry import Registry, reach, save_image, serving_image
+
+RUN = "job-i-0-1"
+ANOTHER = "localhost/baseload-test:another"
+
+
+def podman(environment: Mapping[str, str] | None, *arguments: str, given: bytes = b"") -> str:
+    done = subprocess.run(
+        ["podman", *arguments], input=given, env=environment, check=True, capture_output=True
+    )
+    return done.stdout.decode()
+
+
+@pytest.fixture
+def registry(
+    podman_agent: LocalAgent, podman_environment: dict[str, str], tmp_path: Path
+) -> Iterator[Registry]:
+    """The registry of an image that is not on the node."""
+    change = ("import", "-q", "--change", "ENV WHOSE=another", "-", ANOTHER)
+    podman(podman_environment, *change, given=root_file_system())
+    layout = save_image(ANOTHER, tmp_path / "layout", podman_environment)
+    podman(podman_environment, "rmi", ANOTHER)
+    with serving_image(layout, is_private=False) as found:
+        reach(podman_agent, found, tmp_path)
+        yield found
+    for name in ("own", "other"):
+        left = ["podman", "rmi", "--force", f"{found.address}/model:{name}"]
+        subprocess.run(left, env=podman_environment, check=False, capture_output=True)
+
+
+def stage(agent: LocalAgent, registry: Registry, *, owned: bool) -> str:
+    """Stage a run in the registry's image, and return the image's id."""
+    image = f"{registry.address}/model:{'own' if owned else 'other'}"
+    staged = spec("true", runtime="podman")
+    agent.call("stage", run_id=RUN, image=image, owned=owned, spec=staged)
+    return podman(agent.environment, "image", "inspect", "--format", "{{.Id}}", image).strip()
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_an_image_goes_when_no_run_has_used_it_for_long(
+    podman_agent: LocalAgent, registry: Registry, owned: bool
+) -> None:
+    image_id = stage(podman_agent, registry, owned=owned)
+    here = podman(podman_agent.environment, "images", "--quiet", "--no-trunc")
+    assert image_id in here
+    assert podman_agent.call("prune", max_age_s=-1)["removed"] == []
+    podman_agent.call("start", run_id=RUN)
+    assert podman_agent.exit_of(RUN)["exit_code"] == 0
+    assert podman_agent.call("prune", max_age_s=3600)["removed"] == []
+    assert podman_agent.call("prune", max_age_s=-1)["removed"][-1] == f"images/{image_id}"
+    left = podman(podman_agent.environment, "images", "--quiet", "--no-trunc")
+    assert image_id not in left
+    assert len(left.split()) == len(here.split()) - 1
+    assert podman_agent.call("prune", max_age_s=-1)["removed"] == []
+
+
+def test_an_image_to_which_the_owner_gave_a_name_and_one_with_a_container_stay(
+    podman_agent: LocalAgent, registry: Registry
+) -> None:
+    image_id = stage(podman_agent, registry, owned=False)
+    podman_agent.call("end", run_id=RUN, grace_s=0)
+    podman(podman_agent.environment, "create", "--name", "of-the-owner", image_id, "true")
+    assert podman_agent.call("prune", max_age_s=-1)["removed"] == []
+    podman(podman_agent.environment, "rm", "of-the-owner")
+    podman(podman_agent.environment, "tag", image_id, "localhost/mine:1")
+    assert podman_agent.call("prune", max_age_s=-1)["removed"] == []
+    assert image_id in podman(podman_agent.environment, "images", "--quiet", "--no-trunc")
+    podman(podman_agent.environment, "rmi", "localhost/mine:1")
+
+
+def test_what_the_owner_has_pulled_is_not_removed(podman_agent: LocalAgent) -> None:
+    staged = spec("true", runtime="podman")
+    podman_agent.call("stage", run_id=RUN, image=IMAGE, owned=True, spec=staged)
+    podman_agent.call("end", run_id=RUN, grace_s=0)
+    assert podman_agent.call("prune", max_age_s=-1)["removed"] == []
+    podman(podman_agent.environment, "image", "exists", IMAGE)
+
+
+def test_unused_images_make_room_for_a_run(podman_agent: LocalAgent, registry: Registry) -> None:
+    image_id = stage(podman_agent, registry, owned=True)
+    podman_agent.call("end", run_id=RUN, grace_s=0)
+    os.utime(podman_agent.root / "images" / image_id, (0, 0))
+    with pytest.raises(Refused) as caught:
+        podman_agent.call("stage", run_id="job-i-0-2", disk_size_gb=10_000_000, spec=spec("true"))
+    assert caught.value.code == "disk-full"
+    assert image_id not in podman(podman_agent.environment, "images", "--quiet", "--no-trunc")
