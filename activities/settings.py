@@ -104,6 +104,8 @@ class Settings(BaseSettings):
     """The usage fee for one CPU core and hour on owned machines; 0: CPUs are free."""
     upload_max_bytes: int = 2 * 1024**3
     upload_max_unpacked_bytes: int = 20 * 1024**3
+    account_stored_max_bytes: int = Field(default=1024**4, ge=0)
+    """What uploads and outputs of one account may have in the object store together."""
     request_max_bytes: int = 1024**2
     announcements_per_minute: int = 60
     job_unreachable_limit_s: int = 3600

@@ -12,6 +12,7 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import change_of
 from api.pagination import Paging, each, page
+from api.problems import Problem
 from api.schemas.jobs import Upload, UploadPage
 from api.services import uploads
 from api.services.ownership import own
@@ -35,6 +36,9 @@ async def _received(
     received = await uploads.receive(request.stream(), content_length)
     try:
         yield received
+    except Problem:
+        await run_in_threadpool(uploads.discard, received)
+        raise
     finally:
         received.path.unlink(missing_ok=True)
 
@@ -59,8 +63,10 @@ async def create_upload(
 ) -> Upload:
     """Upload a tar.gz. An archive that is broken, too large or leaves its folder is refused.
 
+    So is one for which the account has no room in the object store.
     It is removed when no open job names it and no job was submitted with it for 30 days.
     """
+    await run_in_threadpool(uploads.check_room, caller.account_id, received)
     await run_in_threadpool(uploads.keep, received)
     sent = (idempotency_key, received.sha256.encode())
     change = change_of(request, response, caller, sent)

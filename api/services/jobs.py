@@ -7,6 +7,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from activities.accounts.stored_bytes import refusal_of_output
 from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
@@ -122,12 +123,15 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     """Create a job from a document that breaks no rule.
 
     Raises: Problem `invalid-request`, with every mistake in the document;
-    `insufficient-credits`, when the job costs and the payer's balance is not positive.
+    `insufficient-credits`, when the job costs and the payer's balance is not positive;
+    `storage-exhausted`, when the account has no room for the output that the job stores.
     """
     submission = _submission(context, asked)
     project = _project(context, submission.project_id)
     resources = resources_of(submission, asked.known_gpu_types)
     _check_balance(context.session, project.account_id, resources)
+    if submission.keeps_output:
+        _check_room(context.session, project.account_id)
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -175,6 +179,13 @@ def _project(context: ChangeContext, project_id: str | None) -> tables.Project:
     if project_id is not None:
         return project_for(context.session, context.caller, project_id)
     return project_for(context.session, context.caller, personal_project(context))
+
+
+def _check_room(session: Session, account_id: str) -> None:
+    """Refuse a job whose output would be stored if the account has no room for it."""
+    refusal = refusal_of_output(session, account_id)
+    if refusal is not None:
+        raise Problem("storage-exhausted", refusal)
 
 
 def _check_balance(session: Session, account_id: str, resources: Resources) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 from starlette.concurrency import run_in_threadpool
 
+from activities.accounts.stored_bytes import refusal_of_upload
 from activities.db import tables
 from activities.db.ids import new_id
-from activities.db.session import advisory_lock
+from activities.db.session import advisory_lock, database
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name, upload_lock
@@ -82,16 +83,41 @@ def store(received: Received) -> None:
         blobs.put_file(name, received.path)
 
 
+def check_room(account_id: str, received: Received) -> None:
+    """Check that the account has room for an upload. Blocking.
+
+    Raises: Problem `storage-exhausted`.
+    """
+    with database().read() as session:
+        _check_room(session, account_id, received)
+
+
+def _check_room(session: Session, account_id: str, received: Received) -> None:
+    refusal = refusal_of_upload(session, account_id, received.sha256, received.size_bytes)
+    if refusal is not None:
+        raise Problem("storage-exhausted", refusal)
+
+
+def discard(received: Received) -> None:
+    """Remove the bytes of a refused upload, unless another upload has the same bytes. Blocking."""
+    same = select(tables.Upload.id).where(tables.Upload.sha256 == received.sha256)
+    with database().write() as session:
+        advisory_lock(session, upload_lock(received.sha256))
+        if session.exec(same).first() is None:
+            blob_store(settings().storage).delete(code_name(received.sha256))
+
+
 def add_upload(context: ChangeContext, received: Received) -> Upload:
     """Add the row of an upload; after the commit, call `store` again.
 
     Between the first call and the commit, housekeeping may have removed equal bytes of an upload
     that nothing used.
 
-
-    Raises: Problem `unavailable`, while older uploads of the same bytes are being removed.
+    Raises: Problem `unavailable`, while older uploads of the same bytes are being removed;
+    `storage-exhausted`, when the account has no room for the upload.
     """
     advisory_lock(context.session, upload_lock(received.sha256))
+    _check_room(context.session, context.caller.account_id, received)
     removal = select(tables.Upload.id).where(
         tables.Upload.sha256 == received.sha256, col(tables.Upload.removed_at).is_not(None)
     )

@@ -1,5 +1,6 @@
 """Uploads: kept by content, and refused whole when anything in them is wrong."""
 
+import asyncio
 import gzip
 import io
 import tarfile
@@ -11,7 +12,7 @@ from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name
-from tests.api.http_server import Person, Site, tar_gz
+from tests.api.http_server import JOB, Person, Site, tar_gz
 
 
 def _member(name: str, kind: bytes, linkname: str = "") -> tarfile.TarInfo:
@@ -134,3 +135,59 @@ async def test_the_same_upload_under_one_key_is_one_upload(site: Site, ada: Pers
         "POST", "/v1/uploads", headers=headers, content=tar_gz({"other.py": b""})
     )
     assert other.json()["code"] == "idempotency-conflict"
+
+
+@pytest.fixture
+def small_storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Room for so many bytes of each account: for one archive, and half of another."""
+    room = len(tar_gz({"a": b"1"})) * 3 // 2
+    monkeypatch.setenv("BASELOAD_ACCOUNT_STORED_MAX_BYTES", str(room))
+    settings.cache_clear()
+    yield room
+    settings.cache_clear()
+
+
+async def test_an_upload_for_which_an_account_has_no_room_is_refused_and_not_stored(
+    site: Site, small_storage: int, ada: Person, bob: Person
+) -> None:
+    first, second = tar_gz({"a": b"1"}), tar_gz({"b": b"2"})
+    assert (await ada.upload(first)).status_code == 201
+    refused = await ada.upload(second)
+    assert (refused.status_code, refused.json()["code"]) == (409, "storage-exhausted")
+    told = refused.json()["detail"]
+    for part in (
+        ada.account_id,
+        f"asked {len(second)} bytes",
+        f"found {len(first)} bytes of uploads",
+        f"at most {small_storage} together (BASELOAD_ACCOUNT_STORED_MAX_BYTES)",
+    ):
+        assert part in told
+    assert len(blob_store(settings().storage).names("code")) == 1
+    assert (await ada.upload(first)).status_code == 201  # Equal bytes take no more room.
+    assert (await bob.upload(second)).status_code == 201
+    assert len(site.rows(tables.Upload, account_id=ada.account_id)) == 2
+
+
+async def test_outputs_count_until_their_job_is_removed(
+    site: Site, small_storage: int, ada: Person
+) -> None:
+    job_id = await ada.job()
+    site.set(tables.Job, job_id, status="finished", output_bytes=small_storage)
+    for refused in (await ada.upload(), await ada.post("/v1/jobs", JOB)):
+        assert refused.json()["code"] == "storage-exhausted"
+        assert f"{small_storage} bytes of outputs" in refused.json()["detail"]
+    await ada.job(data={"output": None})
+    site.set(tables.Job, job_id, status="archived")
+    assert (await ada.upload(tar_gz({"a": b"1"}))).status_code == 201
+    await ada.job()
+
+
+async def test_uploads_at_once_leave_no_bytes_of_those_that_are_refused(
+    site: Site, small_storage: int, ada: Person
+) -> None:
+    archives = [tar_gz({name: b"1"}) for name in "abcdef"]
+    answers = await asyncio.gather(*(ada.upload(archive) for archive in archives))
+    kept = [answer.json()["sha256"] for answer in answers if answer.status_code == 201]
+    assert len(kept) == 1
+    assert {answer.status_code for answer in answers} == {201, 409}
+    assert blob_store(settings().storage).names("code") == [code_name(kept[0])]

@@ -69,6 +69,9 @@ class Job(LifecycleRow, table=True):
     __table_args__ = (
         index_where("unsettled IS NOT NULL", "jobs_unsettled", "updated_at"),
         Index("jobs_by_account", "account_id", "id"),
+        index_where(
+            "output_bytes IS NOT NULL", "jobs_with_output", "account_id", "status", "output_bytes"
+        ),
         Index(
             "jobs_by_demand",
             "status",
