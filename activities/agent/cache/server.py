@@ -21,6 +21,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, BinaryIO
@@ -33,9 +34,83 @@ from .package_index import Counters, PackageMirror, UpstreamError
 from .store import CHUNK_BYTES, CODE, CacheStore
 
 AT_ONCE = 128
+AT_ONCE_OF_PEER = 32
+REQUEST_S = 10.0
+"""How long a machine may take to send its request."""
+FETCH_S = 3600.0
+"""How long a machine waits at most while the cache fetches what it asks for."""
 IDLE_S = 60.0
+SLOWEST_BYTES_PER_S = 256 << 10
+"""A machine that takes an answer more slowly asks the index itself."""
 HTML = "text/html; charset=utf-8"
 BYTES = "application/octet-stream"
+
+
+class Connections:
+    """The open connections, none of which lasts for longer than its deadline.
+
+    No machine has more than its part of them. When there is no place left, the connection goes that
+    has waited longest for its request.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, tuple[str, float, bool]] = {}
+        """The machine, the deadline, and whether the request is still to come."""
+
+    def admit(self, connection: socket.socket, peer: str) -> bool:
+        """Whether the machine may have this connection; its request is due from now on."""
+        with self._lock:
+            if sum(peer == other for other, _, _ in self._open.values()) >= AT_ONCE_OF_PEER:
+                return False
+            if len(self._open) >= AT_ONCE and not self._cut_one():
+                return False
+            self._open[connection] = (peer, time.monotonic() + REQUEST_S, True)
+            return True
+
+    def limit(self, connection: socket.socket, seconds: float) -> None:
+        """Give a connection, whose request has come, so many seconds from now on."""
+        with self._lock:
+            if connection in self._open:
+                peer, _, _ = self._open[connection]
+                self._open[connection] = (peer, time.monotonic() + seconds, False)
+
+    def forget(self, connection: socket.socket) -> None:
+        """Free the place of a connection that is being closed."""
+        with self._lock:
+            self._open.pop(connection, None)
+
+    def peers(self) -> list[str]:
+        """The machine of each open connection."""
+        with self._lock:
+            return [peer for peer, _, _ in self._open.values()]
+
+    def cut_late(self) -> None:
+        """End the connections whose deadline has passed."""
+        now = time.monotonic()
+        with self._lock:
+            for connection, (_, deadline, _) in self._open.items():
+                if deadline < now:
+                    _cut(connection)
+
+    def _cut_one(self) -> bool:
+        waiting = [
+            (deadline, connection.fileno(), connection)
+            for connection, (_, deadline, is_waiting) in self._open.items()
+            if is_waiting
+        ]
+        if not waiting:
+            return False
+        connection = min(waiting)[2]
+        _cut(connection)
+        del self._open[connection]
+        return True
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection; the thread that reads it or writes to it then ends as well."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class Cache(ThreadingHTTPServer):
@@ -50,7 +125,7 @@ class Cache(ThreadingHTTPServer):
         self.store = store
         self.counters = Counters()
         self.mirror = PackageMirror(store, index_url, self.counters)
-        self._free = threading.BoundedSemaphore(AT_ONCE)
+        self.connections = Connections()
 
     def server_bind(self) -> None:
         """Bind without HTTPServer's lookup of our own name, which may wait for a name server."""
@@ -61,18 +136,17 @@ class Cache(ThreadingHTTPServer):
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Accept private addresses only; a client from outside the network keeps a public one."""
-        del request
-        return ipaddress.ip_address(client_address[0]).is_private
+        peer = client_address[0]
+        return ipaddress.ip_address(peer).is_private and self.connections.admit(request, peer)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._free.acquire()
-        super().process_request(request, client_address)
+    def service_actions(self) -> None:
+        """Called in each turn of the loop that accepts connections."""
+        self.connections.cut_late()
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, however it has ended."""
+        self.connections.forget(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log the error: the client has gone, or our disk is full and it asks the index itself."""
@@ -88,6 +162,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer the request; an unknown path is 404."""
+        self.server.connections.limit(self.connection, FETCH_S)
         path = urllib.parse.urlsplit(self.path).path
         segments = [urllib.parse.unquote(each) for each in path.strip("/").split("/")]
         try:
@@ -138,6 +213,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _send_head(self, status: int, kind: str, size: int) -> None:
+        self.server.connections.limit(self.connection, IDLE_S + size / SLOWEST_BYTES_PER_S)
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(size))

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import http.client
 import os
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from activities.agent.cache import server
 from activities.agent.cache.index_pages import links_of, page_of
 from activities.agent.cache.server import Cache
 from activities.agent.cache.store import CODE, FILES, CacheStore
@@ -20,6 +22,7 @@ from activities.agent.errors import RefusedError
 from tests.activities.agent.agent_process import LocalAgent, spec
 from tests.activities.archives import archive, file
 from tests.activities.package_index import PackageIndex, serving
+from tests.activities.waiting import wait_for
 from tests.lab.wheels import write_wheel
 
 SECRET = b"not for any machine"
@@ -122,8 +125,9 @@ def test_nothing_can_be_put_there_by_a_machine(cache: Cache) -> None:
 
 
 def test_who_comes_from_outside_of_the_network_is_not_let_in(cache: Cache) -> None:
-    assert cache.verify_request(None, ("10.128.0.7", 40000))
-    assert not cache.verify_request(None, ("8.8.8.8", 40000))
+    with socket.socket() as connection:
+        assert cache.verify_request(connection, ("10.128.0.7", 40000))
+        assert not cache.verify_request(connection, ("8.8.8.8", 40000))
 
 
 def test_a_file_of_a_package_is_fetched_once_however_many_ask(
@@ -176,6 +180,81 @@ def test_links_with_a_hash_lead_through_the_cache_and_others_to_the_index() -> N
     assert again[0].attributes["data-requires-python"] == ">=3.8"
     assert "data-yanked" in again[1].attributes
     assert links[2].sha256 is None
+
+
+# ── whom it serves ──────────────────────────────────────────────────────────────────────────────
+
+
+def idle(cache: Cache, peer: str, count: int, said: bytes = b"") -> list[socket.socket]:
+    """Connections of one machine that never send a whole request."""
+    made = []
+    for _ in range(count):
+        connection = socket.create_connection(
+            ("127.0.0.1", cache.server_port), timeout=20, source_address=(peer, 0)
+        )
+        connection.sendall(said)
+        made.append(connection)
+    return made
+
+
+def served(cache: Cache, peer: str) -> int:
+    """The status that a machine is answered with."""
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", cache.server_port, timeout=20, source_address=(peer, 0)
+    )
+    with contextlib.closing(connection):
+        connection.request("GET", "/stats")
+        return connection.getresponse().status
+
+
+def test_idle_connections_keep_no_other_machine_out(cache: Cache) -> None:
+    with contextlib.ExitStack() as held:
+        for number in range(5):
+            for each in idle(cache, f"127.0.1.{number}", 40):
+                held.enter_context(each)
+        assert served(cache, "127.0.0.2") == 200
+
+
+def test_a_machine_has_no_more_connections_than_its_part(cache: Cache) -> None:
+    with contextlib.ExitStack() as held:
+        connections = [held.enter_context(each) for each in idle(cache, "127.0.0.3", 33)]
+        assert connections[-1].recv(1) == b""
+        connections[0].sendall(b"GET /stats HTTP/1.0\r\n\r\n")
+        assert connections[0].recv(12) == b"HTTP/1.0 200"
+        for each in connections:
+            each.close()
+        wait_for(lambda: answers(cache, "127.0.0.3"), "a place that is free again")
+
+
+def answers(cache: Cache, peer: str) -> bool:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return served(cache, peer) == 200
+    return False
+
+
+def test_who_is_slow_to_ask_is_let_go(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_S", 0.1)
+    (asking,) = idle(cache, "127.0.0.4", 1, b"GET /sta")
+    with asking:
+        assert asking.recv(1) == b""
+
+
+def test_who_is_slow_to_take_is_let_go(
+    tmp_path: Path, index: PackageIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CacheStore(str(tmp_path / "cache"), 1 << 26)
+    store.make()
+    size = 1 << 25  # More than the kernel's buffers hold.
+    sha256 = keep(store, bytes(size))
+    monkeypatch.setattr(server, "IDLE_S", 0.1)
+    monkeypatch.setattr(server, "SLOWEST_BYTES_PER_S", 1 << 40)
+    with listening(Cache(("127.0.0.1", 0), store, index.url)) as cache:
+        (taking,) = idle(cache, "127.0.0.4", 1)
+        with taking:
+            taking.sendall(f"GET /code/{sha256} HTTP/1.0\r\n\r\n".encode())
+            assert taking.recv(12) == b"HTTP/1.0 200"
+            wait_for(lambda: not cache.connections.peers(), "the end of the connection")
+            assert sum(len(part) for part in iter(lambda: taking.recv(1 << 20), b"")) < size
 
 
 # ── what it keeps ───────────────────────────────────────────────────────────────────────────────
