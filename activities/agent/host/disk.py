@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from ..folders import Run
@@ -13,6 +13,7 @@ from . import containers, file_tree
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
 LEAST_FREE_TO_STAGE_BYTES = 64 << 20
+LEAST_FREE_TO_INSTALL_BYTES = 256 << 20
 RESERVED_BYTES = 1 << 20
 STEP_ENTRIES = 20_000
 GROWN_BYTES = 8 << 20
@@ -47,6 +48,19 @@ def nearly_full(run: Run) -> str | None:
         free >> 20,
         LEAST_FREE_TO_RUN_BYTES >> 20,
     )
+
+
+def left_by_installing(folders: Iterable[str]) -> str | None:
+    """What is wrong when the file system of one of these folders is nearly full, else None."""
+    for folder in folders:
+        free = free_bytes(folder)
+        if free < LEAST_FREE_TO_INSTALL_BYTES:
+            return "%s: %d MiB free, want %d MiB beside what is installed" % (
+                folder,
+                free >> 20,
+                LEAST_FREE_TO_INSTALL_BYTES >> 20,
+            )
+    return None
 
 
 class DiskUse:

@@ -44,7 +44,7 @@ def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
     owned: whether it is for a run of the machine's owner, for whom an image that is here is taken
     as it is. For any other run its registry is asked, without the owner's credentials, so that the
     run gets what everybody may pull.
-    Raises: RefusedError `image` with podman's own words.
+    Raises: RefusedError `image` with podman's own words; `disk-full`.
     """
     for _ in range(TRIES):
         try:
@@ -71,12 +71,19 @@ def _pulled(folders: Folders, image: str, run_step: Any, owned: bool) -> str:
         # Named as of a registry, because other ways would lead to what lies on this machine.
         name = TAG_OF_DIGEST.sub("", image)
         arguments = ["podman", "pull", "--quiet", "docker://" + name]
-    code, output = run_step(words, arguments, PULL_S, options)
+    code, output = run_step(words, arguments, PULL_S, options, _filled(folders))
     lines = output.strip().splitlines()
     if code == 0 and lines and IMAGE_ID.match(lines[-1]):
         return str(lines[-1])
     whose = "" if owned else " (asked without the credentials of the machine's owner)"
     raise RefusedError("image", "image %s%s: %s" % (image, whose, output[-2000:].strip()))
+
+
+def _filled(folders: Folders) -> list[str]:
+    """The folders on whose file systems an image takes room, and runs have theirs."""
+    done = podman(["info", "--format", "{{.Store.GraphRoot}}"])
+    store = done.stdout.decode(errors="replace").strip()
+    return [folder for folder in (folders.root, store) if os.path.isdir(folder)]
 
 
 def _without_credentials(folders: Folders) -> dict[str, Any]:

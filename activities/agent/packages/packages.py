@@ -19,17 +19,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ..cache.location import answers
 from ..errors import RefusedError
 from ..folders import OWNED_GROUP, Folders, take_lock
-from ..host import file_tree, job_accounts
+from ..host import disk, file_tree, job_accounts
 from ..host.interpreter import interpreter_for_jobs
 from . import build_accounts
 
 MARKER = "baseload-complete"
 PROGRESS_S = 5.0
+POLL_S = 0.5
 PIP_S = 3600.0
 PIP_READ_S = "90"
 """How long pip waits for a byte, because the cache fetches and checks a file before serving it."""
@@ -48,14 +50,22 @@ APT_OPTIONS = (
 
 
 def run_step(
-    words: str, arguments: list[str], limit_s: float, options: dict[str, Any] | None = None
+    words: str,
+    arguments: list[str],
+    limit_s: float,
+    options: dict[str, Any] | None = None,
+    fills: Sequence[str] = (),
 ) -> tuple[int, str]:
     """Run one long command, and report on stderr every few seconds that it still runs.
 
     options: further options of Popen.
+    fills: the folders that it writes into; when little room is left there, it is killed, so that
+    what is installed for one run takes no room from those that execute.
     Returns the exit status and the output; a command that exceeds `limit_s` is killed, status -9.
+    Raises: RefusedError `disk-full`.
     """
     deadline = time.monotonic() + limit_s
+    said_at = -PROGRESS_S
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             arguments,
@@ -64,15 +74,21 @@ def run_step(
             stderr=subprocess.STDOUT,
             **(options or {}),
         )
+        full = None
         while True:
-            sys.stderr.write(words + "\n")
-            sys.stderr.flush()
+            if time.monotonic() - said_at >= PROGRESS_S:
+                said_at = time.monotonic()
+                sys.stderr.write(words + "\n")
+                sys.stderr.flush()
             try:
-                process.wait(PROGRESS_S)
+                process.wait(POLL_S)
                 break
             except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
+                full = full or disk.left_by_installing(fills)
+                if full or time.monotonic() > deadline:
                     process.kill()
+        if full:
+            raise RefusedError("disk-full", "%s: %s" % (words, full))
         output.seek(0)
         return process.returncode, output.read().decode(errors="replace")
 
@@ -152,8 +168,9 @@ def _install(
     if wanted:
         command = _installer(python, path, wanted, options)
         words = "installing %d packages" % len(wanted)
-        if not (cache and _install_through(cache, words, command, options)):
-            _step(words, command, options)
+        fills = (os.path.dirname(path),)
+        if not (cache and _install_through(cache, words, command, options, fills)):
+            _step(words, command, options, fills)
 
 
 def _write_marker(marker: str, wanted: list[str]) -> None:
@@ -176,7 +193,9 @@ def _installer(python: str, path: str, wanted: list[str], options: dict[str, Any
     return [inside, "-m", "pip", *install]
 
 
-def _install_through(cache: str, words: str, command: list[str], options: dict[str, Any]) -> bool:
+def _install_through(
+    cache: str, words: str, command: list[str], options: dict[str, Any], fills: Sequence[str]
+) -> bool:
     """Whether the packages were installed through the cache, whose failure never fails a job."""
     if not answers(cache):
         sys.stderr.write("the region's cache does not answer: asking the index itself\n")
@@ -192,7 +211,7 @@ def _install_through(cache: str, words: str, command: list[str], options: dict[s
         no_proxy=",".join(filter(None, (variables.get("no_proxy"), host))),
     )
     through = dict(options, env=variables)
-    code, output = run_step(words + " out of the region's cache", command, PIP_S, through)
+    code, output = run_step(words + " out of the region's cache", command, PIP_S, through, fills)
     if code != 0:
         sys.stderr.write("not out of the region's cache: exit %d\n%s\n" % (code, output[-300:]))
     return code == 0
@@ -214,8 +233,10 @@ def _pip_version(python: str, options: dict[str, Any]) -> tuple[int, int]:
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
 
 
-def _step(words: str, arguments: list[str], options: dict[str, Any]) -> None:
-    code, output = run_step(words, arguments, PIP_S, options)
+def _step(
+    words: str, arguments: list[str], options: dict[str, Any], fills: Sequence[str] = ()
+) -> None:
+    code, output = run_step(words, arguments, PIP_S, options, fills)
     if code != 0:
         raise RefusedError(
             "packages", "%s: exit %d: %s" % (words, code, output[-ERROR_CHARACTERS:].strip())

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.activities.agent.agent_process import LocalAgent, Refused, spec
+from activities.agent.errors import RefusedError
+from activities.agent.packages import packages
+from tests.activities.agent.agent_process import LocalAgent, Refused, processes_naming, spec
 from tests.activities.agent.podman import IMAGE, root_file_system
 from tests.activities.agent.registry import Registry, reach, save_image, serving_image
 
@@ -95,3 +97,18 @@ def test_unused_images_make_room_for_a_run(podman_agent: LocalAgent, registry: R
         podman_agent.call("stage", run_id="job-i-0-2", disk_size_gb=10_000_000, spec=spec("true"))
     assert caught.value.code == "disk-full"
     assert image_id not in podman(podman_agent.environment, "images", "--quiet", "--no-trunc")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk: run as root")
+def test_what_is_installed_ends_before_it_takes_the_room_of_runs(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(small)], check=True)
+    try:
+        fills = ["sh", "-c", f"head -c 100M /dev/zero > {small}/part; exec sleep 6501"]
+        with pytest.raises(RefusedError, match=r"installing: .* MiB free, want 256") as caught:
+            packages.run_step("installing", fills, 60, None, (str(small),))
+        assert caught.value.code == "disk-full"
+        assert processes_naming(small) == []
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)

@@ -372,11 +372,13 @@ def test_a_job_that_fills_the_nodes_disk_is_ended_for_that_with_its_log_kept(
     runs.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(runs)], check=True)
     try:
+        agent.run("job-unfilled-0-1", "sleep 600")
         agent.run(RUN, "echo begun; cat /dev/zero > big; echo full; sleep 600", grace_s=0.1)
         found = agent.exit_of(RUN)
         assert found["reason"] == "disk-full"
         assert agent.path(RUN, "log").read_text().startswith("begun\n")
         assert processes_of(RUN) == []
+        assert agent.look("job-unfilled-0-1")["state"] == "running"
     finally:
         agent.end_all()
         subprocess.run(["umount", str(runs)], check=True)
