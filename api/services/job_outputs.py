@@ -7,6 +7,7 @@ from typing import IO
 
 from activities.db import tables
 from activities.settings import settings
+from activities.storage.archives import open_archive
 from activities.storage.blobs import CHUNK_BYTES, BlobStore, blob_store
 from activities.storage.names import output_name
 from api.problems import Problem, missing
@@ -54,7 +55,7 @@ def _joined(blobs: BlobStore, stored: list[tuple[int, str]]) -> Iterator[bytes]:
 
 
 def _add(joined: tarfile.TarFile, content: IO[bytes], folder: str) -> None:
-    with tarfile.open(fileobj=content, mode="r|gz") as part:
+    with open_archive(content) as (part, _):
         for member in part:
             member.name = f"{folder}/{member.name}"
             if member.islnk():

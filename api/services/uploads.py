@@ -16,12 +16,12 @@ from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
 from activities.settings import settings
+from activities.storage.archives import ArchiveLimits, ArchiveRefusedError, check_archive
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name, upload_lock
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas.jobs import Upload
-from api.upload_archives import ArchiveRefusedError, check_archive
 
 FLUSH_BYTES = 1024 * 1024
 
@@ -70,7 +70,8 @@ def keep(received: Received) -> None:
     Raises: Problem `invalid-request`, when the archive is refused.
     """
     try:
-        check_archive(received.path, settings().upload_max_unpacked_bytes)
+        with received.path.open("rb") as file:
+            check_archive(file, ArchiveLimits(settings().upload_max_unpacked_bytes))
     except ArchiveRefusedError as refused:
         raise invalid(field_error("body", str(refused))) from refused
     store(received)
