@@ -9,6 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.settings import settings
+from activities.site.answers.reading import violation
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.storage.blobs import BlobStore, blob_store
@@ -38,8 +39,7 @@ async def bring_log(node: NodeAddress, run_id: str) -> int:
     """
     logs = log_store(settings().storage)
     name = RunNames(node).of(run_id)
-    answer = await NodeClient(node).call("status", {"run_ids": [name]}, limit_s=STATUS_S)
-    wanted: int = answer["runs"][name]["log_bytes"]
+    wanted = (await NodeClient(node).run_status(name, limit_s=STATUS_S)).log_bytes
     stored = await asyncio.to_thread(logs.length, run_id)
     if stored < wanted:
         stored = await _read_log(node, run_id, logs, (stored, wanted))
@@ -56,13 +56,20 @@ async def bring_log(node: NodeAddress, run_id: str) -> int:
 
 
 async def _read_log(node: NodeAddress, run_id: str, logs: LogStore, span: tuple[int, int]) -> int:
-    """Store the bytes of a span of a log, in few large writes, which are fast."""
+    """Store the bytes of a span of a log, in few large writes, which are fast.
+
+    Raises: ApplicationError, PROTOCOL_VIOLATION when the node sends more than the span.
+    """
     offset, end = span
     name = RunNames(node).of(run_id)
     request = {"run_id": name, "offset": offset, "length": end - offset}
     waiting = bytearray()
-    async with NodeClient(node).stream("read_log", request) as stream:
+    client = NodeClient(node)
+    async with client.stream("read_log", request) as stream:
         async for chunk in stream:
+            if offset + len(waiting) + len(chunk) > end:
+                by = client.speaker("read_log")
+                raise violation(by, "log", f"has at most {end - span[0]} bytes", "more")
             waiting += chunk
             if len(waiting) >= BATCH_BYTES:
                 offset = await _append(logs, run_id, offset, waiting)

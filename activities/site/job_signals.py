@@ -2,7 +2,7 @@
 
 import asyncio
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -40,11 +40,10 @@ class JobSignals:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    def tell_exit(self, run_id: str, ended: dict[str, Any], log_bytes: int) -> None:
+    def tell_exit(self, run_id: str, ended: Exit) -> None:
         """Signal that the run's command and its whole process tree have ended."""
         job_id, worker, attempt = parse_run_id(run_id)
-        report = Exit.model_validate({**ended, "log_bytes": log_bytes})
-        exited = WorkerExit(worker=worker, attempt=attempt, exit=report, node_id=self._node_id)
+        exited = WorkerExit(worker=worker, attempt=attempt, exit=ended, node_id=self._node_id)
         self._start(job_id, "worker_exited", exited)
 
     def tell_idle(self, run_id: str, idle_s: float) -> None:

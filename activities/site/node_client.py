@@ -6,12 +6,22 @@ retried (`find_node_again` is retried even after a wrong host key).
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any, NoReturn
+from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
 from activities.secrets.region_keys import openssh, region_private_key
 from activities.secrets.sealing import MasterKeyError
+from activities.site.answers.reading import (
+    Refusal,
+    Speaker,
+    Value,
+    read,
+    read_refusal,
+    violation,
+)
+from activities.site.answers.text import plain
+from activities.site.answers.verbs import RunStatus, Status
 from activities.temporal.heartbeats import set_details
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
@@ -21,6 +31,7 @@ from activities.transport.errors import (
     LoginRefused,
     NodeUnreachable,
     OutcomeUnknown,
+    ProtocolViolation,
     TransportError,
 )
 from activities.transport.ssh import NodeConnections, Source
@@ -57,6 +68,9 @@ WORK_REFUSALS = {
 PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
 """The agent's refusals that a retry may overcome."""
 
+MOST_WORDS = 2000
+MOST_PROGRESS = 1000
+
 _open: dict[bytes, NodeConnections] = {}
 """By the private key, so that no region uses a connection of another one."""
 
@@ -67,7 +81,9 @@ class NodeClient:
     Raises: every method ApplicationError, naming the node. Its type is NODE_UNREACHABLE,
     LOGIN_REFUSED or HOST_KEY_MISMATCH when nothing was done; OUTCOME_UNKNOWN after a lost
     connection, a timeout, or a refusal that a retry may overcome; WORK_REFUSED when the job's
-    owner can fix the cause of a refusal; NODE_REFUSED when only the node's owner can.
+    owner can fix the cause of a refusal; NODE_REFUSED when only the node's owner can;
+    PROTOCOL_VIOLATION when the node has said what our agent never says. Nothing that a node says
+    leaves this class but as a value of `answers/`, in plain text, or as the bytes of a file.
     """
 
     def __init__(self, node: NodeAddress) -> None:
@@ -78,25 +94,48 @@ class NodeClient:
         self,
         verb: str,
         request: dict[str, Any],
+        answer: type[Value],
         *,
         limit_s: float,
         broken: str = errors.OUTCOME_UNKNOWN,
-    ) -> dict[str, Any]:
+    ) -> Value:
         """Run a verb of the agent and return its answer; its progress goes into the heartbeat.
 
+        answer: the model of the verb's answer.
         limit_s: below the activity's own timeout, so that this error, which names the node, wins.
         broken: the failure's type when the agent ends without an answer.
+        Raises: ApplicationError.
         """
-        with self._translated_errors(broken=broken):
-            return await _connections(self._node).call(
-                self._endpoint, verb, request, limit_s=limit_s, on_progress=set_details
+        by = self.speaker(verb)
+        with self._translated_errors(by, broken=broken):
+            said = await _connections(self._node).call(
+                self._endpoint, verb, request, limit_s=limit_s, on_progress=_show_progress
             )
+        found = read(said, answer, by)
+        if isinstance(found, Refusal):
+            raise _refused(by, found)
+        return found
+
+    async def run_status(self, name: str, *, limit_s: float) -> RunStatus:
+        """The status of the run with this name on the node.
+
+        Raises: ApplicationError.
+        """
+        answer = await self.call("status", {"run_ids": [name]}, Status, limit_s=limit_s)
+        status = answer.runs.get(name)
+        if status is None:
+            raise violation(self.speaker("status"), f"runs.{name}", "is in the answer", None)
+        return status
+
+    def speaker(self, verb: str) -> Speaker:
+        """The node, as the one who answers to a verb."""
+        return Speaker(self._node.node_id, verb)
 
     async def feed(
         self, verb: str, request: dict[str, Any], source: Source, *, limit_s: float
     ) -> None:
         """Run a verb that takes bytes, such as `put_input`."""
-        with self._translated_errors():
+        with self._translated_errors(self.speaker(verb)):
             await _connections(self._node).feed(
                 self._endpoint, verb, request, source, limit_s=limit_s
             )
@@ -116,7 +155,7 @@ class NodeClient:
         eof: whether to close the verb's input. `watch` takes further lines and needs False.
         loss: the failure's type when the connection is lost during the stream.
         """
-        with self._translated_errors(loss=loss):
+        with self._translated_errors(self.speaker(verb), loss=loss):
             async with await _connections(self._node).stream(
                 self._endpoint, verb, request, eof=eof
             ) as stream:
@@ -135,37 +174,43 @@ class NodeClient:
         remote_path: relative ones are under the agent's root.
         on_bytes: called with the number of bytes sent so far.
         """
-        with self._translated_errors():
+        with self._translated_errors(self.speaker("put")):
             return await _connections(self._node).put_file(
                 self._endpoint, source, remote_path, limit_s=limit_s, on_bytes=on_bytes
             )
 
     @contextlib.contextmanager
     def _translated_errors(
-        self, *, loss: str = errors.OUTCOME_UNKNOWN, broken: str = errors.OUTCOME_UNKNOWN
+        self,
+        by: Speaker,
+        *,
+        loss: str = errors.OUTCOME_UNKNOWN,
+        broken: str = errors.OUTCOME_UNKNOWN,
     ) -> Generator[None]:
         """Translate a failure of the transport inside the block to the one that workflows know."""
-        node_id = self._node.node_id
         try:
             yield
-        except AgentRefused as refusal:
-            _refuse(node_id, refusal)
+        except ProtocolViolation as error:
+            raise violation(by, error.field, error.rule, error.found) from error
+        except AgentRefused as error:
+            refusal = read_refusal(error.said, by)
+            if refusal is not None:
+                raise _refused(by, refusal) from None
+            raise ApplicationError(self._describe(error), type=broken) from error
         except HostKeyMismatch as error:
             raise ApplicationError(
                 self._describe(error), {"expected": error.expected}, type=errors.HOST_KEY_MISMATCH
             ) from error
         except AgentBroke as error:
-            raise ApplicationError(
-                f"{node_id}: {error} (the machine needs python3 of at least 3.8, and disk space)",
-                type=broken,
-            ) from error
+            advice = "(the machine needs python3 of at least 3.8, and disk space)"
+            raise ApplicationError(f"{self._describe(error)} {advice}", type=broken) from error
         except TransportError as error:
             kind = loss if isinstance(error, OutcomeUnknown) else FAILURES[type(error)]
             raise ApplicationError(self._describe(error), type=kind) from error
 
     def _describe(self, error: TransportError) -> str:
         """The message of a failure; all that opened no connection have the same one."""
-        message = f"{self._node.node_id}: {error}"
+        message = f"{self._node.node_id}: {plain(str(error), MOST_WORDS)}"
         if not isinstance(error, (NodeUnreachable, HostKeyMismatch)):
             return message
         return f"{message}: no machine with the host key {self._node.minion_id} answers there"
@@ -191,13 +236,17 @@ def _connections(node: NodeAddress) -> NodeConnections:
     return _open[key]
 
 
-def _refuse(node_id: str, refusal: AgentRefused) -> NoReturn:
-    """Raise the failure for a refusal of the agent."""
+def _refused(by: Speaker, refusal: Refusal) -> ApplicationError:
+    """The failure for a refusal of the agent."""
     advice = WORK_REFUSALS.get(refusal.code)
     if advice is not None:
-        message = f"{advice}. {node_id} says: {refusal.message.strip()}"
+        message = f"{advice}. {by.node_id} says: {refusal.message}"
         kind = errors.WORK_REFUSED
     else:
-        message = f"{node_id}: {refusal.message.strip()}"
+        message = f"{by.node_id}: {refusal.message}"
         kind = errors.OUTCOME_UNKNOWN if refusal.code in PASSING else errors.NODE_REFUSED
-    raise ApplicationError(message, {"code": refusal.code}, type=kind) from refusal
+    return ApplicationError(message, {"code": refusal.code}, type=kind)
+
+
+def _show_progress(line: str) -> None:
+    set_details(plain(line, MOST_PROGRESS))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Generator, Mapping
 from datetime import timedelta
 from ipaddress import ip_address
 from socket import SOCK_STREAM
@@ -14,6 +15,17 @@ from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.region_keys import region_key_fingerprint, region_key_line
 from activities.secrets.sealing import MasterKeyError
 from activities.settings import settings
+from activities.site.answers.verbs import (
+    Cleaned,
+    EndedRun,
+    Inspection,
+    LivingRun,
+    Nothing,
+    Orphans,
+    Prepared,
+    RunStatus,
+    Status,
+)
 from activities.site.collection import bring_log
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
@@ -21,7 +33,7 @@ from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
 from workflows.contracts.jobs import parse_run_id
-from workflows.contracts.nodes import Hardware, NodeAddress, Preparation, RunSeen
+from workflows.contracts.nodes import NodeAddress, Preparation, RunSeen
 from workflows.effects.nodes import (
     EndOrphanedRuns,
     InspectNode,
@@ -70,17 +82,19 @@ async def reach_node(command: ReachNode) -> NodeReached:
     """
     request = {"run_ids": [], **_joined(command.node)}
     answer = await NodeClient(command.node).call(
-        "status", request, limit_s=18, broken=errors.NODE_REFUSED
+        "status", request, Status, limit_s=18, broken=errors.NODE_REFUSED
     )
-    return NodeReached(boot_id=answer["boot_id"])
+    return NodeReached(boot_id=answer.boot_id)
 
 
 @activity.defn
 async def inspect_node(command: InspectNode) -> NodeInspected:
     """Read the machine's hardware, as its own kernel and drivers report it."""
     async with heartbeating():
-        answer = await NodeClient(command.node).call("inspect", _joined(command.node), limit_s=55)
-    return NodeInspected(hardware=Hardware.model_validate(answer["hardware"]))
+        answer = await NodeClient(command.node).call(
+            "inspect", _joined(command.node), Inspection, limit_s=55
+        )
+    return NodeInspected(hardware=answer.found())
 
 
 @activity.defn
@@ -98,19 +112,19 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
         "network_wall": await _network_wall(),
     }
     async with heartbeating():
-        answer = await NodeClient(command.node).call("prepare", request, limit_s=240)
-    job_user, served = answer["job_user"], answer.get("cache") or {}
-    alone = None if job_user else "the log-in user is not root: jobs share its account"
-    open_network = answer.get("no_wall_reason")
+        answer = await NodeClient(command.node).call("prepare", request, Prepared, limit_s=240)
+    asked = {f"{peer.host}:{peer.port}" for peer in command.peers}
+    alone = None if answer.job_user else "the log-in user is not root: jobs share its account"
+    open_network = answer.no_wall_reason
     if not settings().job_network_wall:
         open_network = "BASELOAD_JOB_NETWORK_WALL is off: jobs reach this machine's network"
     return NodePrepared(
         preparation=Preparation(
-            job_user=job_user,
-            closed_logins=answer["closed_logins"],
-            unreachable_peers=tuple(answer["unreachable_peers"]),
-            cache=served.get("address"),
-            no_cache_reason=served.get("reason"),
+            job_user=answer.job_user,
+            closed_logins=answer.closed_logins,
+            unreachable_peers=tuple(peer for peer in answer.unreachable_peers if peer in asked),
+            cache=answer.cache.address if answer.cache else None,
+            no_cache_reason=answer.cache.reason if answer.cache else None,
             trusted_only_reason=alone or open_network,
         )
     )
@@ -146,17 +160,17 @@ async def _network_wall() -> dict[str, Any] | None:
 @activity.defn
 async def reboot_node(command: RebootNode) -> Done:
     """Restart the machine, unless it has restarted since the boot `command.boot_id`."""
-    answer = await NodeClient(command.node).call("status", {"run_ids": []}, limit_s=12)
-    if answer["boot_id"] == command.boot_id:
-        await NodeClient(command.node).call("reboot", {}, limit_s=12)
+    answer = await NodeClient(command.node).call("status", {"run_ids": []}, Status, limit_s=12)
+    if answer.boot_id == command.boot_id:
+        await NodeClient(command.node).call("reboot", {}, Nothing, limit_s=12)
     return Done()
 
 
 @activity.defn
 async def list_runs(command: ListRuns) -> RunsListed:
     """Every run on the node, in any state."""
-    answer = await NodeClient(command.node).call("status", {"run_ids": None}, limit_s=18)
-    return RunsListed(run_ids=tuple(sorted(answer["runs"])))
+    answer = await NodeClient(command.node).call("status", {"run_ids": None}, Status, limit_s=18)
+    return RunsListed(run_ids=tuple(sorted(answer.runs)))
 
 
 @activity.defn
@@ -177,40 +191,60 @@ async def end_orphaned_runs(command: EndOrphanedRuns) -> OrphanedRunsEnded:
             "grace_s": ORPHAN_GRACE_S,
             "owner": platform_key_fingerprint(),
         }
-        answer = await NodeClient(command.node).call("orphans", request, limit_s=90)
-        ended: dict[str, dict[str, Any]] = answer["ended"]
+        answer = await NodeClient(command.node).call("orphans", request, Orphans, limit_s=90)
         await _prune(command.node)
+        asked = _asked(names, command)
+        ended = {name: run for name, run in answer.ended.items() if name in asked}
+        alive = {name: run for name, run in answer.alive.items() if name in asked}
         runs = _runs(names, ended)
         for run in runs:
             # A run has ended even if its log cannot be stored in time.
-            with contextlib.suppress(ApplicationError, TimeoutError, OSError):
+            with _tolerated():
                 async with asyncio.timeout(ORPHAN_LOG_S):
                     await bring_log(command.node, run.run_id)
-        old = [run_id for run_id, state in ended.items() if _is_old(state)]
+        old = [name for name, run in ended.items() if _is_old(run)]
         if old:
             # The next call reports again the folders that stay; this call's runs must be billed.
-            with contextlib.suppress(ApplicationError):
-                await NodeClient(command.node).call("clean", {"run_ids": old}, limit_s=60)
-    return OrphanedRunsEnded(runs=(*runs, *_runs(names, answer["alive"])))
+            with _tolerated():
+                await NodeClient(command.node).call("clean", {"run_ids": old}, Cleaned, limit_s=60)
+    return OrphanedRunsEnded(runs=(*runs, *_runs(names, alive)))
+
+
+def _asked(names: RunNames, command: EndOrphanedRuns) -> set[str]:
+    """The names of the runs that the node was asked to end; it says nothing of any other."""
+    leaving = {names.of(run_id) for run_id in command.leaving}
+    return {*command.among, *leaving} - {names.of(run_id) for run_id in command.live}
+
+
+@contextlib.contextmanager
+def _tolerated() -> Generator[None]:
+    """Ignore a failure, but for that of a node that breaks the protocol."""
+    try:
+        yield
+    except (TimeoutError, OSError):
+        return
+    except ApplicationError as failure:
+        if failure.type == errors.PROTOCOL_VIOLATION:
+            raise
 
 
 async def _prune(node: NodeAddress) -> None:
     """Remove code and packages that no job has used for `CACHE_KEPT`; ignore failures."""
     request = {"keep_code": [], "max_age_s": CACHE_KEPT.total_seconds()}
-    with contextlib.suppress(ApplicationError):
-        await NodeClient(node).call("prune", request, limit_s=20)
+    with _tolerated():
+        await NodeClient(node).call("prune", request, Nothing, limit_s=20)
 
 
-def _is_old(state: dict[str, Any]) -> bool:
-    return float(state["told_before_s"]) >= ORPHAN_KEPT.total_seconds()
+def _is_old(run: EndedRun) -> bool:
+    return run.told_before_s >= ORPHAN_KEPT.total_seconds()
 
 
-def _runs(names: RunNames, states: dict[str, dict[str, Any]]) -> tuple[RunSeen, ...]:
-    found = (_run(names.read(name), state) for name, state in states.items())
+def _runs(names: RunNames, said: Mapping[str, RunStatus]) -> tuple[RunSeen, ...]:
+    found = (_run(names.read(name), run) for name, run in said.items())
     return tuple(run for run in found if run is not None)
 
 
-def _run(run_id: str | None, state: dict[str, Any]) -> RunSeen | None:
+def _run(run_id: str | None, said: RunStatus) -> RunSeen | None:
     """The run of a job; None for a run with a foreign name, which is ended but not billed."""
     if run_id is None:
         return None
@@ -220,9 +254,9 @@ def _run(run_id: str | None, state: dict[str, Any]) -> RunSeen | None:
         job_id=job_id,
         worker=worker,
         attempt=attempt,
-        elapsed_s=state["elapsed_s"],
-        started_at=state["started_at"],
-        alive=state.get("why", ""),
+        elapsed_s=said.elapsed_s,
+        started_at=said.started_at,
+        alive=said.why if isinstance(said, LivingRun) else "",
     )
 
 
@@ -237,7 +271,7 @@ async def restore_logins(command: RestoreLogins) -> Done:
         "authorized_key": await asyncio.to_thread(region_key_line, command.node.region_id),
     }
     try:
-        await NodeClient(command.node).call("release", request, limit_s=25)
+        await NodeClient(command.node).call("release", request, Nothing, limit_s=25)
     except ApplicationError as error:
         if error.type != errors.LOGIN_REFUSED:
             raise

@@ -1,16 +1,15 @@
 """The activities by which a job starts, polls, ends and cleans the run of a worker."""
 
-from typing import Any
-
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.site.answers.verbs import Cleaned, RunStatus
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.base import Done
-from workflows.contracts.jobs import Exit, RunReport
+from workflows.contracts.jobs import RunReport
 from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import CleanWorker, EndWorker, GetRunStatus, StartWorker
 
@@ -30,7 +29,7 @@ async def start_worker(command: StartWorker) -> RunReport:
     """
     request = {"run_id": RunNames(command.node).of(command.run_id)}
     try:
-        answer = await NodeClient(command.node).call("start", request, limit_s=START_S)
+        answer = await NodeClient(command.node).call("start", request, RunStatus, limit_s=START_S)
     except ApplicationError as failure:
         if failure.type != errors.OUTCOME_UNKNOWN:
             raise
@@ -38,7 +37,7 @@ async def start_worker(command: StartWorker) -> RunReport:
         if report.state not in STARTED:
             raise
         return report
-    return _report(command.run_id, answer)
+    return answer.report(command.run_id)
 
 
 @activity.defn
@@ -53,9 +52,8 @@ async def end_worker(command: EndWorker) -> RunReport:
     name = RunNames(command.node).of(command.run_id)
     request = {"run_id": name, "grace_s": command.grace_s}
     async with heartbeating():
-        return _report(
-            command.run_id, await NodeClient(command.node).call("end", request, limit_s=END_S)
-        )
+        answer = await NodeClient(command.node).call("end", request, RunStatus, limit_s=END_S)
+    return answer.report(command.run_id)
 
 
 @activity.defn
@@ -66,8 +64,8 @@ async def clean_worker(command: CleanWorker) -> Done:
     """
     request = {"run_ids": [RunNames(command.node).of(command.run_id)]}
     async with heartbeating():
-        answer = await NodeClient(command.node).call("clean", request, limit_s=CLEAN_S)
-    if answer["kept"]:
+        answer = await NodeClient(command.node).call("clean", request, Cleaned, limit_s=CLEAN_S)
+    if answer.kept:
         raise ApplicationError(
             f"{command.node.node_id}: {command.run_id} still runs, so its folder is kept",
             type=errors.NODE_REFUSED,
@@ -77,16 +75,5 @@ async def clean_worker(command: CleanWorker) -> Done:
 
 async def _status(command: GetRunStatus) -> RunReport:
     name = RunNames(command.node).of(command.run_id)
-    answer = await NodeClient(command.node).call("status", {"run_ids": [name]}, limit_s=STATUS_S)
-    return _report(command.run_id, answer["runs"][name])
-
-
-def _report(run_id: str, state: dict[str, Any]) -> RunReport:
-    return RunReport(
-        run_id=run_id,
-        state=RunState(state["state"]),
-        elapsed_s=state["elapsed_s"],
-        idle_s=state.get("idle_s", 0.0),
-        exit=Exit.model_validate(state["exit"]) if state["exit"] else None,
-        log_bytes=state["log_bytes"],
-    )
+    status = await NodeClient(command.node).run_status(name, limit_s=STATUS_S)
+    return status.report(command.run_id)

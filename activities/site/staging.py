@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
+from activities.site.answers.verbs import CodePresence, Nothing
 from activities.site.node_client import NodeClient
 from activities.site.region_cache import bring_out_of_cache
 from activities.site.run_names import RunNames
@@ -22,6 +23,7 @@ from activities.temporal.heartbeats import heartbeating, set_details
 from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment
 from workflows.contracts.nodes import NodeAddress
+from workflows.contracts.statuses import RunState
 from workflows.effects.jobs import StageWorker, WorkerStaged
 
 CALL_S = 30.0
@@ -53,7 +55,7 @@ async def stage_worker(command: StageWorker) -> WorkerStaged:
         if command.restores_state:
             restored = await bring_state(node, run_id, is_staged=is_staged)
         request = _request(command, run_spec, isolation, runtime)
-        await NodeClient(node).call("stage", request, limit_s=STAGE_S)
+        await NodeClient(node).call("stage", request, Nothing, limit_s=STAGE_S)
     return restored
 
 
@@ -120,16 +122,18 @@ def _runtime(isolation: Isolation, run_spec: RunSpec) -> str:
 async def _is_staged(node: NodeAddress, run_id: str) -> bool:
     """Whether the run is staged; its command may then already read the input, which must stay."""
     name = RunNames(node).of(run_id)
-    answer = await NodeClient(node).call("status", {"run_ids": [name]}, limit_s=CALL_S)
-    return bool(answer["runs"][name]["state"] != "unknown")
+    status = await NodeClient(node).run_status(name, limit_s=CALL_S)
+    return status.state is not RunState.UNKNOWN
 
 
 async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None) -> None:
     """Bring the code once for each node and content, even if two workers ask at the same time."""
     lock = _bringing.setdefault((node.node_id, sha256), asyncio.Lock())
     async with lock:
-        answer = await NodeClient(node).call("has_code", {"sha256": sha256}, limit_s=CALL_S)
-        if answer["present"] or await bring_out_of_cache(node, cache, sha256, _chunks):
+        answer = await NodeClient(node).call(
+            "has_code", {"sha256": sha256}, CodePresence, limit_s=CALL_S
+        )
+        if answer.present or await bring_out_of_cache(node, cache, sha256, _chunks):
             return
         path = await NodeClient(node).put_file(
             _chunks(sha256),
@@ -142,7 +146,7 @@ async def _bring_code(node: NodeAddress, sha256: str, cache: RegionCache | None)
             "archive": path,
             "max_bytes": settings().upload_max_unpacked_bytes,
         }
-        await NodeClient(node).call("unpack_code", request, limit_s=TRANSFER_S)
+        await NodeClient(node).call("unpack_code", request, Nothing, limit_s=TRANSFER_S)
 
 
 async def _bring_input(node: NodeAddress, run_id: str, sha256: str) -> None:

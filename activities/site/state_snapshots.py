@@ -9,6 +9,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
+from activities.site.answers.reading import refusal_code
+from activities.site.answers.verbs import StateFingerprint
 from activities.site.collection import bring_packed
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
@@ -42,17 +44,19 @@ async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
     async with heartbeating():
         request = {"run_id": RunNames(command.node).of(command.run_id)}
         node = NodeClient(command.node)
-        found = await node.call("fingerprint_state", request, limit_s=FINGERPRINT_S)
+        found = await node.call(
+            "fingerprint_state", request, StateFingerprint, limit_s=FINGERPRINT_S
+        )
         most_bytes = settings().state_max_bytes
         saved = SnapshotSaved(
-            outcome=SnapshotOutcome.SAVED, state_bytes=found["bytes"], file_count=found["files"]
+            outcome=SnapshotOutcome.SAVED, state_bytes=found.bytes, file_count=found.files
         )
-        if found["files"] == 0:
+        if found.files == 0:
             return saved.model_copy(update={"outcome": SnapshotOutcome.NOTHING})
-        if found["bytes"] > most_bytes or found["files"] > MOST_FILES:
+        if found.bytes > most_bytes or found.files > MOST_FILES:
             limit = f"{most_bytes / 1e9:.1f} GB in {MOST_FILES} files"
             return saved.model_copy(update={"outcome": SnapshotOutcome.TOO_LARGE, "limit": limit})
-        if not await _copy(command, found["mark"]):
+        if not await _copy(command, found.mark):
             return saved.model_copy(update={"outcome": SnapshotOutcome.UNCHANGED})
     return saved
 
@@ -77,7 +81,7 @@ async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> None:
         try:
             await bring_packed(command, "pack_state", store, name)
         except ApplicationError as failure:
-            if not left or _refusal(failure) != "unsettled":
+            if not left or refusal_code(failure) != "unsettled":
                 raise
         else:
             return
@@ -99,7 +103,11 @@ async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> Wor
         try:
             await _put(node, run_id, store, newest.name(job_id, worker))
         except ApplicationError as failure:
-            if _refusal(failure) not in ("broken-archive", "unsafe-archive", "archive-too-large"):
+            if refusal_code(failure) not in (
+                "broken-archive",
+                "unsafe-archive",
+                "archive-too-large",
+            ):
                 raise
             logger.warning("%s: its state is not restored: %s", run_id, failure)
             return WorkerStaged(state_refused=failure.message)
@@ -125,9 +133,3 @@ async def _chunks(store: BlobStore, name: str) -> AsyncGenerator[bytes]:
             yield chunk
     except BlobMissingError as error:
         raise ApplicationError(f"{name}: was replaced", type=errors.OUTCOME_UNKNOWN) from error
-
-
-def _refusal(failure: ApplicationError) -> str:
-    """The code of the agent's refusal; empty for any other failure."""
-    details = failure.details[0] if failure.details else {}
-    return str(details.get("code", "")) if isinstance(details, dict) else ""

@@ -9,7 +9,7 @@ time: the next one starts where the store ends, and repeats the exits.
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import activity
@@ -17,22 +17,25 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
-from activities.site.job_signals import JobSignals
-from activities.site.node_client import NodeClient
-from activities.site.run_names import RunNames
-from activities.storage.logs import LogGapError, LogStore, log_store
-from activities.temporal.heartbeats import heartbeating
-from activities.transport.frames import (
+from activities.site.answers.frames import (
     BeatFrame,
     ExitFrame,
     Frame,
     IdleFrame,
     LogFrame,
     LostFrame,
+    RunFrame,
     frames,
 )
+from activities.site.answers.verbs import Status
+from activities.site.job_signals import JobSignals
+from activities.site.node_client import NodeClient
+from activities.site.run_names import RunNames
+from activities.storage.logs import LogGapError, LogStore, log_store
+from activities.temporal.heartbeats import heartbeating
 from activities.transport.stream import NodeStream
 from workflows.contracts import errors
+from workflows.contracts.jobs import Exit
 from workflows.contracts.nodes import WatchEnded
 from workflows.effects.nodes import WatchNode
 
@@ -49,6 +52,7 @@ async def watch_node(command: WatchNode) -> WatchEnded:
     """Watch the node until the watch is due to be renewed, or fails.
 
     Raises: NODE_UNREACHABLE when the connection is lost, HOST_KEY_MISMATCH, LOGIN_REFUSED;
+    PROTOCOL_VIOLATION when the node says what our watcher never says;
     OUTCOME_UNKNOWN when the machine has restarted; WORKER_STOPS when this worker process stops, so
     that the next one continues.
     """
@@ -84,14 +88,15 @@ class Waiting:
     pieces: list[Piece] = field(default_factory=list)
     last: dict[str, Piece] = field(default_factory=dict)
     """The last piece of each run, to which its next bytes are added."""
-    exits: list[ExitFrame] = field(default_factory=list)
+    exits: list[tuple[str, Exit]] = field(default_factory=list)
+    """The run id and the exit of each run that has ended."""
     size: int = 0
 
-    def add(self, frame: LogFrame) -> None:
-        """Add new bytes of a log."""
-        piece = self.last.get(frame.run_id)
+    def add(self, run_id: str, frame: LogFrame) -> None:
+        """Add new bytes of a run's log."""
+        piece = self.last.get(run_id)
         if piece is None or piece.offset + len(piece.content) != frame.offset:
-            piece = self.last[frame.run_id] = Piece(frame.run_id, frame.offset, bytearray())
+            piece = self.last[run_id] = Piece(run_id, frame.offset, bytearray())
             self.pieces.append(piece)
         piece.content += frame.payload
         self.size += len(frame.payload)
@@ -135,12 +140,14 @@ class Watch:
 
     async def _stored_lengths(self) -> dict[str, int]:
         """The stored bytes of the log of each run on the node, by the run's name there."""
-        answer = await NodeClient(self._node).call("status", {"run_ids": None}, limit_s=STATUS_S)
-        if self._boot_id not in ("", answer["boot_id"]):
+        answer = await NodeClient(self._node).call(
+            "status", {"run_ids": None}, Status, limit_s=STATUS_S
+        )
+        if self._boot_id not in ("", answer.boot_id):
             raise ApplicationError(
                 f"{self._node.node_id}: the machine has restarted", type=errors.OUTCOME_UNKNOWN
             )
-        runs = [run_id for name in answer["runs"] if (run_id := self._names.read(name))]
+        runs = [run_id for name in answer.runs if (run_id := self._names.read(name))]
         lengths = await asyncio.to_thread(lambda: [self._logs.length(run_id) for run_id in runs])
         self._tails = dict(zip(runs, lengths, strict=True))
         return self._by_name(self._tails)
@@ -149,27 +156,31 @@ class Watch:
         return {self._names.of(run_id): offset for run_id, offset in offsets.items()}
 
     async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
-        async for frame in self._within_limit(frames(stream)):
-            if not isinstance(frame, BeatFrame):
-                run_id = self._names.read(frame.run_id)
-                if run_id is None:  # It is of another control plane, or was never placed there.
-                    await stream.send({"forget": [frame.run_id]})
-                    continue
-                frame = replace(frame, run_id=run_id)  # noqa: PLW2901 - one frame, its name read
-            match frame:
-                case LogFrame() if self._follows(frame):
-                    self._waiting.add(frame)
-                    self._arrived.set()
-                case ExitFrame():
-                    self._waiting.exits.append(frame)
-                    self._arrived.set()
-                case LostFrame(run_id=run_id):
-                    signals.ask_to_look(run_id)
-                case IdleFrame(run_id=run_id, idle_s=idle_s):
-                    signals.tell_idle(run_id, idle_s)
+        by = NodeClient(self._node).speaker("watch")
+        async for frame in self._within_limit(frames(stream, by)):
+            if isinstance(frame, BeatFrame):
+                continue
+            run_id = self._names.read(frame.run_id)
+            if run_id is None:  # It is of another control plane, or was never placed there.
+                await stream.send({"forget": [frame.run_id]})
+                continue
+            self._take(run_id, frame, signals)
             while self._waiting.size > WAITING_BYTES:
                 self._taken.clear()
                 await self._taken.wait()
+
+    def _take(self, run_id: str, frame: RunFrame, signals: JobSignals) -> None:
+        match frame:
+            case LogFrame() if self._follows(run_id, frame):
+                self._waiting.add(run_id, frame)
+                self._arrived.set()
+            case ExitFrame(exit=ended, log_bytes=log_bytes):
+                self._waiting.exits.append((run_id, ended.exit(log_bytes)))
+                self._arrived.set()
+            case LostFrame():
+                signals.ask_to_look(run_id)
+            case IdleFrame(idle_s=idle_s):
+                signals.tell_idle(run_id, idle_s)
 
     async def _within_limit(self, source: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
         """The frames, each within `SILENCE_S`."""
@@ -188,12 +199,12 @@ class Watch:
                 ) from error
             yield frame
 
-    def _follows(self, frame: LogFrame) -> bool:
+    def _follows(self, run_id: str, frame: LogFrame) -> bool:
         """Whether to store the frame: not if it was sent before a log was requested again."""
-        wanted = self._rewound.get(frame.run_id)
+        wanted = self._rewound.get(run_id)
         if wanted is not None and frame.offset > wanted:
             return False
-        self._rewound.pop(frame.run_id, None)
+        self._rewound.pop(run_id, None)
         return True
 
     async def _store(self, stream: NodeStream, signals: JobSignals) -> None:
@@ -204,9 +215,9 @@ class Watch:
             waiting, self._waiting = self._waiting, Waiting()
             self._taken.set()
             behind = await asyncio.to_thread(self._append, waiting.pieces)
-            for ended in waiting.exits:
+            for run_id, ended in waiting.exits:
                 # Also for logs that are behind: their jobs collect the missing bytes.
-                signals.tell_exit(ended.run_id, ended.exit, ended.log_bytes)
+                signals.tell_exit(run_id, ended)
             if behind:
                 self._rewound.update(behind)
                 await asyncio.sleep(STORE_PAUSE_S)

@@ -42,13 +42,25 @@ class OutcomeUnknown(TransportError):
 
 
 class AgentRefused(TransportError):
-    """The agent refused the request. `code` is stable; `message` is for people."""
+    """A verb that streams bytes ended as it does with a refusal.
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
+    said: the last line of its stderr, which says why; nobody has read it yet.
+    """
+
+    def __init__(self, words: str, said: bytes) -> None:
+        super().__init__(f"{words}: exit status 3: {said.decode(errors='replace')}")
+        self.said = said
 
 
 class AgentBroke(TransportError):
     """The agent gave no answer: the node lacks python3 or disk space, or the agent has a bug."""
+
+
+class ProtocolViolation(TransportError):
+    """The node says more than our agent ever does; the rest was not read."""
+
+    def __init__(self, field: str, rule: str, found: str) -> None:
+        super().__init__(f"{field}: {rule}, found {found}")
+        self.field = field
+        self.rule = rule
+        self.found = found

@@ -91,7 +91,7 @@ async def _checked_host(endpoint: NodeEndpoint) -> str:
 
 def _unreachable(endpoint: NodeEndpoint, error: Exception) -> NodeUnreachable:
     words = str(error) or f"no answer within {CONNECT_S} s"
-    log.info("node %s: unreachable: %s", endpoint, words)
+    log.info("node %s: unreachable: %r", endpoint, words)
     return NodeUnreachable(endpoint.host, endpoint.port, words)
 
 

@@ -6,7 +6,6 @@ connection are started by the agent as supervised runs.
 
 import asyncio
 import contextlib
-import json
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
@@ -17,7 +16,12 @@ import asyncssh
 from activities.transport import pinned, shell
 from activities.transport.agent_archive import agent_archive
 from activities.transport.endpoint import NodeEndpoint
-from activities.transport.errors import AgentBroke, NodeUnreachable, OutcomeUnknown
+from activities.transport.errors import (
+    AgentBroke,
+    NodeUnreachable,
+    OutcomeUnknown,
+    ProtocolViolation,
+)
 from activities.transport.pool import IDLE_S, Link, LinkPool
 from activities.transport.stream import (
     MOST_BANNER_BYTES,
@@ -26,7 +30,6 @@ from activities.transport.stream import (
     NodeStream,
     check_end,
     encode,
-    refuse,
 )
 
 FILE_CHUNK_BYTES = 4 << 20
@@ -72,15 +75,15 @@ class NodeConnections:
         *,
         limit_s: float,
         on_progress: Progress | None = None,
-    ) -> dict[str, Any]:
-        """Run one verb and return its answer; `on_progress` gets each line of its progress.
+    ) -> bytes:
+        """Run one verb and return its answer, unread; `on_progress` gets each line of its progress.
 
         Raises: NodeUnreachable, HostKeyMismatch, LoginRefused (nothing was done), OutcomeUnknown
-        (lost connection or timeout: poll again), AgentRefused, AgentBroke.
+        (lost connection or timeout: poll again), AgentBroke, ProtocolViolation.
         """
         words = f"node {address}: {verb}"
 
-        async def use(link: Link) -> dict[str, Any]:
+        async def use(link: Link) -> bytes:
             marker = shell.new_marker()
             process = await _open(link, verb, marker)
             async with contextlib.AsyncExitStack() as closing:
@@ -88,13 +91,14 @@ class NodeConnections:
                 with contextlib.suppress(BrokenPipeError):  # `check_end` raises the cause.
                     process.stdin.write(encode({"root": link.root, **request}))
                     process.stdin.write_eof()
-                output, stderr = await _heard(process, on_progress, words)
+                output, stderr = await _heard(process, on_progress)
                 check_end(process, stderr, words)
-                return _answer(shell.after_marker(output, marker), words)
+            answer = (shell.after_marker(output, marker) or b"").strip()
+            if not answer:
+                raise AgentBroke(f"{words}: ended without an answer")
+            return answer
 
-        answer = await self._use(address, use, limit_s, words)
-        refuse(answer)
-        return answer
+        return await self._use(address, use, limit_s, words)
 
     async def stream(
         self, address: NodeEndpoint, verb: str, request: dict[str, Any], *, eof: bool = True
@@ -102,7 +106,7 @@ class NodeConnections:
         """Start a verb that answers with bytes; the caller closes the stream.
 
         eof: whether to close the verb's input. `watch` takes further lines and needs False.
-        Raises: as `call`; reading the stream may raise the same errors later.
+        Raises: as `call`, and AgentRefused; reading the stream may raise the same errors later.
         """
         words = f"node {address}: {verb}"
 
@@ -130,7 +134,7 @@ class NodeConnections:
         *,
         limit_s: float,
     ) -> None:
-        """Run a verb that takes bytes, such as `put_input`. Raises: as `call`."""
+        """Run a verb that takes bytes, such as `put_input`. Raises: as `stream`."""
         async with (
             _limited(limit_s, f"node {address}: {verb}"),
             await self.stream(address, verb, request, eof=False) as stream,
@@ -226,7 +230,7 @@ async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEn
         process = await connection.create_process(command, encoding=None)
         async with contextlib.AsyncExitStack() as closing:
             closing.callback(process.close)
-            output, stderr = await _heard(process, None, words)
+            output, stderr = await _heard(process, None)
     except (ConnectionError, asyncssh.Error) as error:
         raise OutcomeUnknown(f"{words}: {error}") from error
     if process.exit_status is None:
@@ -285,36 +289,26 @@ async def _follow(reader: asyncssh.SSHReader[bytes], on_progress: Progress | Non
 
 
 async def _heard(
-    process: asyncssh.SSHClientProcess[bytes], on_progress: Progress | None, words: str
+    process: asyncssh.SSHClientProcess[bytes], on_progress: Progress | None
 ) -> tuple[bytes, bytes]:
     """All that a process says until its end, and the last bytes that it says on stderr.
 
-    Raises: AgentBroke, when it says more than any answer of the agent has.
+    Raises: ProtocolViolation, when it says more than any answer of the agent has.
     """
     output, stderr = await asyncio.gather(
-        _read_all(process.stdout, words), _follow(process.stderr, on_progress)
+        _read_all(process.stdout), _follow(process.stderr, on_progress)
     )
     await process.wait_closed()
     return output, stderr
 
 
-async def _read_all(reader: asyncssh.SSHReader[bytes], words: str) -> bytes:
+async def _read_all(reader: asyncssh.SSHReader[bytes]) -> bytes:
     output = bytearray()
     while chunk := await reader.read(READ_BYTES):
         output += chunk
         if len(output) > MOST_BANNER_BYTES + MOST_ANSWER_BYTES:
-            raise AgentBroke(f"{words}: answered with more than {MOST_ANSWER_BYTES} bytes")
+            raise ProtocolViolation("answer", f"has at most {MOST_ANSWER_BYTES} bytes", "more")
     return bytes(output)
-
-
-def _answer(text: bytes | None, words: str) -> dict[str, Any]:
-    try:
-        answer = json.loads(text or b"")
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
-        raise AgentBroke(f"{words}: found no answer in {(text or b'')[:200]!r}")
-    return answer
 
 
 async def _put(

@@ -15,8 +15,6 @@ from activities.transport.errors import AgentBroke, AgentRefused, OutcomeUnknown
 READ_BYTES = 1 << 18
 STDERR_BYTES = 4000
 AGENT_REFUSED = 3
-MOST_CODE = 100
-MOST_MESSAGE = 4000
 MOST_BANNER_BYTES = 1 << 20
 """The most bytes that a login shell may print before our command does."""
 
@@ -121,27 +119,16 @@ def check_end(process: asyncssh.SSHClientProcess[bytes], stderr: bytes, words: s
     """Check that a verb's process has ended with success.
 
     Raises: OutcomeUnknown when the connection was lost before its end; AgentRefused when the agent
-    refused the request; AgentBroke for any other exit status.
+    refused the request of a stream; AgentBroke for any other exit status.
     """
     status = process.exit_status
     if status is None:
         raise OutcomeUnknown(f"{words}: the connection was lost before the verb ended")
-    if status == AGENT_REFUSED:
-        with contextlib.suppress(ValueError, IndexError, RecursionError):
-            answer = json.loads(stderr.splitlines()[-1])
-            refuse(answer if isinstance(answer, dict) else {})
+    if status == AGENT_REFUSED and stderr.strip():
+        raise AgentRefused(words, stderr.strip().rpartition(b"\n")[2])
     if status != 0:
         output = stderr.decode(errors="replace").strip()
         raise AgentBroke(f"{words}: exit status {status}: {output or 'no message'}")
-
-
-def refuse(answer: dict[str, Any]) -> None:
-    """Check that the agent's answer is ok. Raises: AgentRefused, when the answer is a refusal."""
-    if answer.get("ok") is not True:
-        error = answer.get("error")
-        said = error if isinstance(error, dict) else {}
-        code, message = str(said.get("code")), str(said.get("message"))
-        raise AgentRefused(code[:MOST_CODE], message[-MOST_MESSAGE:])
 
 
 async def _tail(reader: asyncssh.SSHReader[bytes]) -> bytes:

@@ -11,13 +11,14 @@ from activities.outbox.workflow_starts import register
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.ssh import NodeConnections
 from tests.activities.agent.agent_process import LocalAgent, removed
+from tests.activities.hostile_sites import hostile
 from tests.activities.providers.fake_driver import RentedDriver
 from tests.activities.providers.kinds import kind_with
 from tests.activities.sites import site
 from tests.activities.sshd import SSHD, Sshd
 from tests.activities.waiting import wait_for
 
-__all__ = ["agent", "connections", "endpoint", "node_root", "site", "sshd"]
+__all__ = ["agent", "connections", "endpoint", "hostile", "node_root", "site", "sshd"]
 
 register(KINDS)
 

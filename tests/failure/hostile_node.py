@@ -10,6 +10,8 @@ import re
 import shlex
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import asyncssh
@@ -28,6 +30,7 @@ class Words:
     """What a verb of the machine says.
 
     repeat: how often `out` is said. stays: whether the verb goes on until its caller leaves.
+    takes: whether it takes the bytes that follow the request before it says anything.
     """
 
     out: bytes = b""
@@ -35,6 +38,7 @@ class Words:
     status: int = 0
     repeat: int = 1
     stays: bool = False
+    takes: bool = False
 
 
 def answer(**words: Any) -> Words:
@@ -81,6 +85,8 @@ class HostileNode:
         self.asked.append((verb, json.loads(await process.stdin.readline())))
         words = self.says.get(verb, answer())
         with contextlib.suppress(ConnectionError, asyncssh.Error):
+            if words.takes:
+                await process.stdin.read()
             await self._say(process, words)
             while words.stays and (line := await process.stdin.readline()):
                 self.asked.append((verb, json.loads(line)))
@@ -102,8 +108,11 @@ class _Anybody(asyncssh.SSHServer):
 
 
 @contextlib.asynccontextmanager
-async def hostile_node() -> AsyncIterator[HostileNode]:
-    """A machine that answers SSH until the block ends."""
+async def hostile_node(files: Path | None = None) -> AsyncIterator[HostileNode]:
+    """A machine that answers SSH until the block ends.
+
+    files: the folder that it shows as its whole disk over SFTP; None: it has no SFTP.
+    """
     node = HostileNode()
     key = asyncssh.generate_private_key("ssh-ed25519")
     serving: set[asyncio.Task[None]] = set()
@@ -125,6 +134,7 @@ async def hostile_node() -> AsyncIterator[HostileNode]:
         process_factory=serve,
         encoding=None,
         compression_algs=None,
+        sftp_factory=None if files is None else partial(asyncssh.SFTPServer, chroot=bytes(files)),
     )
     node.port, node.minion_id = listener.get_port(), key.get_fingerprint("sha256")
     try:

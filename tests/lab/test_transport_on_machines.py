@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -29,7 +30,7 @@ async def connections(lab: Lab) -> AsyncIterator[NodeConnections]:
 
 async def hostname(connections: NodeConnections, machine: Machine) -> str:
     found = await connections.call(endpoint(machine), "inspect", {}, limit_s=10)
-    return str(found["hardware"]["hostname"])
+    return str(json.loads(found)["hardware"]["hostname"])
 
 
 async def test_a_command_into_a_black_hole_ends_at_its_limit_and_the_next_one_works(

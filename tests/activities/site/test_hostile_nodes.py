@@ -5,21 +5,20 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import asyncssh
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.settings import settings
-from activities.site.node_client import close_connections
 from activities.site.nodes import end_orphaned_runs
 from activities.site.run_names import RunNames
 from activities.site.watch import watch_node
 from activities.storage.logs import log_store
-from activities.temporal import client
+from tests.activities.hostile_sites import HostileSite
 from tests.activities.sites import REGION, Jobs
 from tests.activities.waiting import wait_until
-from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
+from tests.failure.hostile_node import HostileNode, Words, answer, frame
+from workflows.contracts import errors
 from workflows.effects.nodes import EndOrphanedRuns, WatchNode
 
 OWN = "job-01jd0000000000000000000001"
@@ -27,27 +26,13 @@ VICTIM = "job-01jd0000000000000000000000"
 
 
 @pytest.fixture
-async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostileNode]:
-    """A hostile machine, and everything that a site's activities find in their process."""
-    key = tmp_path / "key"
-    key.write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key())
-    monkeypatch.setenv("BASELOAD_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("BASELOAD_SSH_KEY", str(key))
-    monkeypatch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
-    monkeypatch.setenv("BASELOAD_NODE_NETWORKS", "127.0.0.1/32")
-    settings.cache_clear()
-    async with hostile_node() as found:
-        found.says["status"] = answer(runs={}, boot_id="1")
-        yield found
-        await close_connections()
-    settings.cache_clear()
+def node(hostile: HostileSite) -> HostileNode:
+    return hostile.machine
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    found = Jobs()
-    monkeypatch.setattr(client, "_client", found)
-    return found
+def jobs(hostile: HostileSite) -> Jobs:
+    return hostile.jobs
 
 
 @contextlib.asynccontextmanager
@@ -71,12 +56,14 @@ async def test_a_run_id_with_a_path_in_it_writes_no_file_outside_the_store(
     node: HostileNode, jobs: Jobs, tmp_path: Path
 ) -> None:
     paths = ("../../../outside-0-1", f"{tmp_path}/outside-0-1", f"{VICTIM}/../../../../outside-0-1")
-    logs = [frame(b"owned", run_id=path, kind="log", offset=0, length=5) for path in paths]
-    last = frame(run_id="last", kind="exit", exit={}, log_bytes=0)
-    node.says["watch"] = Words(b"".join(logs) + last, stays=True)
     before = files(tmp_path)
-    async with watched(node):
-        await wait_until(lambda: ("watch", {"forget": ["last"]}) in node.asked, "the last frame")
+    for path in paths:
+        node.says["watch"] = Words(frame(b"owned", run_id=path, kind="log", offset=0, length=5))
+        with pytest.raises(ApplicationError) as caught:
+            await ActivityEnvironment().run(
+                watch_node, WatchNode(node=node.address("nod-hostile", REGION))
+            )
+        assert caught.value.type == errors.PROTOCOL_VIOLATION
     assert files(tmp_path) == before
     assert jobs.signals == []
 
@@ -104,10 +91,12 @@ async def test_a_node_says_nothing_of_runs_that_were_placed_on_another(
         here.of(own).replace(own, victim),
         here.of(victim)[:-1],
         f"{victim}-",
+        "x",
     )
     said = b"".join(map(said_of, names))
     node.says["watch"] = Words(said + said_of(here.of(own)), stays=True)
-    node.says["status"] = answer(runs={name: {} for name in names}, boot_id="1")
+    state = {"state": "unknown", "elapsed_s": 0, "exit": None, "log_bytes": 0}
+    node.says["status"] = answer(runs=dict.fromkeys(names, state), boot_id="1")
     async with watched(node):
         await wait_until(lambda: len(jobs.signals) == 3, "what it may say")
     assert {job for job, _, _ in jobs.signals} == {f"job/{OWN}"}
@@ -120,11 +109,17 @@ async def test_a_node_says_nothing_of_runs_that_were_placed_on_another(
 async def test_a_node_reports_no_orphan_that_was_placed_on_another(node: HostileNode) -> None:
     own, victim = f"{OWN}-0-1", f"{VICTIM}-0-1"
     address = node.address("nod-hostile", REGION)
-    state = {"elapsed_s": 60.0, "started_at": None, "log_bytes": 0, "told_before_s": 0.0}
+    state = {
+        "state": "exited",
+        "elapsed_s": 60.0,
+        "exit": None,
+        "log_bytes": 0,
+        "told_before_s": 0.0,
+    }
     names = (victim, RunNames(node.address("nod-other", REGION)).of(victim))
     mine = RunNames(address).of(own)
     node.says["orphans"] = answer(ended=dict.fromkeys((*names, mine), state), alive={})
     node.says["status"] = answer(runs={mine: state}, boot_id="1")
-    command = EndOrphanedRuns(node=address, among=names, live=())
+    command = EndOrphanedRuns(node=address, among=(*names, mine), live=())
     found = await ActivityEnvironment().run(end_orphaned_runs, command)
     assert [run.run_id for run in found.runs] == [own]

@@ -20,6 +20,7 @@ from activities.secrets.region_keys import (
     region_public_key,
 )
 from activities.settings import settings
+from activities.site.answers.verbs import Prepared
 from activities.site.node_client import NodeClient, close_connections
 from activities.site.nodes import (
     check_site,
@@ -283,8 +284,8 @@ async def test_a_removed_machine_cannot_be_entered_again(site: Site) -> None:
 async def test_where_no_job_user_can_be_made_it_is_said(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def call(*_: object, **__: object) -> dict[str, object]:
-        return {"job_user": None, "closed_logins": False, "unreachable_peers": []}
+    async def call(*_: object, **__: object) -> Prepared:
+        return Prepared(job_user=None, closed_logins=False, unreachable_peers=())
 
     monkeypatch.setattr(NodeClient, "call", call)
     found = await site.do(prepare_node, PrepareNode(node=site.node, exclusive=False))

@@ -1,6 +1,7 @@
 """Outputs brought from a node, inputs brought to it, as archives."""
 
 import io
+import json
 import os
 import tarfile
 from pathlib import Path
@@ -87,7 +88,7 @@ async def test_the_same_output_is_the_same_bytes(node: Node) -> None:
 async def test_a_run_that_is_not_there_has_no_output(node: Node) -> None:
     with pytest.raises(AgentRefused) as caught:
         await node.pack("pack_output")
-    assert caught.value.code == "no-folder"
+    assert json.loads(caught.value.said)["error"]["code"] == "no-folder"
 
 
 async def test_an_input_is_there_before_the_command_and_replaced_by_the_next(
@@ -105,7 +106,7 @@ async def test_a_hostile_input_is_refused_with_nothing_written(node: Node, tmp_p
     hostile, _ = archives.archive(tmp_path, file("x"), symlink("y", "../../.."))
     with pytest.raises(AgentRefused) as caught:
         await node.put(hostile)
-    assert caught.value.code == "unsafe-archive"
+    assert json.loads(caught.value.said)["error"]["code"] == "unsafe-archive"
     assert names_in(node.run) == []
 
 

@@ -5,13 +5,21 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from activities.site.answers.frames import (
+    BeatFrame,
+    ExitFrame,
+    Frame,
+    LogFrame,
+    LostFrame,
+    frames,
+)
+from activities.site.answers.reading import Speaker
+from activities.site.answers.verbs import RunExit
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import OutcomeUnknown
-from activities.transport.frames import BeatFrame, ExitFrame, Frame, LogFrame, LostFrame, frames
 from activities.transport.ssh import NodeConnections
 from activities.transport.stream import NodeStream
 from tests.activities.agent.agent_process import spec
@@ -26,7 +34,7 @@ class Node:
         self.connections = connections
         self.endpoint = endpoint
         self.logs: dict[str, bytearray] = {}
-        self.exits: dict[str, dict[str, Any]] = {}
+        self.exits: dict[str, RunExit] = {}
         self.lost: dict[str, LostFrame] = {}
         self.beats = 0
 
@@ -53,7 +61,7 @@ class Node:
             await stream.close()
 
     async def _read(self, stream: NodeStream) -> None:
-        async for frame in frames(stream):
+        async for frame in frames(stream, Speaker("nod-1", "watch")):
             self._note(frame)
 
     def _note(self, frame: Frame) -> None:
@@ -70,7 +78,7 @@ class Node:
             case BeatFrame():
                 self.beats += 1
 
-    async def until_exit(self, run_id: str) -> dict[str, Any]:
+    async def until_exit(self, run_id: str) -> RunExit:
         await wait_until(lambda: run_id in self.exits, f"the exit of {run_id}", 60)
         return self.exits[run_id]
 
@@ -93,7 +101,7 @@ async def test_a_line_and_an_exit_arrive(node: Node) -> None:
         await node.run("job-tw-0-1", "until [ -e go ]; do sleep 0.01; done; echo line; exit 4")
         node.path("job-tw-0-1", "work/go").touch()
         await node.until_log("job-tw-0-1", b"line\n")
-        assert (await node.until_exit("job-tw-0-1"))["exit_code"] == 4
+        assert (await node.until_exit("job-tw-0-1")).exit_code == 4
 
 
 async def test_the_watch_goes_on_at_the_byte_after_the_connection_was_cut(
@@ -176,7 +184,7 @@ async def test_a_run_without_its_supervisor_is_told_as_lost(node: Node) -> None:
         await wait_until(lambda: "job-tw-0-1" in node.lost, "the loss")
         await node.end("job-tw-0-1")
         exited = await node.until_exit("job-tw-0-1")
-    assert exited["reason"] == "ended-after-supervisor-loss"
+    assert exited.reason == "ended-after-supervisor-loss"
 
 
 async def test_the_watcher_ends_with_its_connection(node: Node) -> None:

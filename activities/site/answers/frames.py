@@ -1,0 +1,127 @@
+"""The frames that the watcher on a node sends, cut out of its stream of bytes.
+
+A frame is one JSON line, and behind a line of kind `log` as many bytes as the line says.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter
+
+from activities.site.answers.bounds import Code, FileBytes, RunName, Said, Seconds
+from activities.site.answers.reading import Speaker, parsed, violation
+from activities.site.answers.verbs import RunExit
+
+MOST_HEADER_BYTES = 64 << 10
+MOST_PAYLOAD_BYTES = 1 << 20
+
+
+class BeatFrame(Said):
+    """The sign every 2 s that the watcher still runs; a kind that we do not know counts as one."""
+
+    kind: Code = "beat"
+    length: Annotated[int, Field(ge=0, le=MOST_PAYLOAD_BYTES)] = 0
+
+
+class LogFrame(Said):
+    """New bytes of a run's log, starting at `offset`."""
+
+    kind: Literal["log"] = "log"
+    run_id: RunName
+    offset: FileBytes
+    length: Annotated[int, Field(ge=0, le=MOST_PAYLOAD_BYTES)]
+    payload: bytes = Field(default=b"", exclude=True, max_length=MOST_PAYLOAD_BYTES)
+    """The bytes that follow the line."""
+
+
+class ExitFrame(Said):
+    """The exit of a run, sent after all `log_bytes` of its log."""
+
+    kind: Literal["exit"] = "exit"
+    run_id: RunName
+    exit: RunExit
+    log_bytes: FileBytes
+
+
+class LostFrame(Said):
+    """The loss of a run's supervisor: no exit will follow unless the run is ended."""
+
+    kind: Literal["lost"] = "lost"
+    run_id: RunName
+    elapsed_s: Seconds
+    log_bytes: FileBytes
+
+
+class IdleFrame(Said):
+    """The report that a run with an idle limit has been idle for that long."""
+
+    kind: Literal["idle"] = "idle"
+    run_id: RunName
+    idle_s: Seconds
+
+
+RunFrame: TypeAlias = LogFrame | ExitFrame | LostFrame | IdleFrame
+"""What is said of one run, by its name on the node."""
+Frame: TypeAlias = RunFrame | BeatFrame
+
+
+def _kind(header: Any) -> str:
+    kind = header.get("kind") if isinstance(header, dict) else None
+    return kind if kind in ("log", "exit", "lost", "idle") else "beat"
+
+
+_FRAME: TypeAdapter[Frame] = TypeAdapter(
+    Annotated[
+        Annotated[LogFrame, Tag("log")]
+        | Annotated[ExitFrame, Tag("exit")]
+        | Annotated[LostFrame, Tag("lost")]
+        | Annotated[IdleFrame, Tag("idle")]
+        | Annotated[BeatFrame, Tag("beat")],
+        Discriminator(_kind),
+    ]
+)
+
+
+async def frames(chunks: AsyncIterable[bytes], by: Speaker) -> AsyncIterator[Frame]:
+    """The frames in a watcher's stream; an incomplete last frame is dropped.
+
+    Raises: ApplicationError, PROTOCOL_VIOLATION, for what is no frame of our watcher.
+    """
+    buffer = bytearray()
+    header: Frame | None = None
+    async for chunk in chunks:
+        buffer += chunk
+        while True:
+            if header is None:
+                header = _cut_header(buffer, by)
+            if header is None or len(buffer) < _length(header):
+                break
+            payload = _cut(buffer, _length(header))
+            if isinstance(header, LogFrame):
+                header = header.model_copy(update={"payload": payload})
+            yield header
+            header = None
+
+
+def _length(header: Frame) -> int:
+    return header.length if isinstance(header, LogFrame | BeatFrame) else 0
+
+
+def _cut_header(buffer: bytearray, by: Speaker) -> Frame | None:
+    end = buffer.find(b"\n", 0, MOST_HEADER_BYTES)
+    if end < 0:
+        if len(buffer) >= MOST_HEADER_BYTES:
+            rule = f"a line of at most {MOST_HEADER_BYTES} bytes"
+            raise violation(by, "frame", rule, bytes(buffer[:MOST_HEADER_BYTES]))
+        return None
+    header = parsed(bytes(buffer[:end]), _FRAME.validate_json, by)
+    del buffer[: end + 1]
+    return header
+
+
+def _cut(buffer: bytearray, length: int) -> bytes:
+    """Cut bytes from the front, through a view, which saves one copy of every log."""
+    with memoryview(buffer) as view:
+        payload = bytes(view[:length])
+    del buffer[:length]
+    return payload

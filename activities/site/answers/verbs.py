@@ -1,0 +1,218 @@
+"""The answers of the agent's verbs, one model each, with the fields that the platform uses."""
+
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from activities.site.answers.bounds import (
+    MOST_RUNS,
+    Account,
+    Address,
+    BootId,
+    ByteCount,
+    ClockSeconds,
+    Code,
+    Count,
+    Endpoint,
+    ExitCode,
+    FileBytes,
+    Fingerprint,
+    FolderBytes,
+    GpuId,
+    Instant,
+    Name,
+    RunName,
+    Said,
+    Seconds,
+    Text,
+)
+from workflows.contracts.jobs import Exit, RunReport
+from workflows.contracts.nodes import Disk, Gpu, Hardware
+from workflows.contracts.statuses import RunState
+
+
+class Nothing(Said):
+    """The answer of a verb that has done what it was asked, and has nothing to say of it."""
+
+
+# ── runs ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RunExit(Said):
+    """The exit of a run, as its supervisor wrote it; an earlier release may have written less."""
+
+    exit_code: ExitCode | None = None
+    signal: ExitCode | None = None
+    reason: Code = "exited"
+    message: Text = ""
+    elapsed_s: Seconds = 0.0
+    log_bytes: FileBytes = 0
+
+    def exit(self, log_bytes: int | None = None) -> Exit:
+        """The exit for the run's job; log_bytes: the length of the log, if a frame has told it."""
+        found = Exit(**self.model_dump())
+        return found if log_bytes is None else found.model_copy(update={"log_bytes": log_bytes})
+
+
+class RunStatus(Said):
+    """The answer of `start` and `end`, and the status of one run in other answers."""
+
+    state: RunState
+    elapsed_s: Seconds
+    idle_s: Seconds = 0.0
+    started_at: Instant | None = None
+    exit: RunExit | None
+    log_bytes: FileBytes
+
+    def report(self, run_id: str) -> RunReport:
+        """The report of the run for its job."""
+        return RunReport(
+            run_id=run_id,
+            state=self.state,
+            elapsed_s=self.elapsed_s,
+            idle_s=self.idle_s,
+            exit=self.exit.exit() if self.exit else None,
+            log_bytes=self.log_bytes,
+        )
+
+
+class EndedRun(RunStatus):
+    """An orphaned run that has ended."""
+
+    told_before_s: ClockSeconds
+    """How long ago the node has reported the run first."""
+
+
+class LivingRun(RunStatus):
+    """An orphaned run that could not be ended."""
+
+    why: Text
+    """What of the run is still alive."""
+
+
+class Status(Said):
+    """The answer of `status`."""
+
+    boot_id: BootId
+    runs: Annotated[dict[RunName, RunStatus], Field(max_length=MOST_RUNS)]
+
+
+class Orphans(Said):
+    """The answer of `orphans`."""
+
+    ended: Annotated[dict[RunName, EndedRun], Field(max_length=MOST_RUNS)]
+    alive: Annotated[dict[RunName, LivingRun], Field(max_length=MOST_RUNS)]
+
+
+class Cleaned(Said):
+    """The answer of `clean`."""
+
+    kept: Annotated[tuple[RunName, ...], Field(max_length=MOST_RUNS)]
+    """The runs that still run, whose folders stay."""
+
+
+class StateFingerprint(Said):
+    """The answer of `fingerprint_state`."""
+
+    mark: Fingerprint
+    bytes: FolderBytes
+    files: Count
+
+
+# ── code ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CodePresence(Said):
+    """The answer of `has_code`."""
+
+    present: bool
+
+
+class Fetch(StrEnum):
+    """The outcome of fetching code from a region's cache."""
+
+    HERE = "here"
+    FETCHED = "fetched"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    UNREACHED = "unreached"
+
+
+class FetchedCode(Said):
+    """The answer of `fetch_code`."""
+
+    found: Fetch
+    words: Text
+    fetched_bytes: ByteCount
+
+
+# ── the machine ─────────────────────────────────────────────────────────────────────────────────
+
+
+class _Gpu(Gpu, Said):
+    index: Annotated[int, Field(ge=0, lt=1024)]
+    name: Name
+    uuid: GpuId
+    memory_mib: Annotated[int, Field(ge=0, le=1 << 24)] | None = None
+    pcie_generation: Annotated[int, Field(ge=0, le=100)] | None = None
+    pcie_lanes: Annotated[int, Field(ge=0, le=1024)] | None = None
+    driver_version: Name | None = None
+
+
+class _Disk(Disk, Said):
+    name: Name
+    size_bytes: ByteCount
+    rotational: bool | None = None
+    transport: Name | None = None
+
+
+CpuCount: TypeAlias = Annotated[int, Field(ge=1, le=1 << 16)]
+
+
+class _Hardware(Hardware, Said):
+    hostname: Name = ""
+    os_name: Name = ""
+    kernel: Name = ""
+    python_version: Name = ""
+    cpu_count: CpuCount
+    core_count: CpuCount | None = None
+    cpu_model: Name = ""
+    memory_bytes: ByteCount
+    free_disk_bytes: ByteCount = 0
+    disks: Annotated[tuple[_Disk, ...], Field(max_length=1024)] = ()
+    gpus: Annotated[tuple[_Gpu, ...], Field(max_length=64)] = ()
+    network_mbps: Annotated[int, Field(ge=0, le=1 << 30)] | None = None
+    tpm: bool = False
+    is_root: bool = False
+    runtimes: Annotated[tuple[Code, ...], Field(max_length=16)] = ("process",)
+    addresses: Annotated[tuple[Address, ...], Field(max_length=1024)] = ()
+    reboot_required: bool = False
+    boot_id: BootId
+
+
+class Inspection(Said):
+    """The answer of `inspect`."""
+
+    hardware: _Hardware
+
+    def found(self) -> Hardware:
+        """The hardware, as a node's lifecycle and its row have it."""
+        return Hardware(**self.hardware.model_dump())
+
+
+class ServedCache(Said):
+    """The region's cache on a storage node: where it is served, or why it is not."""
+
+    address: Endpoint | None = None
+    reason: Text | None = None
+
+
+class Prepared(Said):
+    """The answer of `prepare`."""
+
+    job_user: Account | None
+    closed_logins: bool
+    unreachable_peers: Annotated[tuple[Name, ...], Field(max_length=MOST_RUNS)]
+    cache: ServedCache | None = None
+    no_wall_reason: Text | None = None

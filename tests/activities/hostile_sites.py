@@ -1,0 +1,279 @@
+"""A hostile machine as a node of a site, with every activity that reaches a node."""
+
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.settings import settings
+from activities.site.collection import collect_log, store_output
+from activities.site.node_client import close_connections
+from activities.site.nodes import (
+    end_orphaned_runs,
+    inspect_node,
+    list_runs,
+    prepare_node,
+    reach_node,
+    reboot_node,
+    restore_logins,
+)
+from activities.site.run_names import RunNames
+from activities.site.runs import clean_worker, end_worker, get_run_status, start_worker
+from activities.site.staging import stage_worker
+from activities.site.state_snapshots import save_snapshot
+from activities.site.watch import watch_node
+from activities.storage.blobs import blob_store
+from activities.storage.names import code_name
+from activities.storage.run_specs import RegionCache, RunSpec, seal_run_spec
+from activities.storage.state_snapshots import StateSnapshot
+from activities.temporal import client
+from tests.activities.archives import file, packed
+from tests.activities.sites import REGION, Jobs, isolated
+from tests.failure.hostile_node import HostileNode, Words, answer, frame, hostile_node
+from workflows.contracts.jobs import WorkerAssignment
+from workflows.contracts.nodes import NodeAddress
+from workflows.effects.jobs import (
+    CleanWorker,
+    CollectLog,
+    EndWorker,
+    GetRunStatus,
+    SaveSnapshot,
+    StageWorker,
+    StartWorker,
+    StoreOutput,
+)
+from workflows.effects.nodes import (
+    EndOrphanedRuns,
+    InspectNode,
+    ListRuns,
+    PrepareNode,
+    ReachNode,
+    RebootNode,
+    RestoreLogins,
+    WatchNode,
+)
+
+OWN_JOB = "job-01jd0000000000000000000001"
+OWN = f"{OWN_JOB}-0-2"
+VICTIM_JOB = "job-01jd0000000000000000000000"
+VICTIM = f"{VICTIM_JOB}-0-1"
+BOOT = "0123-4567"
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+UPLOAD = packed(file("train.py", b"print(1)"))
+SHA256 = hashlib.sha256(UPLOAD).hexdigest()
+"""The upload that the runs of the site have as code and as input."""
+
+
+@dataclass
+class HostileSite:
+    """One hostile machine, and what a site's worker process has beside it."""
+
+    machine: HostileNode
+    jobs: Jobs
+    folder: Path
+    """Everything that the process can write to lies below it."""
+    heard: list[str] = field(default_factory=list)
+    """The details of heartbeats."""
+
+    @property
+    def node(self) -> NodeAddress:
+        return self.machine.address("nod-hostile", REGION)
+
+    @property
+    def name(self) -> str:
+        """The name of its own run on the node."""
+        return RunNames(self.node).of(OWN)
+
+    async def do(self, verb: str) -> Any:
+        """Do an activity that asks this of the node; its result."""
+        activity, command = self.activities()[verb]()
+        environment = ActivityEnvironment()
+        environment.on_heartbeat = lambda *details: self.heard.extend(map(str, details))
+        return await environment.run(activity, command)
+
+    def activities(self) -> dict[str, Callable[[], tuple[Any, Any]]]:
+        """By verb: an activity and its command."""
+        node, run = self.node, {"node": self.node, "run_id": OWN}
+        orphans = EndOrphanedRuns(node=node, among=(self.name,), live=())
+        snapshot = SaveSnapshot(at=NOW, **run)
+        cache = RegionCache(node=node, address="10.0.0.1:8710")
+        return {
+            "status": lambda: (get_run_status, GetRunStatus(**run)),
+            "status of the node": lambda: (reach_node, ReachNode(node=node)),
+            "status of all": lambda: (list_runs, ListRuns(node=node)),
+            "status with its log": lambda: (collect_log, CollectLog(**run)),
+            "inspect": lambda: (inspect_node, InspectNode(node=node)),
+            "prepare": lambda: (prepare_node, PrepareNode(node=node, exclusive=True)),
+            "release": lambda: (restore_logins, RestoreLogins(node=node)),
+            "reboot": lambda: (reboot_node, RebootNode(node=node, boot_id=BOOT)),
+            "has_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
+            "unpack_code": lambda: (stage_worker, self._stage(code_sha256=SHA256)),
+            "fetch_code": lambda: (stage_worker, self._stage(cache=cache, code_sha256=SHA256)),
+            "keep_code": lambda: (stage_worker, self._stage(cache=cache, code_sha256=SHA256)),
+            "put_input": lambda: (stage_worker, self._stage(input_sha256=SHA256)),
+            "restore_state": lambda: (stage_worker, self._stage(restores_state=True)),
+            "stage": lambda: (stage_worker, self._stage()),
+            "fingerprint_state": lambda: (save_snapshot, snapshot),
+            "pack_state": lambda: (save_snapshot, snapshot),
+            "start": lambda: (start_worker, StartWorker(**run)),
+            "end": lambda: (end_worker, EndWorker(grace_s=0, **run)),
+            "clean": lambda: (clean_worker, CleanWorker(**run)),
+            "orphans": lambda: (end_orphaned_runs, orphans),
+            "prune": lambda: (end_orphaned_runs, orphans),
+            "read_log": lambda: (collect_log, CollectLog(**run)),
+            "pack_output": lambda: (store_output, StoreOutput(**run)),
+            "watch": lambda: (watch_node, WatchNode(node=node)),
+        }
+
+    def _stage(self, restores_state: bool = False, **spec: Any) -> StageWorker:
+        content = RunSpec(run_id=OWN, command="true", isolation=isolated(self.node), **spec)
+        blobs = blob_store(settings().storage)
+        blobs.put(code_name(SHA256), UPLOAD)
+        blobs.put(StateSnapshot(1, NOW, "ab").name(OWN_JOB, 0), UPLOAD)
+        return StageWorker(
+            node=self.node,
+            run_id=OWN,
+            run_spec=seal_run_spec(OWN_JOB, 2, 0, REGION, content),
+            assignment=WorkerAssignment(worker=0, node=self.node),
+            restores_state=restores_state,
+        )
+
+    def honest(self) -> dict[str, Any]:
+        """By verb: an answer as our agent gives it."""
+        ended = {
+            "exit_code": 0,
+            "signal": None,
+            "reason": "exited",
+            "message": "",
+            "elapsed_s": 2.5,
+        }
+        state = {
+            "state": "exited",
+            "pid": 7,
+            "started_at": "2026-01-01T00:00:00.000000+00:00",
+            "elapsed_s": 2.5,
+            "idle_s": 0.0,
+            "exit": {**ended, "log_bytes": 5},
+            "log_bytes": 5,
+        }
+        gpu = {
+            "index": 0,
+            "name": "NVIDIA H100",
+            "uuid": "GPU-1",
+            "memory_mib": 81559,
+            "pcie_generation": 5,
+            "pcie_lanes": 16,
+            "driver_version": "550.1",
+        }
+        hardware = {
+            "hostname": "h",
+            "os_name": "Debian",
+            "kernel": "6.1",
+            "python_version": "3.11",
+            "cpu_count": 8,
+            "core_count": 4,
+            "cpu_model": "EPYC",
+            "memory_bytes": 1 << 36,
+            "free_disk_bytes": 1 << 40,
+            "disks": [
+                {"name": "sda", "size_bytes": 1 << 40, "rotational": False, "transport": "sas"}
+            ],
+            "gpus": [gpu],
+            "network_mbps": 1000,
+            "tpm": True,
+            "is_root": True,
+            "runtimes": ["process"],
+            "addresses": ["10.0.0.2"],
+            "reboot_required": False,
+            "boot_id": BOOT,
+        }
+        return {
+            # Not staged yet, so that the input and the state are brought as well.
+            "status": {"runs": {self.name: {**state, "state": "unknown"}}, "boot_id": BOOT},
+            "inspect": {"hardware": hardware},
+            "prepare": {
+                "job_user": "baseload-job",
+                "closed_logins": True,
+                "unreachable_peers": [],
+                "cache": {"address": "10.0.0.2:8710", "reason": None},
+                "no_wall_reason": None,
+            },
+            "has_code": {"present": False},
+            "fetch_code": {"found": "missing", "words": "404", "fetched_bytes": 0},
+            "fingerprint_state": {"mark": "ab12", "bytes": 5, "files": 1},
+            "start": state,
+            "end": state,
+            "clean": {"removed": [], "kept": []},
+            "orphans": {"ended": {self.name: {**state, "told_before_s": 0.0}}, "alive": {}},
+        }
+
+    def is_honest(self) -> None:
+        """Let the machine answer as our agent does."""
+        said = self.honest()
+        self.machine.says.update({verb: answer(**words) for verb, words in said.items()})
+        for verb in ("pack_output", "pack_state"):
+            self.machine.says[verb] = Words(UPLOAD)
+        for verb in ("put_input", "restore_state"):
+            self.machine.says[verb] = Words(takes=True)
+        self.machine.says["read_log"] = Words(b"hello")
+        self.machine.says["watch"] = Words(frame(kind="beat"))
+
+    def files(self) -> dict[Path, bytes]:
+        """Every file outside of the store of the process and of the machine's own disk."""
+        inside = (self.folder / "home" / "storage", self.folder / "disk")
+        found = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {
+            path: path.read_bytes()
+            for path in found
+            if not any(path.is_relative_to(each) for each in inside)
+        }
+
+
+@contextlib.asynccontextmanager
+async def hostile_site(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[HostileSite]:
+    """A hostile machine, and everything that a site's activities find in their process."""
+    key, disk = folder / "key", folder / "disk"
+    disk.mkdir(parents=True, exist_ok=True)
+    key.write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key())
+    patch.setenv("BASELOAD_HOME", str(folder / "home"))
+    patch.setenv("BASELOAD_SSH_KEY", str(key))
+    patch.setenv("BASELOAD_SECRETS_KEY", "ab" * 32)
+    patch.setenv("BASELOAD_NODE_NETWORKS", "127.0.0.1/32")
+    settings.cache_clear()
+    jobs = Jobs()
+    patch.setattr(client, "_client", jobs)
+    async with hostile_node(disk) as machine:
+        machine.says["status"] = answer(runs={}, boot_id=BOOT)
+        yield HostileSite(machine, jobs, folder)
+        await close_connections()
+    settings.cache_clear()
+
+
+@pytest.fixture
+async def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HostileSite]:
+    async with hostile_site(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all values inside of a document."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else ()
+    for key, each in [*inner, *(enumerate(value) if isinstance(value, list) else ())]:
+        yield from leaves(each, (*path, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+    """The document with another value at a path."""
+    if not path:
+        return by
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], by)
+    return copy
