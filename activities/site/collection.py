@@ -1,4 +1,8 @@
-"""The activities that store the logs and outputs of runs, read from their nodes."""
+"""The activities that store the logs and outputs of runs, read from their nodes.
+
+An archive that a node hands over is checked before it has a name in the store; what is refused
+leaves nothing there.
+"""
 
 import asyncio
 import contextlib
@@ -8,13 +12,22 @@ from typing import IO
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.secrets.sealing import MasterKeyError, SealBrokenError
 from activities.settings import settings
 from activities.site.answers.reading import violation
+from activities.site.answers.text import plain
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
-from activities.storage.blobs import BlobStore, blob_store
+from activities.storage.archives import (
+    ArchiveLimits,
+    ArchiveRefusedError,
+    FilesRefusedError,
+    check_archive,
+)
+from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.logs import LogGapError, LogStore, log_store
-from activities.storage.names import output_name
+from activities.storage.names import output_name, run_spec_name
+from activities.storage.run_specs import open_run_spec
 from activities.temporal.heartbeats import heartbeating
 from workflows.contracts import errors
 from workflows.contracts.jobs import parse_run_id
@@ -23,6 +36,9 @@ from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveS
 
 BATCH_BYTES = 4 << 20
 STATUS_S = 20.0
+MOST_OUTPUT_FILES = 1_000_000
+MOST_DISK_GB = 2000
+"""The largest `resources.disk_size_gb`, for a run whose spec is not there any more."""
 
 
 @activity.defn
@@ -99,24 +115,67 @@ async def store_output(command: StoreOutput) -> OutputStored:
     async with heartbeating():
         size = await asyncio.to_thread(store.size, name)
         if size is None:
-            size = await bring_packed(command, "pack_output", store, name)
+            limits = await asyncio.to_thread(_output_limits, command)
+            size = await Packed(command, "pack_output", limits).bring(store, name)
     return OutputStored(stored_bytes=size)
 
 
-async def bring_packed(
-    command: StoreOutput | SaveSnapshot, verb: str, store: BlobStore, name: str
-) -> int:
-    """Store the archive that a verb packs of the run, whole or not at all; return its bytes."""
-    size = 0
-    request = {"run_id": RunNames(command.node).of(command.run_id)}
-    async with (
-        _writing(store, name) as file,
-        NodeClient(command.node).stream(verb, request) as stream,
-    ):
-        async for chunk in stream:
-            await asyncio.to_thread(file.write, chunk)
-            size += len(chunk)
-    return size
+def _output_limits(command: StoreOutput) -> ArchiveLimits:
+    """What the run's output may hold: the files that fit into the disk that its job asked for."""
+    job_id, worker, attempt = parse_run_id(command.run_id)
+    try:
+        reference = run_spec_name(job_id, attempt, worker)
+        disk_gb = open_run_spec(reference, command.node.region_id).disk_size_gb
+    except (BlobMissingError, SealBrokenError, MasterKeyError):
+        disk_gb = 0
+    most_bytes = (disk_gb or MOST_DISK_GB) * 10**9
+    return ArchiveLimits(most_bytes, MOST_OUTPUT_FILES, allows_backslashes=True)
+
+
+class Packed:
+    """The archive that a verb packs of a run, and what it may hold."""
+
+    def __init__(
+        self, command: StoreOutput | SaveSnapshot, verb: str, limits: ArchiveLimits
+    ) -> None:
+        self._node = command.node
+        self._run_id = command.run_id
+        self._verb = verb
+        self._limits = limits
+
+    async def bring(self, store: BlobStore, name: str) -> int:
+        """Store the archive, whole, checked, or not at all; return its bytes.
+
+        Raises: ApplicationError, as `NodeClient`; WORK_REFUSED when the files of the run break the
+        limits; PROTOCOL_VIOLATION when it is no archive that our agent packs.
+        """
+        client, size = NodeClient(self._node), 0
+        request = {"run_id": RunNames(self._node).of(self._run_id)}
+        async with _writing(store, name) as file:
+            async with client.stream(self._verb, request) as stream:
+                async for chunk in stream:
+                    size += len(chunk)
+                    if size > self._limits.max_packed_bytes:
+                        rule = f"has at most {self._limits.max_packed_bytes} bytes"
+                        raise violation(client.speaker(self._verb), "archive", rule, "more")
+                    await asyncio.to_thread(file.write, chunk)
+            await asyncio.to_thread(self._check, file)
+        return size
+
+    def _check(self, file: IO[bytes]) -> None:
+        file.seek(0)
+        try:
+            check_archive(file, self._limits)
+        except FilesRefusedError as refused:
+            raise ApplicationError(
+                f"the files of {self._run_id} on {self._node.node_id} are not stored: the archive "
+                f"{plain(str(refused), 300)}",
+                type=errors.WORK_REFUSED,
+            ) from refused
+        except ArchiveRefusedError as refused:
+            by = NodeClient(self._node).speaker(self._verb)
+            rule = "is one that our agent packs: the archive"
+            raise violation(by, "archive", rule, str(refused)) from refused
 
 
 @contextlib.asynccontextmanager

@@ -11,9 +11,10 @@ from activities.secrets.platform_key import platform_key_fingerprint
 from activities.settings import settings
 from activities.site.answers.reading import refusal_code
 from activities.site.answers.verbs import StateFingerprint
-from activities.site.collection import bring_packed
+from activities.site.collection import Packed
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
+from activities.storage.archives import ArchiveLimits
 from activities.storage.blobs import BlobMissingError, BlobStore, blob_store
 from activities.storage.state_snapshots import StateSnapshot, copies_of, remove_older
 from activities.temporal.heartbeats import heartbeating
@@ -77,9 +78,11 @@ async def _copy(command: SaveSnapshot, fingerprint: str) -> bool:
 
 
 async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> None:
+    """Store the packed state, if a node would restore it."""
+    limits = ArchiveLimits(settings().state_max_bytes * GROWTH, MOST_FILES * GROWTH)
     for left in reversed(range(TRIES)):
         try:
-            await bring_packed(command, "pack_state", store, name)
+            await Packed(command, "pack_state", limits).bring(store, name)
         except ApplicationError as failure:
             if not left or refusal_code(failure) != "unsettled":
                 raise

@@ -47,14 +47,17 @@ class BlobStore:
 
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[IO[bytes]]:
-        """A file for the content of an object, which appears if the block ends without an error."""
+        """A file for the content of an object, which appears if the block ends without an error.
+
+        It can be read as well, to check what was written before it has a name.
+        """
         path = self._path(name)
         folder = Path(path).parent if self.folder else None
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
         number, part = tempfile.mkstemp(dir=folder, prefix=".part-")
         try:
-            with os.fdopen(number, "wb") as file:
+            with os.fdopen(number, "w+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.jobs.run_specs import discard_snapshots
 from activities.settings import settings
-from activities.site.collection import bring_packed
+from activities.site.collection import Packed
 from activities.site.runs import start_worker
 from activities.site.staging import stage_worker
 from activities.site.state_snapshots import save_snapshot
@@ -154,14 +154,16 @@ async def test_what_is_written_while_it_is_copied_is_copied_again(
     (life.state / "line").write_text("epoch 3\n")
     tries = []
 
+    bring = Packed.bring
+
     async def unsettled_once(*arguments: Any) -> int:
         tries.append(arguments)
         if len(tries) == 1:
             refused = {"code": "unsettled"}
             raise ApplicationError("line: changed", refused, type=errors.OUTCOME_UNKNOWN)
-        return await bring_packed(*arguments)
+        return await bring(*arguments)
 
-    monkeypatch.setattr(f"{save_snapshot.__module__}.bring_packed", unsettled_once)
+    monkeypatch.setattr(Packed, "bring", unsettled_once)
     assert (await life.saves()).outcome is SnapshotOutcome.SAVED
     assert (len(tries), len(life.copies)) == (2, 1)
 
