@@ -153,6 +153,7 @@ class Watch:
             if not isinstance(frame, BeatFrame):
                 run_id = self._names.read(frame.run_id)
                 if run_id is None:  # It is of another control plane, or was never placed there.
+                    signals.count_unknown()
                     await stream.send({"forget": [frame.run_id]})
                     continue
                 frame = replace(frame, run_id=run_id)  # noqa: PLW2901 - one frame, its name read
