@@ -80,25 +80,27 @@ def post_on_meter(session: Session, meter: UsageMeter, through_s: int) -> Posted
 
 
 def _believed_s(session: Session, meter: UsageMeter, through_s: int) -> int:
-    """The seconds that can be true: those since the allocation, and `SPARE_S`.
+    """The seconds that can be true: those that the allocation has lasted, and `SPARE_S`.
 
-    The others become an event of the job and no charge.
+    The others become an event of the job and no charge. A run may go on after its allocation, on a
+    machine that its job does not believe any more.
     """
-    now = datetime.now(UTC)
     job = session.get_one(Job, meter.job_id)
-    placed_at = placed_at_of(session, meter.job_id, meter.worker, meter.attempt)
-    most_s = max(0, int((now - (placed_at or job.created_at)).total_seconds())) + SPARE_S
+    held = _allocation_of(session, meter)
+    placed_at = job.created_at if held is None else held.created_at
+    ended_at = (None if held is None else held.released_at) or datetime.now(UTC)
+    most_s = max(0, int((ended_at - placed_at).total_seconds())) + SPARE_S
     if through_s > most_s:
         _record_refused(session, job, meter, (through_s, most_s))
     return min(through_s, most_s)
 
 
-def placed_at_of(session: Session, job_id: str, worker: int, attempt: int) -> datetime | None:
-    """When the run got its allocation; None: it never had one."""
-    of_run = select(Allocation.created_at).where(
-        col(Allocation.job_id) == job_id,
-        col(Allocation.worker) == worker,
-        col(Allocation.attempt) == attempt,
+def _allocation_of(session: Session, meter: UsageMeter) -> Allocation | None:
+    """The allocation of the run; None: it never had one."""
+    of_run = select(Allocation).where(
+        col(Allocation.job_id) == meter.job_id,
+        col(Allocation.worker) == meter.worker,
+        col(Allocation.attempt) == meter.attempt,
     )
     return session.exec(of_run).first()
 

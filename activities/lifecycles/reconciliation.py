@@ -23,7 +23,7 @@ from activities.db.session import database
 from activities.db.tables import OutboxRow
 from activities.lifecycles.kinds import KIND_BY_NOUN, KINDS
 from activities.lifecycles.lost_workflows import Known, describe, running_workflows
-from activities.lifecycles.mass_loss import is_mass_loss, record_mass_loss
+from activities.lifecycles.platform_events import is_mass_loss, record_mass_loss
 from activities.lifecycles.restarts import restart_of
 from activities.nodes.ephemeral import LEAVING, dismiss_ephemeral
 from activities.nodes.join_tokens import forget_join_tokens

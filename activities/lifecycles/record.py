@@ -11,6 +11,7 @@ from activities.db.ids import new_id
 from activities.db.session import advisory_lock, database
 from activities.db.tables import Allocation, EventRow, LifecycleRow
 from activities.lifecycles.kinds import KIND_BY_NOUN
+from activities.lifecycles.platform_events import append_violation
 from activities.outbox.dispatcher import relay_soon
 from activities.placement.allocation_states import is_live
 from activities.placement.allocations import (
@@ -89,6 +90,7 @@ def _apply(session: Session, step: Record) -> tuple[Recorded, list[str]]:
         )
     free_allocations(session, left, step.at)
     _append_events(session, step)
+    append_violation(session, step)
     return Recorded(applied=True, sequence=step.sequence), request_ids
 
 

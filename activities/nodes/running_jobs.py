@@ -83,9 +83,12 @@ def _message(command: NotifyJobs) -> tuple[str, Contract]:
         return "node_unreachable", outage
     if command.notice is NodeNotice.ENDING:
         return "node_ending", NodeEnding(node_id=command.node_id, reason=command.reason)
-    if command.notice is NodeNotice.MACHINE_GONE:
+    if command.notice in (NodeNotice.MACHINE_GONE, NodeNotice.PROTOCOL_VIOLATED):
         gone = MachineGone(
-            node_id=command.node_id, reason=command.reason, ended_at=command.ended_at
+            node_id=command.node_id,
+            reason=command.reason,
+            ended_at=command.ended_at,
+            is_violation=command.notice is NodeNotice.PROTOCOL_VIOLATED,
         )
         return "machine_gone", gone
     if command.notice is NodeNotice.REACHABLE:

@@ -13,7 +13,12 @@ from workflows.rules.nodes.onboarding import TRIES, first_status_of
 
 _IN_USE = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE)
 _LEAVING = (LeaseStatus.RELEASING, LeaseStatus.RELEASED, LeaseStatus.REFUSED)
-_DECISIVE = (NodeEvent.ACTIVE, NodeEvent.MAINTENANCE, NodeEvent.PREPARED)
+_DECISIVE = (
+    NodeEvent.ACTIVE,
+    NodeEvent.MAINTENANCE,
+    NodeEvent.PREPARED,
+    NodeEvent.PROTOCOL_VIOLATED,
+)
 
 
 def start_node(session: Session, row: Node) -> WorkflowStart[NodeRequest]:
@@ -139,12 +144,14 @@ def _ending_of(lease: Lease) -> ReleaseProgress | None:
 def _was_active(session: Session, row: Node) -> bool:
     """Whether the node was active before it went offline or its removal began, from its events.
 
-    A person activates a node; a leased node becomes active by its preparation.
+    A person activates a node; a leased node becomes active by its preparation. After a protocol
+    violation an own machine takes no jobs by itself, and a leased one was replaced.
     """
     if row.status == NodeStatus.ACTIVE:
         return True
     last = _last_decisive(session, row)
-    return last == NodeEvent.ACTIVE or (row.machine is not None and last == NodeEvent.PREPARED)
+    by_itself = (NodeEvent.PREPARED, NodeEvent.PROTOCOL_VIOLATED)
+    return last == NodeEvent.ACTIVE or (row.machine is not None and last in by_itself)
 
 
 def _was_used(session: Session, row: Node) -> bool:

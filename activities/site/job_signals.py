@@ -8,6 +8,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from activities.site.signal_rates import (
+    SIGNALS_AT_ONCE,
+    SIGNALS_PER_S,
+    ReportRates,
+    TokenBucket,
+)
 from activities.temporal.client import tell
 from workflows.contracts.base import Contract
 from workflows.contracts.jobs import Exit, NodeReachable, WorkerExit, WorkerIdle, parse_run_id
@@ -19,11 +25,16 @@ AT_ONCE = 8
 class JobSignals:
     """The undelivered signals of a watch, each retried until it is delivered or its job has ended.
 
-    The next watch repeats those that are not delivered when the block ends.
+    The next watch repeats those that are not delivered when the block ends. Signals above the rate
+    of a node wait for their turn; a node that reports more than any of ours is not believed.
+
+    Raises: every method ApplicationError PROTOCOL_VIOLATION, when the node reports too much.
     """
 
     def __init__(self, node_id: str) -> None:
         self._node_id = node_id
+        self._rates = ReportRates(node_id)
+        self._turns = TokenBucket(SIGNALS_PER_S, SIGNALS_AT_ONCE)
         self._under_way: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -42,26 +53,35 @@ class JobSignals:
 
     def tell_exit(self, run_id: str, ended: Exit) -> None:
         """Signal that the run's command and its whole process tree have ended."""
+        self._rates.count(run_id)
         job_id, worker, attempt = parse_run_id(run_id)
         exited = WorkerExit(worker=worker, attempt=attempt, exit=ended, node_id=self._node_id)
         self._start(job_id, "worker_exited", exited)
 
     def tell_idle(self, run_id: str, idle_s: float) -> None:
         """Signal that the run has been idle for its limit; its job checks this again."""
+        self._rates.count(run_id)
         job_id, worker, attempt = parse_run_id(run_id)
         idle = WorkerIdle(worker=worker, attempt=attempt, idle_s=idle_s, node_id=self._node_id)
         self._start(job_id, "worker_idle", idle)
 
     def ask_to_look(self, run_id: str) -> None:
         """Signal the job to poll: the run's supervisor is gone, so no exit will be reported."""
+        self._rates.count(run_id)
         self._start(parse_run_id(run_id)[0], "node_reachable", NodeReachable(node_id=self._node_id))
 
+    def count_unknown(self) -> None:
+        """Count a frame about a run that was not placed on the node, and signal nobody."""
+        self._rates.count_unknown()
+
     def _start(self, job_id: str, signal: str, argument: Contract) -> None:
+        self._rates.check_waiting(len(self._under_way))
         task = asyncio.create_task(self._deliver(job_id, signal, argument))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def _deliver(self, job_id: str, signal: str, argument: Contract) -> None:
+        await asyncio.sleep(self._turns.delay_s())
         tries = 0
         while not await self._try(job_id, signal, argument):
             await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])

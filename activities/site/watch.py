@@ -162,6 +162,7 @@ class Watch:
                 continue
             run_id = self._names.read(frame.run_id)
             if run_id is None:  # It is of another control plane, or was never placed there.
+                signals.count_unknown()
                 await stream.send({"forget": [frame.run_id]})
                 continue
             self._take(run_id, frame, signals)

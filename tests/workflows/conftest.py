@@ -48,7 +48,10 @@ class Stage:
             JobLifecycle.run, request, id=f"job/{job_id}", task_queue=queues.MAIN
         )
 
-    async def node(self, **changes: Any) -> WorkflowHandle[NodeLifecycle, NodeReport]:
+    async def node(
+        self, workflow_id: str = "", **changes: Any
+    ) -> WorkflowHandle[NodeLifecycle, NodeReport]:
+        """Start a node; jobs can signal it themselves where its workflow id is `node/nod-1`."""
         values = {
             "host": "10.0.0.1",
             "minion_id": "SHA256:key",
@@ -59,7 +62,7 @@ class Stage:
             node_id="nod-1", account_id="acc-1", region_id=REGION, name="n1",
             **values,
         )  # fmt: skip
-        workflow_id = f"node/{uuid.uuid4().hex[:12]}"
+        workflow_id = workflow_id or f"node/{uuid.uuid4().hex[:12]}"
         self.world.holders["nod-1"] = workflow_id
         return await self.client.start_workflow(
             NodeLifecycle.run, request, id=workflow_id, task_queue=queues.MAIN

@@ -56,6 +56,8 @@ class Machine:
     host: str = "10.0.0.1"
     minion_id: str = "SHA256:key"
     boot: int = 1
+    violation: str = ""
+    """What it says that our agent never says, to every effect."""
     has_joined: bool = True
     """Its owner has run join.sh; the platform needs that of machines that it did not create."""
     is_released: bool = False

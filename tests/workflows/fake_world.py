@@ -101,6 +101,8 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
                 f"{address.node_id}: cannot be reached: no {address.minion_id} answers there",
                 type=errors.HOST_KEY_MISMATCH,
             )
+        if machine.violation:
+            raise ApplicationError(machine.violation, type=errors.PROTOCOL_VIOLATION)
         return machine
 
     def live_runs(self) -> list[str]:
@@ -208,10 +210,11 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
             elif asked.notice is NodeNotice.ENDING:
                 leave = NodeEnding(node_id=asked.node_id, reason=asked.reason)
                 await self._signal(job_workflow, "node_ending", leave)
-            elif asked.notice is NodeNotice.MACHINE_GONE:
+            elif asked.notice in (NodeNotice.MACHINE_GONE, NodeNotice.PROTOCOL_VIOLATED):
                 gone = MachineGone(
-                    node_id=asked.node_id, reason=asked.reason, ended_at=asked.ended_at
-                )
+                    node_id=asked.node_id, reason=asked.reason, ended_at=asked.ended_at,
+                    is_violation=asked.notice is NodeNotice.PROTOCOL_VIOLATED,
+                )  # fmt: skip
                 await self._signal(job_workflow, "machine_gone", gone)
             elif asked.notice is NodeNotice.REACHABLE:
                 where = node_address(asked.node_id).model_copy(

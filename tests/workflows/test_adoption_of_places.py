@@ -8,6 +8,7 @@ from temporalio.exceptions import ApplicationError
 from tests.waiting import eventually
 from tests.workflows.fake_world import REGION, Run
 from tests.workflows.installation import (
+    JOB,
     LEASE,
     NODE,
     PROVIDER,
@@ -119,6 +120,30 @@ async def test_a_node_whose_workflow_is_forgotten_comes_back_to_the_status_of_it
     del at.world.held["job-live"]
     await at.tell(NODE, "remove", Removal())
     await handle.result()
+
+
+async def test_a_node_whose_workflow_is_forgotten_after_a_violation_goes_on_taking_its_jobs_off(
+    installation: Installation,
+) -> None:
+    """And an announcement does not make it active, although a person had wanted it so before."""
+    at = installation
+    await at.start(NODE)
+    await is_active(at)
+    await at.start(JOB)
+    await at.run_to("running")
+    gate = at.held["notify_jobs"] = Gate(at.stage, "notify_jobs")
+    at.world.machines[NODE].violation = "says what the agent never says"
+    at.world.machines[NODE].changed.set()
+    await gate.entered()
+    await at.stage.client.get_workflow_handle(f"node/{NODE}").terminate("Temporal forgets it")
+    await at.start(NODE)
+    await eventually(lambda: JOB not in at.world.held, "the job has left the node")
+    await at.let_go()
+    at.world.machines[NODE].violation = ""
+    await at.tell(NODE, "wake")
+    await at.reaches(NODE, "maintenance")
+    await eventually(lambda: at.world.live_runs() == [], "what nobody believes is ended")
+    assert at.status(NODE) == "maintenance"
 
 
 # ── leases ──────────────────────────────────────────────────────────────────────────────────

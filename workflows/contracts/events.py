@@ -83,6 +83,7 @@ class NodeEvent(StrEnum):
     ORPHANED_RUNS_LEFT = "node.orphaned-runs-left"
     PREPARED = "node.prepared"
     PREPARING = "node.preparing"
+    PROTOCOL_VIOLATED = "node.protocol-violated"
     REBOOT_REFUSED = "node.reboot-refused"
     REBOOTING = "node.rebooting"
     REMOVAL_REFUSED = "node.removal-refused"
@@ -149,6 +150,7 @@ class JobEvent(StrEnum):
 class PlatformEvent(StrEnum):
     """The types of events of the installation, which the administrator's account has."""
 
+    PROTOCOL_VIOLATED = "platform.protocol-violated"
     WORKFLOWS_LOST = "platform.workflows-lost"
 
 

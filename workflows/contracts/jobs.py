@@ -129,12 +129,17 @@ class NodeEnding(Contract):
 
 
 class MachineGone(Contract):
-    """Signal `machine_gone`: the node's machine has ended, and all its runs with it."""
+    """Signal `machine_gone`: the node's machine has ended, and all its runs with it.
+
+    Or the machine has broken the agent's protocol, so that nobody believes its runs any more.
+    """
 
     node_id: str
     reason: str
     ended_at: datetime | None = None
     """When the machine ended, by its provider's clock; None: the provider does not say when."""
+    is_violation: bool = False
+    """Whether the machine is there, and has broken the agent's protocol at `ended_at`."""
 
 
 class NodeReachable(Contract):

@@ -191,10 +191,22 @@ class NodeNotice(StrEnum):
     """The node ends as planned and can still be reached; its jobs leave it and are rescheduled."""
     MACHINE_GONE = "machine-gone"
     """The node's machine has ended with all its runs, and does not return."""
+    PROTOCOL_VIOLATED = "protocol-violated"
+    """The node's machine has broken the agent's protocol, so nobody believes its runs any more."""
     REMOVED = "removed"
     """The node is being removed, and its jobs must end."""
     REMOVED_UNREACHABLE = "removed-unreachable"
     """The node is being removed and is unreachable, so runs there cannot be ended."""
+
+
+class ProtocolViolation(Contract):
+    """Signal `protocol_violated`: a job's effect on the node has met a protocol violation.
+
+    minion_id: of the machine, which may not be the node's any more.
+    """
+
+    minion_id: str
+    reason: str
 
 
 class Announcement(Contract):

@@ -3,7 +3,13 @@
 from datetime import datetime
 
 from workflows.contracts.base import Contract, Done
-from workflows.contracts.errors import HOST_KEY_MISMATCH, LOGIN_REFUSED, LOSSES, NON_RETRYABLE
+from workflows.contracts.errors import (
+    HOST_KEY_MISMATCH,
+    LOGIN_REFUSED,
+    LOSSES,
+    NON_RETRYABLE,
+    PROTOCOL_VIOLATION,
+)
 from workflows.contracts.nodes import (
     Announcement,
     Hardware,
@@ -158,7 +164,8 @@ class NotifyJobs(Contract):
     notice: NodeNotice
     reason: str = ""
     ended_at: datetime | None = None
-    """When the machine ended, by its provider's clock; with `MACHINE_GONE` alone."""
+    """When the machine ended, by its provider's clock, with `MACHINE_GONE`; when it broke the
+    protocol, with `PROTOCOL_VIOLATED`."""
 
 
 class JobsNotified(Contract):
@@ -195,10 +202,10 @@ find_node_again = Effect(
     schedule_to_close_s=3600,
     retry_first_s=1,
     retry_max_s=15,
-    non_retryable=(HOST_KEY_MISMATCH,),
+    non_retryable=(HOST_KEY_MISMATCH, PROTOCOL_VIOLATION),
 )
 """The reconnection to a known node: attempts for an hour, which the node's lifecycle repeats.
-Another host key fails at once."""
+Another host key fails at once, and so does a protocol violation."""
 
 await_ssh = Effect(
     "reach_node",

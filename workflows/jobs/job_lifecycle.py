@@ -41,6 +41,7 @@ from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import PREEMPTION_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.teardown import Teardown, leaving_of, retained_nodes, retention_events
 from workflows.jobs.termination import CANCELED_OUTSIDE, Termination, end_of_idle
+from workflows.jobs.violations import report_violation
 from workflows.jobs.worker import Worker, all_ended, failures_of, progress_of
 from workflows.primitives import journal
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
@@ -456,6 +457,7 @@ class JobLifecycle:
         except EFFECT_FAILED as failure:
             if is_cancelled_exception(failure):
                 raise
+            await report_violation(worker.node, failure)
             # Whatever the reason, even another host key, the node may be healthy.
             await self._record_outage(worker.node.node_id, cause_of(failure)[1])
             return

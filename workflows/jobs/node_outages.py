@@ -12,6 +12,7 @@ from workflows.contracts.errors import HOST_KEY_MISMATCH, NODE_UNREACHABLE
 from workflows.contracts.jobs import MachineGone, NodeUnreachable
 from workflows.contracts.nodes import NodeAddress
 from workflows.contracts.statuses import WorkerStatus
+from workflows.jobs.violations import report_violation
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import cancel_and_wait, wait_until
@@ -74,7 +75,8 @@ class NodeOutages:
 
     def lose_machine(self, gone: MachineGone) -> str:
         """Record that a node's machine has ended with all its runs, and return the reason."""
-        self._gone[gone.node_id] = f"its machine is gone: {gone.reason}"
+        what = "its runs are not believed any more" if gone.is_violation else "its machine is gone"
+        self._gone[gone.node_id] = f"{what}: {gone.reason}"
         if gone.ended_at is not None:
             self._ended_at.setdefault(gone.node_id, gone.ended_at)
         self.machine_lost = self._describe(gone.node_id)
@@ -122,7 +124,7 @@ class NodeOutages:
         """Await `act` on the worker's node through outages; start anew when the address changes.
 
         A machine with another host key is not the node, and the node may be healthy, so this is an
-        outage as well.
+        outage as well. So is a protocol violation until the node has failed for it.
 
         Raises: ApplicationError `NodeUnreachable`, when the outage expires first; the failure of
         `act`.
@@ -135,7 +137,7 @@ class NodeOutages:
                     return task.result()
             except EFFECT_FAILED as failure:
                 kind, reason = cause_of(failure)
-                if kind != HOST_KEY_MISMATCH:
+                if not await report_violation(worker.node, failure) and kind != HOST_KEY_MISMATCH:
                     raise
                 await self._await_own_key(worker, worker.node, reason)
             except asyncio.CancelledError:
@@ -168,7 +170,7 @@ class NodeOutages:
                 )
 
     async def _await_own_key(self, worker: Worker, where: NodeAddress, reason: str) -> None:
-        """Wait until the node is reachable or has moved, at most until the next try."""
+        """Wait until the node is reachable, has moved or is gone, at most until the next try."""
         node_id = where.node_id
         if node_id not in self._since:
             self._notify(NodeUnreachable(node_id=node_id, reason=reason))

@@ -13,6 +13,7 @@ from workflows.effects.jobs import (
     discard_snapshots,
 )
 from workflows.jobs.node_outages import NodeOutages
+from workflows.jobs.violations import report_violation
 from workflows.jobs.worker import Worker
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
 from workflows.primitives.waiting import cancel_and_wait, gather_all, wait_until
@@ -89,6 +90,7 @@ class StateSnapshots:
         try:
             saved = await worker.save_snapshot()
         except EFFECT_FAILED as failure:
+            await report_violation(worker.node, failure)
             await self._record_failure(worker, cause_of(failure)[1])
             return
         if saved.outcome is SnapshotOutcome.TOO_LARGE:

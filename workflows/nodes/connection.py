@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from workflows.contracts.base import Contract
-from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE
+from workflows.contracts.errors import HOST_KEY_MISMATCH, NON_RETRYABLE, PROTOCOL_VIOLATION
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.lifecycles import Wake
 from workflows.contracts.nodes import Announcement, NodeRequest
@@ -241,3 +241,17 @@ def loss_type(failure: BaseException) -> str:
     """The type of the event that says why a node is not reached."""
     refused = cause_of(failure)[0] == HOST_KEY_MISMATCH
     return NodeEvent.HOST_KEY_REFUSED if refused else NodeEvent.OFFLINE
+
+
+class ProtocolViolatedError(Exception):
+    """The node's machine has broken the agent's protocol; the message says how.
+
+    It is no failure of an effect to its handlers, because none of them may go on with the node.
+    """
+
+
+def raise_if_violated(failure: BaseException) -> None:
+    """Raises: ProtocolViolatedError, when that is why an effect on the node has failed."""
+    kind, message = cause_of(failure)
+    if kind == PROTOCOL_VIOLATION:
+        raise ProtocolViolatedError(message) from failure

@@ -80,6 +80,8 @@ class LeasedMachine:
         """When the lost machine ended, if its provider says so."""
         self.is_killed = False
         """Whether a person ended the machine, so that its jobs do not restart on other machines."""
+        self.is_violation = False
+        """Whether the machine is lost because it has broken the agent's protocol."""
         self.releasing = request.resumed_from.releasing if request.resumed_from else None
         """Why the leases are being released; None: they are not."""
         self.tries_left = request.resumed_from.tries_left if request.resumed_from else 0
@@ -119,6 +121,7 @@ class LeasedMachine:
         if self._claim is None:
             return
         self.lost = self.ending = self.ended_at = None
+        self.is_violation = False
         self.lease_id = self.lease_id or timed_id("lea", workflow.now(), workflow.uuid4())
         deadline, pause = workflow.now() + READY_LIMIT, POLL_INTERVAL_MIN
         while (ready := await self._ready(self._claim)) is None:
@@ -197,6 +200,11 @@ class LeasedMachine:
         while (lost := inbox.pick(MachineLost)) is not None:
             self.concerns(lost)
         return self.lost is not None
+
+    def lose_for(self, violation: str) -> None:
+        """Record that the machine has broken the protocol; only a person gets the node another."""
+        self.lost, self.ended_at = violation, workflow.now()
+        self.is_violation, self.ending, self.tries_left = True, None, 0
 
     def loss(self) -> MachineGoneError:
         return MachineGoneError(self.lost or "its machine is gone")

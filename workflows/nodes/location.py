@@ -40,6 +40,10 @@ class NodeLocation:
         """Whether the machine has restarted since its inspection, and so may have changed."""
         return self.inspected_boot_id != self.boot_id
 
+    def is_at(self, minion_id: str) -> bool:
+        """Whether the node's present machine has this minion id."""
+        return self.minion_id == minion_id
+
     def take(self, announcement: Announcement | None) -> None:
         """Take over the announced address."""
         if announcement is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.contracts.base import Contract
+from workflows.contracts.errors import PROTOCOL_VIOLATION
 from workflows.contracts.events import Event, NodeEvent
 from workflows.contracts.leases import LeaseEnding, MachineLost, MachineReady
 from workflows.contracts.lifecycles import NodeChanges, Refresh, Wake
@@ -16,26 +17,27 @@ from workflows.contracts.nodes import (
     NodeNotice,
     NodeReport,
     NodeRequest,
+    ProtocolViolation,
     Reboot,
     WatchEnded,
 )
 from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType
-from workflows.effects.nodes import (
-    FindWantedStatus,
-    NotifyJobs,
-    WantedStatusFound,
-    WatchNode,
-    find_wanted_status,
-    watch_node,
+from workflows.effects.nodes import NotifyJobs, WatchNode, watch_node
+from workflows.nodes.connection import (
+    NodeConnection,
+    ProtocolViolatedError,
+    loss_type,
+    raise_if_violated,
 )
-from workflows.nodes.connection import NodeConnection, loss_type
 from workflows.nodes.inspection import Inspection
 from workflows.nodes.leased_machine import LeasedMachine, LeaseEndingError, MachineGoneError
 from workflows.nodes.location import NodeLocation, refusal
+from workflows.nodes.notices import notice_of, reason_to_reschedule
 from workflows.nodes.preparation import prepared
 from workflows.nodes.relocation import Relocation
 from workflows.nodes.running_jobs import RunningJobs
+from workflows.nodes.wanted import WantedStatus
 from workflows.primitives.failures import EFFECT_FAILED, UNSERVED, cause_of
 from workflows.primitives.inbox import Inbox
 from workflows.primitives.journal import Journal
@@ -57,13 +59,12 @@ LAST_REFUSED_KEY_INTERVAL = timedelta(minutes=10)
 """Between two tries of a node that shows another key: at first, and the longest."""
 FAILED_INTERVAL = timedelta(hours=6)
 TIDY_INTERVAL = timedelta(hours=1)
-IDLE_INTERVAL = timedelta(days=30)
 _ONBOARDED = (NodeStatus.MAINTENANCE, NodeStatus.ACTIVE, NodeStatus.OFFLINE, NodeStatus.REMOVING)
-URGENT = (Removal, LeaseEnding, MachineLost)
+URGENT = (Removal, LeaseEnding, MachineLost, ProtocolViolation)
 """The messages that interrupt other work."""
-_REPEATED = (Wake, Refresh, LeaseEnding, MachineReady)
+_REPEATED = (Wake, Refresh, LeaseEnding, MachineReady, ProtocolViolation)
 """The messages that the next workflow run can miss: it reads the row and ends orphaned runs when it
-resumes, and its lease repeats a planned end and is polled until it is ready."""
+resumes, its lease repeats a planned end and is polled until it is ready, and a job tries again."""
 
 
 @workflow.defn(name="NodeLifecycle")
@@ -97,6 +98,7 @@ class NodeLifecycle:
         self._running_jobs = RunningJobs(request, self._location, self._record_event)
         self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
+        self._wanted = WantedStatus(self._journal, self._inbox, self._record_changes)
         self._journal.next_run = self._next_run
         if resumed_from and resumed_from.lost:
             self._inbox.put(resumed_from.lost)
@@ -111,8 +113,10 @@ class NodeLifecycle:
         self._tidy_at = resumed_from.tidy_at if resumed_from else None
 
     @workflow.run
-    async def run(self, _request: NodeRequest) -> NodeReport:
+    async def run(self, request: NodeRequest) -> NodeReport:
         if self._status is NodeStatus.FAILED:
+            if request.resumed_from and not self._machine.is_claimed:
+                await self._take_jobs_off(self._journal.reason or "")
             await self._rest_failed()
         if self._machine.releasing is not None and self._removal is None:
             await self._resume_release(self._machine.releasing)
@@ -123,6 +127,9 @@ class NodeLifecycle:
                 await self._serve()
             except (LeaseEndingError, MachineGoneError) as end:
                 await self._let_machine_go(str(end))
+                await self._onboard()
+            except ProtocolViolatedError as violation:
+                await self._fail_for(str(violation))
                 await self._onboard()
         await self._drain()
         await self._archive()
@@ -213,6 +220,7 @@ class NodeLifecycle:
         try:
             await watch
         except EFFECT_FAILED as failure:
+            raise_if_violated(failure)
             await self._probe(cause_of(failure)[1])
 
     async def _probe(self, symptom: str) -> bool:
@@ -303,9 +311,9 @@ class NodeLifecycle:
             await self._close(self._removal)
         # Jobs are not notified of a node that is being removed, so they would hold it for long.
         await self._running_jobs.withdraw(self._ended_by or "the node is being removed")
-        planned = self._ended_by or self._machine.ending or self._reschedules(is_offline)
-        notice = partial(self._notice, planned, is_offline)
-        await self._see_jobs_off(notice)
+        leaves = reason_to_reschedule(self._removal, self._machine, is_offline=is_offline)
+        planned = self._ended_by or self._machine.ending or leaves
+        await self._see_jobs_off(partial(self._notice, planned, is_offline))
         self._stop_watch()
         if self._machine.is_claimed:
             await self._give_machine_back(self._ended_by or "its node is being removed")
@@ -328,32 +336,9 @@ class NodeLifecycle:
         await self._running_jobs.drain(lambda: gone, lambda: True)
 
     def _notice(self, planned: str, is_offline: bool) -> NotifyJobs:
-        """What the jobs of a node that ends are notified of, by its state now.
-
-        The end of the machine counts more than a planned end, and both count more than the removal
-        of the node: a job that has lost its machine must not fail.
-
-        planned: why the jobs leave and are rescheduled; empty: a person ends them with the node.
-        """
-        machine, notice = self._machine, self._running_jobs.notice
-        if self._is_lost():
-            is_killed = machine.is_killed
-            kind = NodeNotice.REMOVED_UNREACHABLE if is_killed else NodeNotice.MACHINE_GONE
-            return notice(kind, machine.lost or "", ended_at=machine.ended_at)
-        if planned:
-            return notice(NodeNotice.ENDING, planned)
-        kind = NodeNotice.REMOVED_UNREACHABLE if is_offline else NodeNotice.REMOVED
-        return notice(kind, f"node {self._request.name} is being removed")
-
-    def _reschedules(self, is_offline: bool) -> str:
-        """Why the node's jobs are rescheduled at its removal; empty: they are not.
-
-        On an unreachable machine of an owner nobody sees the runs end, nor the machine.
-        """
-        removal, is_seen = self._removal, self._machine.is_claimed or not is_offline
-        if removal is None or not removal.reschedules or not is_seen:
-            return ""
-        return f"it is removed by {removal.requested_by or 'a person'}"
+        """What the jobs of a node that ends are notified of, by its state now."""
+        self._is_lost()
+        return notice_of(self._request, self._machine, planned, is_offline=is_offline)
 
     def _is_lost(self) -> bool:
         return self._machine.is_lost(self._inbox)
@@ -396,6 +381,11 @@ class NodeLifecycle:
     def machine_lost(self, lost: MachineLost) -> None:
         self._inbox.put(lost)
 
+    @workflow.signal(description="An effect of a job has met a protocol violation.")
+    def protocol_violated(self, violation: ProtocolViolation) -> None:
+        if not self._inbox.holds(ProtocolViolation):
+            self._inbox.put(violation)
+
     @workflow.query(description="Status and reason.")
     def status(self) -> NodeReport:
         return self._report()
@@ -413,6 +403,8 @@ class NodeLifecycle:
             await self._leave_before(message)
         elif isinstance(message, MachineLost) and self._machine.concerns(message):
             raise self._machine.loss()
+        elif isinstance(message, ProtocolViolation) and self._location.is_at(message.minion_id):
+            raise ProtocolViolatedError(message.reason)
 
     async def _leave_before(self, ending: LeaseEnding) -> None:
         """Leave the machine before the end of its lease; the region replaces its storage node.
@@ -427,7 +419,7 @@ class NodeLifecycle:
 
     async def _follow_wanted_status(self) -> None:
         """Switch to the status that a person wants, if one was requested since the last look."""
-        wanted = await self._wanted()
+        wanted = await self._wanted.find()
         if wanted.status is None:
             return
         seen = NodeChanges(seen_revision=wanted.revision)
@@ -440,23 +432,6 @@ class NodeLifecycle:
         message = "takes jobs" if takes_jobs else "takes no new jobs"
         event = Event(type=NodeEvent(f"node.{wanted.status}"), message=message)
         await self._write(event, changes=seen)
-
-    async def _wanted(self) -> WantedStatusFound:
-        question = FindWantedStatus(node_id=self._request.node_id)
-        return await find_wanted_status.run_locally(question)
-
-    async def _activation(self) -> None:
-        while True:
-            woken = partial(self._inbox.holds, Wake)
-            await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
-            self._inbox.pick(Wake)
-            wanted = await self._wanted()
-            if wanted.status is not None:
-                seen = NodeChanges(seen_revision=wanted.revision)
-                await self._write(changes=seen, reason=self._journal.reason)
-            if wanted.status is NodeStatus.ACTIVE:
-                return
-            await self._journal.continue_when_long()
 
     async def _withhold(self, reason: str) -> None:
         """Take no jobs until a person has read the reason and activates the node."""
@@ -559,6 +534,9 @@ class NodeLifecycle:
         if self._removal is not None:
             return
         kind, message = cause_of(failure)
+        if kind == PROTOCOL_VIOLATION:
+            await self._fail_for(message)
+            return
         if self._machine.is_claimed:
             await self._let_machine_go(message)
             return
@@ -567,6 +545,32 @@ class NodeLifecycle:
         event = Event(type=NodeEvent.FAILED, message=message, details=cause)
         await self._write(event, reason=message)
         await self._rest_failed()
+
+    async def _fail_for(self, violation: str) -> None:
+        """Fail the node, and take its jobs off; a leased machine is released as well.
+
+        An own machine is believed again when it is announced anew, and a person activates it.
+        """
+        self._stop_watch()
+        event = Event(type=NodeEvent.PROTOCOL_VIOLATED, message=violation)
+        if self._machine.is_claimed:
+            self._machine.lose_for(violation)
+            await self._record_event(event)
+            await self._let_machine_go(violation)
+            return
+        self._status, self._resume_status = NodeStatus.FAILED, NodeStatus.MAINTENANCE
+        passed = await self._wanted.pass_over()  # Whoever wanted jobs there did not know of this.
+        await self._write(event, changes=passed, reason=violation)
+        self._inbox.pick(Wake)
+        await self._running_jobs.withdraw(violation)
+        await self._take_jobs_off(violation)
+        await self._rest_failed()
+
+    async def _take_jobs_off(self, violation: str) -> None:
+        """Take the jobs off an own machine, unless the node is to be removed meanwhile."""
+        with suppress(Interrupted):
+            taken = self._running_jobs.take_off(violation, workflow.now())
+            await interruptible(taken, when=self._has_removal)
 
     async def _rest_failed(self) -> None:
         """Wait until the machine is announced, or a person activates or removes the node."""
@@ -624,7 +628,7 @@ class NodeLifecycle:
         await self._see_jobs_off(partial(self._notice, reason, is_offline=False))
         self._stop_watch()
         await self._give_machine_back(reason)
-        await self._machine.wait_for_next(pause, self._activation)
+        await self._machine.wait_for_next(pause, self._wanted.activation)
 
     def _has_removal(self) -> bool:
         """Whether the node is to be removed; takes a removal ahead of other messages."""
@@ -633,9 +637,15 @@ class NodeLifecycle:
         return self._removal is not None
 
     async def _unless_urgent(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Await `work`. False: an urgent message has cancelled the work and was handled."""
+        """Await `work` on the node. False: an urgent message has cancelled it and was handled.
+
+        Raises: ProtocolViolatedError; the failure of the work.
+        """
         try:
             await interruptible(work, when=partial(self._inbox.holds, *URGENT))
+        except EFFECT_FAILED as failure:
+            raise_if_violated(failure)
+            raise
         except Interrupted:
             message = self._inbox.pick(*URGENT)
             if message is not None:

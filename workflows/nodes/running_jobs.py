@@ -165,6 +165,11 @@ class RunningJobs:
             message = f"the end of {', '.join(unseen)} could not be confirmed; they may still run"
             await self._record_event(Event(type=NodeEvent.RUNS_LEFT, message=message))
 
+    async def take_off(self, violation: str, at: datetime) -> None:
+        """Notify the jobs of a protocol violation of the machine until none is on the node."""
+        notice = self.notice(NodeNotice.PROTOCOL_VIOLATED, violation, ended_at=at)
+        await self.drain(lambda: notice, lambda: True)
+
     async def _wait_for_end(
         self, limit: timedelta, current: NotifyJobs, notice: Callable[[], NotifyJobs]
     ) -> None:

@@ -437,6 +437,20 @@ def test_nobody_is_charged_for_longer_than_the_allocation_has_lasted(
     assert_books_are_right(migrated)
 
 
+def test_what_a_machine_measures_after_the_allocation_is_charged_to_nobody(
+    migrated: Database, job: tables.Job
+) -> None:
+    """Its job has left the machine, which says for months that the command still runs."""
+    place(migrated, job, timedelta(days=90))
+    with migrated.write() as session:
+        held = session.exec(select(tables.Allocation)).one()
+        held.released_at = held.created_at + timedelta(hours=1)
+    bill(job, 90 * 24 * 3600)
+    with migrated.read() as session:
+        assert session.exec(select(tables.UsageMeter)).one().posted_s == 3600 + 60
+    assert len(refused(migrated, job)) == 1
+
+
 def test_a_measurement_within_the_allocation_is_charged_whole_and_no_event(
     migrated: Database, job: tables.Job
 ) -> None:

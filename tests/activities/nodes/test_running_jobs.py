@@ -204,20 +204,24 @@ async def test_a_job_is_told_which_node_was_removed_unreached(
     assert request.node_id == world.node.id
 
 
-async def test_a_job_is_told_when_its_machine_has_ended(
-    world: World, temporal_server: Client
+@pytest.mark.parametrize("notice", [NodeNotice.MACHINE_GONE, NodeNotice.PROTOCOL_VIOLATED])
+async def test_a_job_is_told_when_its_machine_has_ended_or_is_not_believed_any_more(
+    world: World, temporal_server: Client, notice: NodeNotice
 ) -> None:
     set_client(temporal_server)
     workflow_id = f"job/{world.job.id}"
     await start_idle(temporal_server, workflow_id)
-    ended = NotifyJobs(
-        node_id=world.node.id, notice=NodeNotice.MACHINE_GONE, reason="preempted", ended_at=NOW
-    )
+    ended = NotifyJobs(node_id=world.node.id, notice=notice, reason="preempted", ended_at=NOW)
     await notify_jobs(ended)
     history = await temporal_server.get_workflow_handle(workflow_id).fetch_history()
     told = history.events[-1].workflow_execution_signaled_event_attributes
     (gone,) = await temporal_server.data_converter.decode(told.input.payloads, [MachineGone])
-    assert gone == MachineGone(node_id=world.node.id, reason="preempted", ended_at=NOW)
+    assert gone == MachineGone(
+        node_id=world.node.id,
+        reason="preempted",
+        ended_at=NOW,
+        is_violation=notice is NodeNotice.PROTOCOL_VIOLATED,
+    )
 
 
 async def test_jobs_are_told_once_however_often_it_is_tried(

@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.settings import settings
+from activities.site import job_signals, signal_rates
 from activities.site.nodes import end_orphaned_runs
 from activities.site.run_names import RunNames
 from activities.site.watch import watch_node
@@ -123,3 +124,64 @@ async def test_a_node_reports_no_orphan_that_was_placed_on_another(node: Hostile
     command = EndOrphanedRuns(node=address, among=(*names, mine), live=())
     found = await ActivityEnvironment().run(end_orphaned_runs, command)
     assert [run.run_id for run in found.runs] == [own]
+
+
+def exits_of(name: str, count: int) -> Words:
+    """A watcher that reports the same exit so many times, and stays."""
+    return Words(
+        frame(run_id=name, kind="exit", exit={"exit_code": 0}, log_bytes=0) * count, stays=True
+    )
+
+
+async def violated(node: HostileNode) -> str:
+    """How the watch of the node says that the protocol was broken."""
+    async with watched(node) as task:
+        with pytest.raises(ApplicationError) as failed:
+            await asyncio.wait_for(task, 30)
+    assert failed.value.type == errors.PROTOCOL_VIOLATION
+    return failed.value.message
+
+
+async def test_a_node_that_reports_one_run_without_end_breaks_the_protocol(
+    node: HostileNode, jobs: Jobs
+) -> None:
+    name = RunNames(node.address("nod-hostile", REGION)).of(f"{OWN}-0-1")
+    node.says["watch"] = exits_of(name, signal_rates.MOST_OF_RUN_PER_MINUTE + 1)
+    assert f"reports of {OWN}-0-1 in a minute" in await violated(node)
+    assert len(jobs.signals) <= signal_rates.MOST_OF_RUN_PER_MINUTE
+
+
+async def test_a_node_that_says_too_much_of_runs_that_are_not_there_breaks_the_protocol(
+    node: HostileNode, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal_rates, "MOST_UNKNOWN_PER_MINUTE", 20)
+    node.says["watch"] = exits_of(f"{VICTIM}-0-1", 21)
+    assert "frames of unknown runs" in await violated(node)
+    assert jobs.signals == []
+
+
+async def test_a_node_that_reports_more_runs_than_there_can_be_breaks_the_protocol(
+    node: HostileNode, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal_rates, "MOST_WAITING", 50)
+    jobs.failures = 10**9
+    names = RunNames(node.address("nod-hostile", REGION))
+    said = (
+        frame(run_id=names.of(f"{OWN}-{n}-1"), kind="exit", exit={}, log_bytes=0) for n in range(60)
+    )
+    node.says["watch"] = Words(b"".join(said), stays=True)
+    assert "signals that are not delivered" in await violated(node)
+
+
+async def test_exits_above_the_rate_of_a_node_are_delayed_and_none_is_lost(
+    node: HostileNode, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_signals, "SIGNALS_AT_ONCE", 3)
+    names = RunNames(node.address("nod-hostile", REGION))
+    said = (
+        frame(run_id=names.of(f"{OWN}-{n}-1"), kind="exit", exit={}, log_bytes=0) for n in range(40)
+    )
+    node.says["watch"] = Words(b"".join(said), stays=True)
+    async with watched(node):
+        await wait_until(lambda: len(jobs.signals) == 40, "every exit")
+    assert {argument.worker for _, _, argument in jobs.signals} == set(range(40))

@@ -1,0 +1,49 @@
+"""The wanted status of a node: found in its row, and waited for."""
+
+from datetime import timedelta
+from functools import partial
+
+from workflows.contracts.lifecycles import NodeChanges, Wake
+from workflows.contracts.statuses import NodeStatus
+from workflows.effects.nodes import FindWantedStatus, WantedStatusFound, find_wanted_status
+from workflows.nodes.inspection import ChangeWriter
+from workflows.primitives.inbox import Inbox
+from workflows.primitives.journal import Journal
+from workflows.primitives.waiting import wait_until
+
+IDLE_INTERVAL = timedelta(days=30)
+
+
+class WantedStatus:
+    """The wanted status of one node.
+
+    record: writes changes and events that leave the node's status as it is.
+    """
+
+    def __init__(self, journal: Journal, inbox: Inbox, record: ChangeWriter) -> None:
+        self._journal = journal
+        self._inbox = inbox
+        self._record = record
+
+    async def find(self) -> WantedStatusFound:
+        """The wanted status, unless the lifecycle has seen it before."""
+        question = FindWantedStatus(node_id=self._journal.resource_id)
+        return await find_wanted_status.run_locally(question)
+
+    async def pass_over(self) -> NodeChanges:
+        """The changes by which a wanted status that nobody has followed yet counts as seen."""
+        wanted = await self.find()
+        return NodeChanges(seen_revision=wanted.revision) if wanted.status else NodeChanges()
+
+    async def activation(self) -> None:
+        """Wait until a person activates the node; other wanted statuses count as seen."""
+        while True:
+            woken = partial(self._inbox.holds, Wake)
+            await wait_until(woken, IDLE_INTERVAL, "until a person wants another machine")
+            self._inbox.pick(Wake)
+            wanted = await self.find()
+            if wanted.status is not None:
+                await self._record(NodeChanges(seen_revision=wanted.revision), ())
+            if wanted.status is NodeStatus.ACTIVE:
+                return
+            await self._journal.continue_when_long()
