@@ -68,7 +68,7 @@ async def connect(
                 raise _unreachable(endpoint, error) from error
         except asyncssh.PermissionDenied as error:
             raise LoginRefused(
-                f"node {endpoint}: the machine does not accept the platform's key"
+                f"node {endpoint}: the machine does not accept the region's key"
                 f" for user {endpoint.user}"
             ) from error
         except (OSError, TimeoutError, asyncssh.Error) as error:

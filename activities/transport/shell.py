@@ -7,9 +7,11 @@ random line, the marker, and everything before the marker is dropped.
 import secrets
 import shlex
 
+from activities.transport.agent_archive import AgentArchive
 from activities.transport.endpoint import NodeEndpoint
 
 RECENT_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 8))"
+HASH_OF_INPUT = "import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())"
 
 
 def new_marker() -> str:
@@ -17,9 +19,11 @@ def new_marker() -> str:
     return f"baseload-{secrets.token_hex(12)}"
 
 
-def survey(endpoint: NodeEndpoint, marker: str, agent_name: str) -> str:
+def survey(endpoint: NodeEndpoint, marker: str, agent: AgentArchive) -> str:
     """The command that makes the agent's folder and prints three lines: the agent's root, the
-    Python that runs the agent, and the size of the installed agent.
+    Python that runs the agent, and the SHA-256 of the installed agent, which is empty if there is
+    none. What was compiled from another archive of this name is removed, because the agent
+    would start from it.
     """
     pythons = " ".join(shlex.quote(python) for python in endpoint.pythons)
     return _in_sh(
@@ -33,7 +37,12 @@ def survey(endpoint: NodeEndpoint, marker: str, agent_name: str) -> str:
         f'  "$P" -I -S -c "{RECENT_ENOUGH}" 2>/dev/null && break\n'
         "done\n"
         f'printf "\\n{marker}\\n%s\\n%s\\n" "$R" "$P"\n'
-        f'wc -c 2>/dev/null < "$R/agent/{agent_name}" || echo 0\n'
+        f'A="$R/agent/{agent.name}"\n'
+        'H=$(sha256sum 2>/dev/null < "$A") ||\n'
+        f'  H=$("$P" -I -S -c "{HASH_OF_INPUT}" 2>/dev/null < "$A")\n'
+        "H=${H%% *}\n"
+        f'[ -z "$H" ] || [ "$H" = {agent.sha256} ] || rm -rf "$A".*/\n'
+        'echo "$H"\n'
     )
 
 

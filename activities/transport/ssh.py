@@ -226,7 +226,7 @@ async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEn
     marker = shell.new_marker()
     words = f"node {endpoint}: first contact"
     try:
-        command = shell.survey(endpoint, marker, agent.name)
+        command = shell.survey(endpoint, marker, agent)
         process = await connection.create_process(command, encoding=None)
         async with contextlib.AsyncExitStack() as closing:
             closing.callback(process.close)
@@ -239,9 +239,9 @@ async def _with_agent(connection: asyncssh.SSHClientConnection, endpoint: NodeEn
     lines = said.decode(errors="replace").splitlines()
     if process.exit_status != 0 or len(lines) != 3:
         raise AgentBroke(f"{words}: {stderr.decode(errors='replace').strip()}")
-    root, python, size = lines
+    root, python, sha256 = lines
     link = Link(connection, root, f"{root}/agent/{agent.name}", python)
-    if size.strip() != str(len(agent.content)):
+    if sha256 != agent.sha256:
         await _put_agent(link, words)
     return link
 

@@ -14,7 +14,11 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baseload"
 LOG = CHECKOUT / ".baseload" / "logs" / "setup.log"
+_SUMS = ("do not match the hashes", "checksum mismatch", "checksum validation failed",
+         "missing go.sum entry")  # fmt: skip
+_ABOUT_SUMS = ("verifying", "downloaded:", "go.sum", "expected sha256", "got ", "checksum")
 _CAUSES = (
+    (_SUMS, "what was downloaded is not what the repository has the sum of, and was not used"),
     (("no space left", "disk quota", "errno 28"), "the disk is full"),
     (
         (
@@ -132,6 +136,10 @@ def _failure(purpose: str, output: str, advice: str) -> str:
     LOG.write_text(output)
     lowered = output.lower()
     cause = next((text for signs, text in _CAUSES if any(sign in lowered for sign in signs)), None)
+    if cause == _CAUSES[0][1]:
+        about = (line.strip() for line in output.splitlines())
+        lines = [line for line in about if any(sign in line.lower() for sign in _ABOUT_SUMS)]
+        return f"{purpose} failed: {cause}: {'; '.join(lines[:6])}. The output: {LOG}"
     if cause:
         return f"{purpose} failed: {cause}. {advice}. The output: {LOG}"
     end = "\n".join(f"    {line}" for line in output.strip().splitlines()[-8:])

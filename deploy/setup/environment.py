@@ -12,6 +12,8 @@ from console import CHECKOUT, locked, main_of, need_disk, run, say
 VENV = CHECKOUT / ".venv"
 STAMP = VENV / "baseload-lock"
 TOOLS = CHECKOUT / ".baseload" / "tools"
+UV = CHECKOUT / "deploy" / "setup" / "uv.txt"
+"""The version of uv, and the hashes of its packages."""
 OURS = ("workflows", "activities", "api", "workers", "client", "tests")
 NETWORK = "Is the network up? A mirror can be named with UV_DEFAULT_INDEX and PIP_INDEX_URL"
 
@@ -67,10 +69,13 @@ def _uv() -> str:
         say("installing uv")
         _make_tools()
         run(
-            [TOOLS / "bin" / "python", "-m", "pip", "install", "-q", "uv"],
+            [
+                TOOLS / "bin" / "python", "-m", "pip", "install", "-q",
+                "--require-hashes", "--only-binary=:all:", "-r", UV,
+            ],
             "installing uv",
             advice=NETWORK,
-        )
+        )  # fmt: skip
     return str(own)
 
 

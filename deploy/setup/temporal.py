@@ -11,16 +11,17 @@ import sys
 import tarfile
 import urllib.error
 import urllib.request
-import zipfile
-from json import loads
 from pathlib import Path
 
 from console import CACHE, CHECKOUT, SetupError, locked, main_of, say
 from gobuild import build
+from sums import check_sum, recorded_sums
 
 VERSION = "1.5.1"
 CACHED = CACHE / f"temporal-{VERSION}"
 PIN = CHECKOUT / "deploy" / "temporal"
+SUMS = PIN / "archives.sha256"
+RELEASE = f"https://github.com/temporalio/cli/releases/download/v{VERSION}"
 NOTE = CHECKOUT / ".baseload" / "temporal-binary"
 DOWNLOAD_LIMIT_S = 20
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
@@ -56,42 +57,34 @@ def _cached() -> Path | None:
 
 
 def _downloaded() -> Path | None:
-    """Download the binary as the SDK does; None if it cannot be had within a short wait."""
-    say(f"downloading Temporal {VERSION} from temporal.download (at most {DOWNLOAD_LIMIT_S} s)")
+    """Download the release's binary; None if it cannot be had within a short wait.
+
+    Raises: SetupError, when it is not the archive that the repository has the sum of.
+    """
     arch = _ARCHITECTURES.get(platform.machine().lower(), platform.machine())
-    url = f"https://temporal.download/cli/v{VERSION}?arch={arch}&platform={sys.platform}"
+    name = f"temporal_cli_{VERSION}_{sys.platform}_{arch}.tar.gz"
+    if name not in recorded_sums(SUMS):
+        say(f"{SUMS.name} has no sum of {name}: it is not downloaded")
+        return None
+    say(f"downloading Temporal {VERSION} (at most {DOWNLOAD_LIMIT_S} s)")
+    url = f"{os.environ.get('BASELOAD_TEMPORAL_MIRROR', RELEASE)}/{name}"
     try:
-        info = loads(_fetch(url))
-        archive_url = str(info["archiveUrl"])
-        content = _unpack(archive_url, _fetch(archive_url), str(info["fileToExtract"]))
-    except (OSError, ValueError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
+        with urllib.request.urlopen(url, timeout=DOWNLOAD_LIMIT_S) as answer:  # noqa: S310
+            archive = bytes(answer.read())
+    except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         say(f"  the download failed ({reason})")
         return None
+    check_sum(name, archive, SUMS, url)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as unpacked:
+        program = unpacked.extractfile("temporal")
+        content = program.read() if program is not None else b""
     with locked(CACHE, CACHED.name):
         part = CACHED.with_suffix(".part")
         part.write_bytes(content)
         part.chmod(0o755)
         part.replace(CACHED)
     return CACHED
-
-
-def _fetch(url: str) -> bytes:
-    if not url.startswith("https://"):
-        raise ValueError(f"{url} is not https")
-    with urllib.request.urlopen(url, timeout=DOWNLOAD_LIMIT_S) as answer:  # noqa: S310
-        return bytes(answer.read())
-
-
-def _unpack(url: str, archive: bytes, name: str) -> bytes:
-    if url.endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(archive)) as unpacked:
-            return unpacked.read(name)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as unpacked:
-        member = unpacked.extractfile(name)
-        if member is None:
-            raise KeyError(name)
-        return member.read()
 
 
 def _built() -> Path:

@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 
 from console import CACHE, CHECKOUT, SetupError, locked, main_of, need_disk, run, say
+from sums import check_folder
 
 TEST_SERVER = CACHE / "temporal-test-server-1.38.0"
 PIN = CHECKOUT / "deploy" / "test-server" / "pom.xml"
+SUMS = PIN.with_name("jars.sha256")
 PACKAGES = {
     "openssh-server": "/usr/sbin/sshd",
     "openssh-client": "/usr/bin/ssh-keygen",
@@ -67,20 +69,23 @@ def _test_server() -> None:
             return
         need_disk(CACHE, 0.5, "the time-skipping test server")
         say("fetching the time-skipping Temporal test server")
-        folder = Path(tempfile.mkdtemp(dir=CACHE, prefix="build-"))
-        run(
-            [
-                "mvn", "-q", "-B", "-f", PIN, "dependency:copy-dependencies",
-                f"-DoutputDirectory={folder}/lib", "-DincludeScope=runtime",
-            ],
-            "fetching the test server",
-            advice="Maven needs its repository, or a mirror of it in ~/.m2/settings.xml",
-        )  # fmt: skip
-        wrapper = folder / "temporal-test-server"
-        wrapper.write_text(WRAPPER.format(folder=TEST_SERVER))
-        wrapper.chmod(0o755)
-        folder.chmod(0o755)
-        folder.replace(TEST_SERVER)
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix="build-") as building:
+            folder = Path(building) / "server"
+            run(
+                [
+                    "mvn", "-q", "-B", "--strict-checksums", "-f", PIN,
+                    "dependency:copy-dependencies",
+                    f"-DoutputDirectory={folder}/lib", "-DincludeScope=runtime",
+                ],
+                "fetching the test server",
+                advice="Maven needs its repository, or a mirror of it in ~/.m2/settings.xml",
+            )  # fmt: skip
+            check_folder(folder / "lib", SUMS, "Maven's repository")
+            wrapper = folder / "temporal-test-server"
+            wrapper.write_text(WRAPPER.format(folder=TEST_SERVER))
+            wrapper.chmod(0o755)
+            folder.chmod(0o755)
+            folder.replace(TEST_SERVER)
 
 
 def _java() -> None:

@@ -158,8 +158,8 @@ async def _serve(machine: Machine, process: Process) -> None:
     script = shlex.split(process.command or "")[-1]
     mark = (_MARK.search(script) or [""])[0]
     process.stdout.write(f"\n{mark}\n".encode())
-    if "wc -c" in script:
-        process.stdout.write(f"/double\npython3\n{len(agent_archive().content)}\n".encode())
+    if "sha256sum" in script:
+        process.stdout.write(f"/double\npython3\n{agent_archive().sha256}\n".encode())
         process.exit(0)
         return
     verb = shlex.split(script)[-1]

@@ -77,8 +77,8 @@ class HostileNode:
     async def _serve(self, process: Process) -> None:
         script = shlex.split(process.command or "")[-1]
         process.stdout.write(f"\n{(_MARK.search(script) or [''])[0]}\n".encode())
-        if "wc -c" in script:
-            process.stdout.write(f"/double\npython3\n{len(agent_archive().content)}\n".encode())
+        if "sha256sum" in script:
+            process.stdout.write(f"/double\npython3\n{agent_archive().sha256}\n".encode())
             process.exit(0)
             return
         verb = shlex.split(script)[-1]

@@ -1,16 +1,21 @@
 """The set-up scripts: what they find and make, and the line when something is missing."""
 
+import base64
+import hashlib
+import io
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from workers.runner.settings import CHECKOUT
-
-SETUP = CHECKOUT / "deploy" / "setup"
 
 
 class Person:
@@ -39,6 +44,21 @@ class Person:
         return subprocess.run(
             [interpreter, str(self.checkout / "deploy" / "setup" / script)],
             env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def calls(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of Python that uses the set-up scripts."""
+        return subprocess.run(
+            [sys.executable, "-c", script],
+            env={
+                **self.environment,
+                "PYTHONPATH": str(self.checkout / "deploy" / "setup"),
+                **environment,
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -148,14 +168,249 @@ def test_without_go_one_line_says_what_to_do(person: Person) -> None:
 
 
 def test_a_cache_without_room_is_refused_before_it_is_filled(person: Person) -> None:
-    script = "import console; console.main_of(console.need_disk, console.CACHE, 1e9, 'the build')"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, **person.environment, "PYTHONPATH": str(SETUP)},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = person.calls(
+        "import console; console.main_of(console.need_disk, console.CACHE, 1e9, 'the build')"
     )
     assert done.returncode == 1
     assert "the build needs 1e+09 GiB of free disk" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def temporal_archive(program: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("temporal")
+        entry.size = len(program)
+        archive.addfile(entry, io.BytesIO(program))
+    return packed.getvalue()
+
+
+class Mirror:
+    """A folder from which a person downloads Temporal, and the sum that the repository has."""
+
+    def __init__(self, person: Person, folder: Path) -> None:
+        folder.mkdir()
+        sums = person.checkout / "deploy" / "temporal" / "archives.sha256"
+        machine = os.uname().machine
+        arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+        self.archive = folder / f"temporal_cli_1.5.1_linux_{arch}.tar.gz"
+        self.asked = sha256(temporal_archive(b"the release"))
+        sums.write_text(f"{self.asked}  {self.archive.name}\n")
+        self.environment = {"BASELOAD_TEMPORAL_MIRROR": f"file://{folder}"}
+
+
+def test_the_download_with_the_recorded_sum_is_kept(person: Person, tmp_path: Path) -> None:
+    mirror = Mirror(person, tmp_path / "mirror")
+    mirror.archive.write_bytes(temporal_archive(b"the release"))
+    done = person.runs("temporal.py", **mirror.environment)
+    assert done.returncode == 0, done.stderr
+    assert Path(person.noted).read_bytes() == b"the release"
+    assert os.access(person.noted, os.X_OK)
+
+
+def test_a_download_of_other_bytes_is_refused_and_nothing_that_works_goes(
+    person: Person, tmp_path: Path
+) -> None:
+    named = person.has("my-temporal", "exit 0")
+    assert person.runs("temporal.py", BASELOAD_TEMPORAL=str(named)).returncode == 0
+    mirror = Mirror(person, tmp_path / "mirror")
+    changed = temporal_archive(b"something else")
+    mirror.archive.write_bytes(changed)
+    person.has("go", f": > {tmp_path}/built")
+    done = person.runs("temporal.py", **mirror.environment)
+    assert done.returncode == 1
+    assert f"{mirror.archive.name}: asked the SHA-256 {mirror.asked}" in done.stderr
+    assert f"found {sha256(changed)} in what came from file://{mirror.archive}" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (person.cache / "baseload" / "temporal-1.5.1").exists()
+    assert not (tmp_path / "built").exists()
+    assert person.noted == str(named)
+
+
+def test_what_the_repository_has_no_sum_of_is_built_and_not_downloaded(
+    person: Person, tmp_path: Path
+) -> None:
+    mirror = Mirror(person, tmp_path / "mirror")
+    mirror.archive.write_bytes(temporal_archive(b"the release"))
+    (person.checkout / "deploy" / "temporal" / "archives.sha256").write_text("")
+    person.has("go", 'echo built > "$4"')
+    done = person.runs("temporal.py", **mirror.environment)
+    assert done.returncode == 0, done.stderr
+    assert f"has no sum of {mirror.archive.name}" in done.stdout
+    assert Path(person.noted).read_text() == "built\n"
+
+
+class GoModules:
+    """A module proxy with one small module, and a pin of it with its sums."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = {
+            "go.mod": b"module example.com/tiny\n\ngo 1.21\n",
+            "main.go": b"package main\n\nfunc main() {}\n",
+        }
+        self.served = folder / "proxy" / "example.com" / "tiny" / "@v"
+        self.served.mkdir(parents=True)
+        (self.served / "v1.0.0.info").write_text('{"Version": "v1.0.0"}')
+        (self.served / "v1.0.0.mod").write_bytes(self.files["go.mod"])
+        self.serve(self.files["main.go"])
+        self.pin = folder / "pin"
+        self.pin.mkdir()
+        (self.pin / "go.mod").write_text(
+            "module pin\n\ngo 1.21\n\nrequire example.com/tiny v1.0.0\n"
+        )
+        named = {f"example.com/tiny@v1.0.0/{name}": self.files[name] for name in self.files}
+        self.asked = self.sum_of(named)
+        self.sums = [
+            f"example.com/tiny v1.0.0 {self.asked}\n",
+            f"example.com/tiny v1.0.0/go.mod {self.sum_of({'go.mod': self.files['go.mod']})}\n",
+        ]
+        self.script = (
+            "import console, gobuild, pathlib; console.main_of(gobuild.build, "
+            f"pathlib.Path({str(self.pin)!r}), 'example.com/tiny', console.CACHE / 'tiny', 'soon')"
+        )
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "GOPROXY": f"file://{folder}/proxy",
+            "GOSUMDB": "off",
+            "GOFLAGS": "-modcacherw",
+        }
+
+    def serve(self, main: bytes) -> None:
+        with zipfile.ZipFile(self.served / "v1.0.0.zip", "w") as archive:
+            for name, content in {**self.files, "main.go": main}.items():
+                archive.writestr(f"example.com/tiny@v1.0.0/{name}", content)
+
+    @staticmethod
+    def sum_of(files: dict[str, bytes]) -> str:
+        lines = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
+        return "h1:" + base64.b64encode(hashlib.sha256(lines.encode()).digest()).decode()
+
+
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="no Go")
+
+
+@needs_go
+def test_a_go_module_of_other_bytes_is_refused(person: Person, tmp_path: Path) -> None:
+    modules = GoModules(tmp_path)
+    (modules.pin / "go.sum").write_text("".join(modules.sums))
+    modules.serve(b"package main\n\nfunc main() { panic(1) }\n")
+    done = person.calls(modules.script, **modules.environment)
+    assert done.returncode == 1
+    assert "is not what the repository has the sum of, and was not used" in done.stderr
+    assert "verifying example.com/tiny@v1.0.0: checksum mismatch" in done.stderr
+    assert f"go.sum:     {modules.asked}" in done.stderr
+    assert not (person.cache / "baseload" / "tiny").exists()
+
+
+@needs_go
+def test_a_go_module_without_a_recorded_sum_is_refused(person: Person, tmp_path: Path) -> None:
+    modules = GoModules(tmp_path)
+    (modules.pin / "go.sum").write_text(modules.sums[1])
+    done = person.calls(modules.script, **modules.environment)
+    assert done.returncode == 1
+    assert "missing go.sum entry" in done.stderr
+    assert (modules.pin / "go.sum").read_text() == modules.sums[1]
+    assert not (person.cache / "baseload" / "tiny").exists()
+
+
+@needs_go
+@pytest.mark.parametrize("pin", ["temporal", "tctl"])
+def test_every_go_module_has_its_sum(pin: str) -> None:
+    lines = (CHECKOUT / "deploy" / pin / "go.sum").read_text().splitlines()
+    summed = {tuple(line.split()[:2]) for line in lines}
+    done = subprocess.run(
+        ["go", "mod", "edit", "-json", CHECKOUT / "deploy" / pin / "go.mod"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    required = {(each["Path"], each["Version"]) for each in json.loads(done.stdout)["Require"]}
+    assert required <= summed
+
+
+def test_a_uv_of_other_bytes_is_refused_and_not_run(person: Person, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    pins = (person.checkout / "deploy" / "setup" / "uv.txt").read_text()
+    version = re.findall(r"^uv==(\S+)", pins, re.MULTILINE)[0]
+    metadata = f"Metadata-Version: 2.1\nName: uv\nVersion: {version}\n"
+    with zipfile.ZipFile(wheels / f"uv-{version}-py3-none-any.whl", "w") as wheel:
+        for name, content in {
+            "dist-info/METADATA": metadata,
+            "dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "dist-info/RECORD": "",
+            "data/scripts/uv": f"#!/bin/sh\n: > {tmp_path}/ran\n",
+        }.items():
+            entry = zipfile.ZipInfo(f"uv-{version}.{name}")
+            entry.external_attr = 0o755 << 16
+            wheel.writestr(entry, content)
+    for name in ("uv.lock", "pyproject.toml"):
+        shutil.copy(CHECKOUT / name, person.checkout)
+    (person.checkout / "client").mkdir()
+    shutil.copy(CHECKOUT / "client" / "pyproject.toml", person.checkout / "client")
+    done = person.runs("environment.py", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels))
+    assert done.returncode == 1
+    assert "is not what the repository has the sum of, and was not used" in done.stderr
+    assert "Expected sha256" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert not (person.checkout / ".baseload" / "tools" / "bin" / "uv").exists()
+
+
+class Maven:
+    """A stand-in for Maven: it copies the jars of a folder, whatever they are."""
+
+    def __init__(self, person: Person, folder: Path) -> None:
+        self.jars = folder / "jars"
+        self.jars.mkdir()
+        for name in ("server.jar", "library.jar"):
+            (self.jars / name).write_bytes(name.encode())
+        self.sums = person.checkout / "deploy" / "test-server" / "jars.sha256"
+        self.sums.write_text(
+            "".join(f"{sha256(name.encode())}  {name}\n" for name in ("server.jar", "library.jar"))
+        )
+        copy = shutil.which("cp")
+        person.has(
+            "mvn",
+            f'for A in "$@"; do case "$A" in -DoutputDirectory=*) T=${{A#*=}} ;; esac; done\n'
+            f'{shutil.which("mkdir")} -p "$T"; {copy} {self.jars}/* "$T"',
+        )
+        person.has("java", "exit 0")
+        self.server = person.cache / "baseload" / "temporal-test-server-1.38.0"
+
+
+def test_jars_with_the_recorded_sums_make_the_test_server(person: Person, tmp_path: Path) -> None:
+    maven = Maven(person, tmp_path)
+    done = person.runs("tests.py")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (maven.server / "lib").iterdir()) == [
+        "library.jar",
+        "server.jar",
+    ]
+    assert [path.name for path in maven.server.parent.glob("build-*")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("library.jar", b"other bytes", f"found {sha256(b'other bytes')}"),
+        ("third.jar", b"no part of it", "asked the SHA-256 none"),
+        ("server.jar", None, "found nothing of this name"),
+    ],
+)
+def test_other_jars_than_the_recorded_ones_are_refused(
+    person: Person, tmp_path: Path, name: str, content: bytes | None, found: str
+) -> None:
+    maven = Maven(person, tmp_path)
+    if content is None:
+        (maven.jars / name).unlink()
+    else:
+        (maven.jars / name).write_bytes(content)
+    done = person.runs("tests.py")
+    assert done.returncode == 1
+    assert name in done.stderr
+    assert found in done.stderr
+    assert "deploy/test-server/jars.sha256" in done.stderr
+    assert not maven.server.exists()
+    assert [path.name for path in maven.server.parent.glob("build-*")] == []

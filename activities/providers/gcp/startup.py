@@ -16,7 +16,7 @@ if [ $# -gt 0 ]; then
   mkdir -p /var/lib/baseload && mount -o discard,noatime "$disk" /var/lib/baseload
   rmdir /var/lib/baseload/lost+found 2>/dev/null
 fi
-# Only the platform's key may log in as root, and no password may.
+# Only the region's key may log in as root, and no password may.
 umask 077
 mkdir -p /root/.ssh
 printf '%s\\n' '{public_key}' > /root/.ssh/authorized_keys

@@ -1,5 +1,6 @@
 """What is sealed opens only under its key, about its own thing, unaltered."""
 
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from activities.db.session import Database
+from activities.db.tables import KeyFingerprint
 from activities.secrets.key_fingerprints import claim_keys
 from activities.secrets.sealing import (
     MasterKeyError,
@@ -124,17 +126,66 @@ def test_the_master_key_is_rotated_by_a_new_first_line(keyed: Path) -> None:
         secret_box("variables").open(in_row, b"job-1")
 
 
+def claimed(migrated: Database) -> None:
+    """A start of a process; what it records is committed."""
+    with migrated.write() as session:
+        claim_keys(session, settings())
+
+
 def test_an_installation_knows_its_rotated_key_again(migrated: Database) -> None:
-    chosen, path = settings(), settings().master_key_path
-    earlier = path.read_text()
-    with migrated.write() as session:
-        claim_keys(session, chosen)
-    path.write_text("cd" * 32 + "\n" + earlier)
-    with migrated.write() as session:
-        claim_keys(session, chosen)
-    path.write_text("cd" * 32)
-    with migrated.write() as session:
-        claim_keys(session, chosen)
-    path.write_text(earlier)
-    with pytest.raises(StartRefusedError, match="master key"), migrated.write() as session:
-        claim_keys(session, chosen)
+    path = settings().master_key_path
+    earliest = path.read_text()
+    claimed(migrated)
+    path.write_text("cd" * 32 + "\n" + earliest)
+    claimed(migrated)
+    path.write_text("ef" * 32 + "\n" + "cd" * 32 + "\n" + earliest)
+    claimed(migrated)
+    path.write_text("ef" * 32 + "\n" + earliest)
+    claimed(migrated)
+    path.write_text("cd" * 32 + "\n" + earliest)
+    with pytest.raises(StartRefusedError, match=r"^master key"):
+        claimed(migrated)
+
+
+def test_a_start_without_the_earliest_key_is_refused(migrated: Database) -> None:
+    path = settings().master_key_path
+    earliest = path.read_text()
+    path.write_text("cd" * 32 + "\n" + earliest)
+    claimed(migrated)
+    path.write_text("cd" * 32 + "\n")
+    with pytest.raises(StartRefusedError) as refused:
+        claimed(migrated)
+    assert re.search(
+        rf"^earliest master key: .* has the fingerprint \w+; found \w+ at the end of {path}; "
+        r".*restore it from a copy",
+        str(refused.value),
+    )
+    path.write_text("cd" * 32 + "\n" + earliest)
+    claimed(migrated)
+
+
+def test_a_start_with_the_keys_in_another_order_is_refused(migrated: Database) -> None:
+    path = settings().master_key_path
+    earliest = path.read_text()
+    path.write_text("cd" * 32 + "\n" + earliest)
+    claimed(migrated)
+    path.write_text(earliest + "cd" * 32 + "\n")
+    with pytest.raises(StartRefusedError, match="key 1 of 2 there has it: move it to the end"):
+        claimed(migrated)
+    path.write_text("ef" * 32 + "\n" + "cd" * 32 + "\n" + earliest)
+    claimed(migrated)
+
+
+def test_an_installation_of_an_earlier_release_records_its_earliest_key(
+    migrated: Database,
+) -> None:
+    path = settings().master_key_path
+    earliest = path.read_text()
+    claimed(migrated)
+    with migrated.write() as session:  # The release before has recorded two keys alone.
+        session.delete(session.get_one(KeyFingerprint, "earliest master key"))
+    path.write_text("cd" * 32 + "\n" + earliest)
+    claimed(migrated)
+    path.write_text("cd" * 32 + "\n")
+    with pytest.raises(StartRefusedError, match=r"^earliest master key"):
+        claimed(migrated)

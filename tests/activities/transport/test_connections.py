@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from unittest.mock import ANY
@@ -11,7 +14,7 @@ from unittest.mock import ANY
 import asyncssh
 import pytest
 
-from activities.transport import pinned
+from activities.transport import pinned, shell
 from activities.transport.agent_archive import agent_archive
 from activities.transport.endpoint import NodeEndpoint
 from activities.transport.errors import (
@@ -279,14 +282,68 @@ async def test_the_first_python_that_is_recent_enough_runs_the_agent(
     assert [name for name in names_in(tmp_path) if name.endswith(".ran")] == ["recent.ran"]
 
 
-async def test_a_damaged_agent_is_sent_again(
-    sshd: Sshd, endpoint: NodeEndpoint, connections: NodeConnections, node_root: Path
+@pytest.mark.parametrize("is_of_the_same_size", [False, True])
+async def test_an_agent_with_other_bytes_is_replaced(
+    endpoint: NodeEndpoint,
+    connections: NodeConnections,
+    node_root: Path,
+    is_of_the_same_size: bool,
+) -> None:
+    await look(connections, endpoint)
+    agent, archive = agent_archive(), node_root / "agent" / agent_archive().name
+    archive.write_bytes(bytes(len(agent.content)) if is_of_the_same_size else b"")
+    await connections.close()
+    assert (await look(connections, endpoint))["state"] == "unknown"
+    assert archive.read_bytes() == agent.content
+
+
+async def test_what_was_compiled_from_another_archive_goes_with_it(
+    endpoint: NodeEndpoint, connections: NodeConnections, node_root: Path
 ) -> None:
     await look(connections, endpoint)
     archive = node_root / "agent" / agent_archive().name
-    archive.write_bytes(b"")
+    archive.write_bytes(bytes(len(agent_archive().content)))
+    compiled = archive.with_name(f"{archive.name}.{sys.implementation.cache_tag}")
+    other = compiled / "baseload_agent"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    (other / "__main__.py").write_text("raise SystemExit(9)")
     await connections.close()
     assert (await look(connections, endpoint))["state"] == "unknown"
+    assert not compiled.exists()
+
+
+async def test_the_right_agent_is_not_sent_again(
+    endpoint: NodeEndpoint, connections: NodeConnections, node_root: Path
+) -> None:
+    await look(connections, endpoint)
+    archive = node_root / "agent" / agent_archive().name
+    sent = archive.stat().st_ino
+    await connections.close()
+    await look(connections, endpoint)
+    assert archive.stat().st_ino == sent
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_where_there_is_no_sha256sum_python_hashes_the_agent(
+    tmp_path: Path, is_there: bool
+) -> None:
+    programs, root = tmp_path / "bin", tmp_path / "root"
+    programs.mkdir()
+    for name in ("mkdir", "chmod", "rm"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    agent = agent_archive()
+    if is_there:
+        (root / "agent").mkdir(parents=True)
+        (root / "agent" / agent.name).write_bytes(agent.content)
+    endpoint = NodeEndpoint("127.0.0.1", 22, "root", "SHA256:x", str(root), (sys.executable,))
+    command = shell.survey(endpoint, "marker", agent)
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env={"PATH": str(programs)}, capture_output=True, check=True
+    )
+    said = shell.after_marker(done.stdout, "marker") or b""
+    hashed = agent.sha256 if is_there else ""
+    assert said.decode().splitlines() == [str(root), sys.executable, hashed]
 
 
 async def test_a_file_is_put_whole_or_not_at_all(

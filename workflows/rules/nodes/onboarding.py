@@ -92,7 +92,7 @@ def describe_closed_logins(why: str, *, exclusive: bool) -> str:
     """The message of a removed node whose logins could not be restored."""
     key = "delete the line of baseload in authorized_keys there"
     if not exclusive:
-        return f"{why}: the machine may still let the platform's key in; {key}"
+        return f"{why}: the machine may still let the region's key in; {key}"
     return (
         f"{why}: other logins of the machine may still be closed; to open them, delete "
         "/etc/ssh/sshd_config.d/00-baseload.conf there, or the block of baseload in "
