@@ -111,7 +111,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             unreachable_peers=tuple(answer["unreachable_peers"]),
             cache=served.get("address"),
             no_cache_reason=served.get("reason"),
-            trusted_only_reason=alone or open_network,
+            trusted_only_reason=alone or open_network or answer.get("open_gpus_reason"),
         )
     )
 

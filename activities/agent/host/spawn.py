@@ -9,8 +9,8 @@ import resource
 import signal
 from typing import Any
 
-from ..folders import Run
-from . import cgroups, containers, prctl
+from ..folders import DEVICES, Run
+from . import cgroups, containers, mount_namespace, prctl
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OOM_SCORE = "300"
@@ -56,12 +56,16 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         variables = environment(run, spec)
         user, folder = spec.get("user"), run.at("work")
     identity = _identity(user, spec, variables)
+    devices = run.read(DEVICES)
     groups = cgroups.make(run) if spec.get("runtime") == "process" else []
     pid = os.fork()
     if pid:
         return pid
     try:
+        os.dup2(log, 2)
         cgroups.enter(groups)
+        if devices is not None:
+            mount_namespace.enter(run.folders, devices["names"])
         _become(folder, log, identity)
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
