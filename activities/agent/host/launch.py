@@ -52,7 +52,7 @@ def _launch_unit(run: Run, spec: dict[str, Any], names: list[str] | None) -> Non
         "--property=KillMode=control-group",
         "--property=OOMPolicy=continue",
         "--property=TimeoutStopSec=%d" % (int(spec.get("grace_s") or 0) + 15),
-        "--property=TasksMax=%d" % cgroups.MOST_TASKS,
+        "--property=TasksMax=%d" % cgroups.most_tasks(spec),
         "--property=LimitNOFILE=1048576:1048576",
     ]
     if spec.get("memory_bytes"):
