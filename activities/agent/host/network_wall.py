@@ -129,6 +129,24 @@ def keep(folders: Folders, user: str | None) -> None:
         )
 
 
+def rest() -> bool:
+    """Take the wall away, unless a run that it stands for has not ended; return whether it did.
+
+    `keep` builds it anew for the next run, so a machine without runs needs none.
+    Raises: RefusedError `network-wall`.
+    """
+    if os.geteuid() != 0 or not shutil.which("nft"):
+        return False
+    if _nft(["list", "table", *TABLE.split()]).returncode != 0:
+        return False
+    with _locked():
+        for note in _notes():
+            folders = Folders(str(note["root"]))
+            if any(not folders.run(run_id).has("exit.json") for run_id in folders.run_ids()):
+                return False
+        return _nft(["delete", "table", *TABLE.split()]).returncode == 0
+
+
 def remove(folders: Folders) -> None:
     """Take the wall away, unless another root on this machine needs it."""
     if os.geteuid() != 0 or not os.path.exists(_note(folders)):

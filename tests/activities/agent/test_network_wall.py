@@ -187,6 +187,29 @@ def libraries_of(program: str) -> list[str]:
     return re.findall(r"/\S+\.so\S*", done.stdout.decode())
 
 
+def rests(agent: Walled) -> bool:
+    """Take the wall away, as the end of a control plane on this machine does; whether it is."""
+    program = "from activities.agent.host import network_wall; print(network_wall.rest())"
+    said = agent.inside(sys.executable, "-c", program)
+    is_there = "inet baseload" in agent.inside("nft", "list", "tables")
+    assert is_there == (said == "False\n"), said
+    return not is_there
+
+
+def test_the_wall_rests_while_no_run_is_left_and_stands_for_the_next(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    temporal = f"127.0.0.1:{TEMPORAL}"
+    gate = "touch ready; while ! [ -e go ]; do sleep 0.02; done; "
+    walled.run("job-on-0-1", gate + python(ASK, temporal), user="baseload-job")
+    assert not rests(walled)
+    walled.path("job-on-0-1", "work/go").touch()
+    walled.exit_of("job-on-0-1")
+    assert walled.path("job-on-0-1", "log").read_text() == f"{temporal} no\nasked\n"
+    # The walls of other tests are of other networks, but their runs are on this machine as well.
+    wait_for(lambda: rests(walled), "no run to be left")
+    assert asked(walled, "job-after-0-1", temporal) == {temporal: "no"}
+
+
 def test_the_wall_stands_again_after_the_machine_has_forgotten_it(walled: Walled) -> None:
     walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
     place = f"127.0.0.1:{TEMPORAL}"
