@@ -83,6 +83,8 @@ class Settings(BaseSettings):
     gcp_plain_image: str = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
     """The boot image of machines without GPUs at Google, such as storage nodes."""
 
+    job_most_tasks: int = Field(default=32_768, ge=64)
+    """The most processes and threads that a run may have at once."""
     job_network_wall: bool = True
     """Whether nodes close their own services and the clouds' metadata addresses to jobs."""
     job_closed_networks: tuple[str, ...] = ()

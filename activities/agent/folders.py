@@ -4,7 +4,8 @@
 <root>/packages/<key>/     one virtual environment per package set
 <root>/packages/owned/     those of the runs of the machine's owner, for their group alone
 <root>/images/<image id>   a container image that a run had pulled; podman has the image itself
-<root>/runs/<run_id>/      owner.json spec.json lock process.json beat.json idle.json exit.json log
+<root>/runs/<run_id>/      owner.json spec.json devices.json command variables lock process.json
+                           beat.json idle.json exit.json log
                            work/ input/ output/ state/
 <root>/runs/.removed-*/    runs that are being removed
 <root>/removed/<run_id>    a tombstone: that run was removed, and is not made again
@@ -27,6 +28,8 @@ JOB_USER = "baseload-job"
 OWNED_GROUP = "baseload-owned"
 """The group of runs that belong to the machine's owner."""
 VARIABLES = "variables"
+COMMAND = "command"
+DEVICES = "devices.json"
 
 
 def default_root() -> str:
@@ -139,9 +142,10 @@ class Run:
         write_json(self.at(name), document, durable)
 
     def forget_variables(self) -> None:
-        """Remove the command's variables from disk, because they may be secret."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.at(VARIABLES))
+        """Remove the command and its variables from disk, because they may be secret."""
+        for name in (COMMAND, VARIABLES):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.at(name))
         spec = self.read("spec.json")
         if spec is not None and spec.pop("environment", None):
             self.write("spec.json", spec)

@@ -125,7 +125,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
             unreachable_peers=tuple(peer for peer in answer.unreachable_peers if peer in asked),
             cache=answer.cache.address if answer.cache else None,
             no_cache_reason=answer.cache.reason if answer.cache else None,
-            trusted_only_reason=alone or open_network,
+            trusted_only_reason=alone or open_network or answer.open_gpus_reason,
         )
     )
 

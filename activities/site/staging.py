@@ -188,6 +188,7 @@ def _request(
         "user": isolation.job_user,
         "cpu_count": isolation.cpu_count or None,
         "memory_bytes": isolation.memory_bytes or None,
+        "most_tasks": settings().job_most_tasks,
         "grace_s": run_spec.grace_s,
         "idle_timeout_s": _idle_timeout_s(command.assignment, run_spec),
         "disk_size_gb": run_spec.disk_size_gb,

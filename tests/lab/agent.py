@@ -44,8 +44,10 @@ class Agent:
             raise AgentRefusedError(answer["error"])
         return answer
 
-    async def begin(self, run_id: str, command: str, runtime: str = "process") -> dict[str, Any]:
-        """Stage and start a command."""
+    async def begin(
+        self, run_id: str, command: str, runtime: str = "process", **more: object
+    ) -> dict[str, Any]:
+        """Stage and start a command; `more` goes into its spec."""
         spec: dict[str, object] = {
             "command": command,
             "environment": {},
@@ -58,6 +60,7 @@ class Agent:
             "grace_s": 1,
             "disk_size_gb": None,
             "port": None,
+            **more,
         }
         await self.call("stage", run_id=run_id, code_sha256=None, spec=spec, python_packages=[])
         return await self.call("start", run_id=run_id)

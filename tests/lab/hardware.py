@@ -32,6 +32,19 @@ def put_gpus(machine: Machine, model: str, count: int, memory_mib: int = 81_920)
     return [str(gpu["uuid"]) for gpu in gpus]
 
 
+def put_gpu_devices(machine: Machine, uuids: list[str]) -> None:
+    """Put the device files of GPUs into the machine, and what the driver tells of them in /proc."""
+    machine.run("mount", "-t", "tmpfs", "tmpfs", "/proc/driver")
+    for minor, uuid_ in enumerate(uuids):
+        folder = f"/proc/driver/nvidia/gpus/0000:{0x17 + minor:02x}:00.0"
+        machine.run("mkdir", "-p", folder)
+        words = f"GPU UUID: \t {uuid_}\nDevice Minor: \t {minor}\n"
+        machine.run("tee", f"{folder}/information", input_text=words)
+    # Devices that the kernel has everywhere, and that opening does nothing to.
+    for name in (*(f"nvidia{minor}" for minor in range(len(uuids))), "nvidiactl"):
+        machine.run("mknod", "-m", "666", f"/dev/{name}", "c", "10", "237")
+
+
 def break_gpus(machine: Machine, text: str, exit_status: int = 9) -> None:
     """nvidia-smi is there and fails, with NVIDIA's words."""
     _put_nvidia_smi(machine, {"exit": exit_status, "text": text})

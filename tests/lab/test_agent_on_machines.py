@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.agent import Agent, AgentRefusedError
 from tests.lab.fixtures import BootMachine
-from tests.lab.hardware import break_gpus, put_gpus
+from tests.lab.hardware import break_gpus, put_gpu_devices, put_gpus
 from tests.lab.machine import Kind, Machine
 from tests.lab.machines import Lab
 from tests.lab.ssh import connect
@@ -151,6 +151,30 @@ async def test_inspection_finds_the_machine_and_its_gpus(
         break_gpus(machine, "Failed to initialize NVML: Driver/library version mismatch", 18)
         with pytest.raises(AgentRefusedError, match=r"gpu-driver.*Driver/library version mismatch"):
             await agent.call("inspect")
+
+
+@pytest.mark.parametrize(("kind", "runtime"), ON_EACH)
+async def test_a_run_opens_its_own_gpu_and_no_other_one(
+    lab: Lab, boot_machine: BootMachine, kind: Kind, runtime: str
+) -> None:
+    machine = boot_machine(kind)
+    put_gpu_devices(machine, ["GPU-other", "GPU-own"])
+    opens = "for f in /dev/nvidia*; do (: < $f) && echo $f; done; touch done; sleep 5001"
+    run = "/var/lib/baseload/runs/job-h-0-1"
+    async with agent_on(lab, machine) as agent:
+        prepared = await agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+        assert prepared["open_gpus_reason"] is None
+        more = {"user": prepared["job_user"], "gpu_uuids": ["GPU-own"]}
+        await agent.begin("job-h-0-1", opens, runtime, **more)
+        wait_until(lambda: machine.run("find", run, "-name", "done") != "", "its look at /dev")
+        shown = machine.run("systemctl", "show", "baseload-job-h-0-1", check=False)
+        await agent.call("end", run_id="job-h-0-1", grace_s=0)
+    assert machine.run("cat", f"{run}/log").split() == ["/dev/nvidia1", "/dev/nvidiactl"]
+    if runtime == "systemd":
+        assert "DevicePolicy=closed" in shown
+        allowed = [line for line in shown.splitlines() if line.startswith("DeviceAllow=")]
+        assert "DeviceAllow=/dev/nvidia1 rw" in allowed
+        assert not [line for line in allowed if "nvidia0" in line]
 
 
 @pytest.mark.parametrize("kind", ["sshd", "systemd"])

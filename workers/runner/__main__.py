@@ -2,8 +2,11 @@
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from activities.agent.errors import RefusedError
+from activities.agent.host import network_wall
 from workers.runner.commands import Commands
 from workers.runner.demo import run_demo
 from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, program_states
@@ -54,6 +57,9 @@ def _demo(settings: RunnerSettings) -> int:
 def _down(settings: RunnerSettings) -> int:
     bring_down(settings.home.absolute(), tell)
     tell("down: nothing of it is running")
+    with suppress(RefusedError):  # It harms nobody while it stands.
+        if network_wall.rest():
+            tell("no job is left: the network wall of this machine is away until the next one")
     return 0
 
 

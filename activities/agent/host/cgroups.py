@@ -11,14 +11,15 @@ import os
 import signal
 import time
 import zlib
+from typing import Any
 
 from ..folders import Run
 from . import process_tree, processes
 
 PARENT = "baseload"
 MOUNTS = "/proc/self/mounts"
-MOST_TASKS = 16384
-"""The most processes and threads of a run."""
+MOST_TASKS = 32768
+"""The most processes and threads of a run whose spec does not say."""
 VERSION_1 = ("pids",)
 """The controllers that are used of version 1, each of which has a hierarchy."""
 
@@ -48,7 +49,12 @@ def _hierarchies() -> list[str]:
     return found
 
 
-def make(run: Run) -> list[str]:
+def most_tasks(spec: dict[str, Any]) -> int:
+    """The most processes and threads that a run may have at once."""
+    return int(spec.get("most_tasks") or MOST_TASKS)
+
+
+def make(run: Run, spec: dict[str, Any]) -> list[str]:
     """Make the run's cgroups; return those that there are, none where root may make none."""
     made = []
     for folder in folders_of(run):
@@ -61,7 +67,7 @@ def make(run: Run) -> list[str]:
             os.makedirs(folder, exist_ok=True)
             made.append(folder)
             with contextlib.suppress(OSError):
-                _write(folder, "pids.max", str(MOST_TASKS))
+                _write(folder, "pids.max", str(most_tasks(spec)))
     return made
 
 

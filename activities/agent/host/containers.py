@@ -7,13 +7,13 @@ import pwd
 import subprocess
 from typing import Any
 
-from ..folders import VARIABLES, Run
+from ..folders import COMMAND, VARIABLES, Run
+from . import cgroups, command_file
 
 STOP_MARGIN_S = 15.0
 INSIDE = "/baseload"
 # podman reads the file of variables by lines of at most 64 KiB; a character has at most 4 bytes.
-PIECE_CHARACTERS = 15000
-ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))
+LINE_CHARACTERS = 15000
 
 
 def podman(arguments: list[str], limit_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
@@ -41,9 +41,9 @@ def prepare(
 ) -> tuple[list[str], dict[str, str]]:
     """The podman command that runs the job, and podman's own environment.
 
-    Values reach the container by a file that only we can read; never on a command line, and never
-    through podman's own environment, where a job could say what podman, as our user, loads and
-    whose settings it follows.
+    The command and its values reach the container by files that only we and the job can read; never
+    on a command line, and never through podman's own environment, where a job could say what
+    podman, as our user, loads and whose settings it follows.
     """
     inside = dict(variables)
     inside.update(
@@ -58,11 +58,12 @@ def prepare(
     own = dict(os.environ)
     # So that the client and its monitor are found when this run's supervisor is lost.
     own["BASELOAD_RUN_ID"] = run.run_id
-    lines, prelude = _written(inside)
+    lines = {name: value for name, value in inside.items() if _fits_a_line(value)}
+    command_file.write(run, spec, {name: inside[name] for name in inside if name not in lines})
     env_file = run.at(VARIABLES)
     descriptor = os.open(env_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(lines)
+        file.writelines("%s=%s\n" % pair for pair in lines.items())
     arguments = [
         "podman",
         "run",
@@ -89,48 +90,16 @@ def prepare(
         arguments.append("--http-proxy=false")
     for uuid in spec.get("gpu_uuids") or []:
         arguments += ["--device", "nvidia.com/gpu=" + uuid]
-    arguments += ["--entrypoint", "", spec.get("image_id") or spec["image"], "/bin/sh", "-c"]
-    if not prelude:
-        return [*arguments, spec["command"]], own
-    return [*arguments, prelude, "sh", spec["command"]], own
+    image = spec.get("image_id") or spec["image"]
+    return [*arguments, "--entrypoint", "", image, *command_file.ARGUMENTS], own
 
 
-def _written(variables: dict[str, str]) -> tuple[str, str]:
-    """The file of variables, and what a shell inside does first to have those that do not fit it.
-
-    A value of several lines, or of more bytes than a line may have, is written in pieces, its line
-    ends as escapes; the shell puts it together, then becomes the shell of the command.
-    """
-    lines: list[str] = []
-    prelude: list[str] = []
-    parts: list[str] = []
-    for key, value in variables.items():
-        pieces = _pieces(value)
-        if pieces == [value]:
-            lines.append("%s=%s\n" % (key, value))
-            continue
-        names = ["BASELOAD_PART_%d" % (len(parts) + place) for place in range(len(pieces))]
-        lines += ["%s=%s\n" % pair for pair in zip(names, pieces)]
-        parts += names
-        # The x keeps the line ends at the value's end, which $(...) would cut off.
-        printed = "$(printf '%%bx' \"%s\")" % "".join("$" + name for name in names)
-        prelude.append('%s=%s; export %s="${%s%%x}"' % (key, printed, key, key))
-    if prelude:
-        prelude += ["unset " + " ".join(parts), 'exec /bin/sh -c "$1"']
-    return "".join(lines), "; ".join(prelude)
-
-
-def _pieces(value: str) -> list[str]:
-    if len(value) <= PIECE_CHARACTERS and not {"\n", "\r"} & set(value):
-        return [value]
-    for raw, escape in ESCAPES:
-        value = value.replace(raw, escape)
-    starts = range(0, len(value), PIECE_CHARACTERS)
-    return [value[start : start + PIECE_CHARACTERS] for start in starts]
+def _fits_a_line(value: str) -> bool:
+    return len(value) <= LINE_CHARACTERS and not {"\n", "\r"} & set(value)
 
 
 def _limits(spec: dict[str, Any]) -> list[str]:
-    limits = []
+    limits = ["--pids-limit", str(cgroups.most_tasks(spec))]
     if spec.get("memory_bytes"):
         limits += ["--memory", "%db" % spec["memory_bytes"]]
     if spec.get("cpu_count"):
@@ -142,7 +111,7 @@ def _mounts(run: Run) -> list[str]:
     mounts = []
     for name, mode in (("work", "rw"), ("input", "ro"), ("output", "rw"), ("state", "rw")):
         mounts += ["--volume", "%s:%s/%s:%s" % (run.at(name), INSIDE, name, mode)]
-    return mounts
+    return [*mounts, "--volume", "%s:%s/%s:ro" % (run.at(COMMAND), INSIDE, COMMAND)]
 
 
 def _user(spec: dict[str, Any]) -> list[str]:

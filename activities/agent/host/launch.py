@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from ..errors import RefusedError
-from ..folders import Run
-from . import cgroups
+from ..folders import DEVICES, Run
+from . import cgroups, device_files
 
 
 def archive() -> str:
@@ -28,14 +28,21 @@ def unit_of(run_id: str) -> str:
 
 
 def launch(run: Run, spec: dict[str, Any]) -> None:
-    """Start the supervisor by the runtime that the run was staged for."""
+    """Start the supervisor by the runtime that the run was staged for.
+
+    Raises: RefusedError `systemd`; `gpu-device`, see `device_files.of_run`.
+    """
+    # Here, because systemd lets the supervisor itself open no other device any more.
+    names = device_files.of_run(spec)
+    if names is not None:
+        run.write(DEVICES, {"names": names}, durable=False)
     if spec.get("runtime") == "systemd":
-        _launch_unit(run, spec)
+        _launch_unit(run, spec, names)
     else:
         _launch_detached(run)
 
 
-def _launch_unit(run: Run, spec: dict[str, Any]) -> None:
+def _launch_unit(run: Run, spec: dict[str, Any], names: list[str] | None) -> None:
     arguments = [
         "systemd-run",
         "--quiet",
@@ -45,13 +52,17 @@ def _launch_unit(run: Run, spec: dict[str, Any]) -> None:
         "--property=KillMode=control-group",
         "--property=OOMPolicy=continue",
         "--property=TimeoutStopSec=%d" % (int(spec.get("grace_s") or 0) + 15),
-        "--property=TasksMax=%d" % cgroups.MOST_TASKS,
+        "--property=TasksMax=%d" % cgroups.most_tasks(spec),
         "--property=LimitNOFILE=1048576:1048576",
     ]
     if spec.get("memory_bytes"):
         arguments.append("--property=MemoryMax=%d" % spec["memory_bytes"])
     if spec.get("cpu_count"):
         arguments.append("--property=CPUQuota=%d%%" % int(float(spec["cpu_count"]) * 100))
+    if names is not None:
+        allowed = device_files.paths_of(names)
+        arguments.append("--property=DevicePolicy=closed")
+        arguments += ["--property=DeviceAllow=%s rw" % path for path in allowed]
     done = subprocess.run(
         arguments + supervisor_command(run),
         stdin=subprocess.DEVNULL,

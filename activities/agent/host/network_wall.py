@@ -5,6 +5,8 @@ plane's Temporal nor another job, and no address that a cloud's machines are tol
 else is closed, the control plane says when it prepares the node. Names are resolved by the
 machine's own name servers. Replies are let through, so that a job's port can be reached.
 
+At the port of a run only the run's own account answers, whoever has listened there first.
+
 An account's connections on this machine carry a mark of the account, and only what is sent by the
 same account replies to them: a listener tells whose it is by its first packet, and not before.
 
@@ -34,6 +36,7 @@ MARK = 0xBA5E0000
 RESOLVERS = "/etc/resolv.conf"
 LINK_LOCAL = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32")
 """Where clouds tell a machine its secrets; the rest of these networks is of no use to a job."""
+NEWEST = b"chain answers"
 RULES = """
 table %(table)s
 delete table %(table)s
@@ -46,10 +49,17 @@ table %(table)s {
   set closed_ports6 { type ipv6_addr . inet_service; %(closed_ports6)s }
   map marks { type uid : mark; }
   set own { type uid . mark; }
+  set ports { type inet_service; }
+  set holders { type uid . inet_service; }
   chain output {
     type filter hook output priority filter; policy accept;
+    ct direction reply meta skgid %(gid)d meta l4proto { tcp, udp } th sport @ports jump answers
     oifname "lo" ct direction reply ct mark and 0xffff0000 == 0x%(mark)x jump replies
     meta skgid %(gid)d jump jobs
+  }
+  chain answers {
+    meta skuid . th sport @holders return
+    drop
   }
   chain replies {
     meta skuid . ct mark @own accept
@@ -93,7 +103,7 @@ def build(folders: Folders, asked: dict[str, Any]) -> str | None:
 
 
 def keep(folders: Folders, user: str | None) -> None:
-    """Let an account into the wall, which is built anew when it is missing.
+    """Let an account, and its run's port, into the wall, which is built anew when it is missing.
 
     Another root on this machine may have a wall where this one has none; it then stands for the
     jobs of both.
@@ -105,17 +115,36 @@ def keep(folders: Folders, user: str | None) -> None:
     if not is_asked and not shutil.which("nft"):
         return
     with _locked():
-        stands = _nft(["list", "chain", *TABLE.split(), "jobs"]).returncode == 0
-        if not stands and not is_asked:
+        found = _nft(["list", "table", *TABLE.split()])
+        if found.returncode != 0 and not is_asked:
             return
-        if not stands:
+        if NEWEST not in found.stdout:  # Missing, or built by an earlier release.
             _load()
         entry = pwd.getpwnam(user)
         mark = "0x%x" % (MARK | entry.pw_uid & 0xFFFF)
         _run(
             "add element %s marks { %d : %s }\n" % (TABLE, entry.pw_uid, mark)
             + "add element %s own { %d . %s }\n" % (TABLE, entry.pw_uid, mark)
+            + _ports()
         )
+
+
+def rest() -> bool:
+    """Take the wall away, unless a run that it stands for has not ended; return whether it did.
+
+    `keep` builds it anew for the next run, so a machine without runs needs none.
+    Raises: RefusedError `network-wall`.
+    """
+    if os.geteuid() != 0 or not shutil.which("nft"):
+        return False
+    if _nft(["list", "table", *TABLE.split()]).returncode != 0:
+        return False
+    with _locked():
+        for note in _notes():
+            folders = Folders(str(note["root"]))
+            if any(not folders.run(run_id).has("exit.json") for run_id in folders.run_ids()):
+                return False
+        return _nft(["delete", "table", *TABLE.split()]).returncode == 0
 
 
 def remove(folders: Folders) -> None:
@@ -176,7 +205,16 @@ def _load() -> None:
     for uid, mark in marks:
         text += "add element %s marks { %d : 0x%x }\n" % (TABLE, uid, mark)
         text += "add element %s own { %d . 0x%x }\n" % (TABLE, uid, mark)
-    _run(text)
+    _run(text + _ports())
+
+
+def _ports() -> str:
+    """What says anew whose the ports of all runs on this machine are."""
+    text = "flush set %s holders\nflush set %s ports\n" % (TABLE, TABLE)
+    for uid, port in job_accounts.held_ports():
+        text += "add element %s ports { %d }\n" % (TABLE, port)
+        text += "add element %s holders { %d . %d }\n" % (TABLE, uid, port)
+    return text
 
 
 def _of(version: int, addresses: list[str]) -> list[str]:

@@ -36,6 +36,23 @@ def signal_descendants(number: int) -> None:
     send(below, number)
 
 
+def signal_contained(number: int) -> None:
+    """Send a signal to the descendants of this process that are in a container, but not to the
+    first process of each container, which gets its signals from the container's engine."""
+    below = processes.descendants({os.getpid()}, processes.everything())
+    for one in below:
+        with contextlib.suppress(OSError):  # It has ended by now, or is of another account.
+            if not _shares(one.pid, "pid") and not _is_first(one):
+                os.kill(one.pid, number)
+
+
+def _is_first(process: processes.Process) -> bool:
+    """Whether the process is the first one of its container."""
+    with open("/proc/%d/status" % process.pid) as file:
+        numbers = (line.split() for line in file if line.startswith("NSpid:"))
+        return next(numbers, ["1"])[-1] == "1"
+
+
 def orphans(run_id: str, known: dict[str, Any]) -> list[processes.Process]:
     """The processes of a run whose supervisor is gone.
 

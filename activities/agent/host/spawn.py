@@ -9,8 +9,8 @@ import resource
 import signal
 from typing import Any
 
-from ..folders import Run
-from . import cgroups, containers, prctl
+from ..folders import DEVICES, Run
+from . import cgroups, command_file, containers, mount_namespace, prctl
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OOM_SCORE = "300"
@@ -52,17 +52,21 @@ def spawn(run: Run, spec: dict[str, Any], log: int) -> int:
         arguments, variables = containers.prepare(run, spec, environment(run, spec))
         user, folder = None, run.path  # podman is ours: it must find no file of the job's.
     else:
-        arguments = ["/bin/sh", "-c", spec["command"]]
-        variables = environment(run, spec)
+        command_file.write(run, spec, {})
+        arguments, variables = command_file.ARGUMENTS, environment(run, spec)
         user, folder = spec.get("user"), run.at("work")
     identity = _identity(user, spec, variables)
-    groups = cgroups.make(run) if spec.get("runtime") == "process" else []
+    devices = run.read(DEVICES)
+    groups = cgroups.make(run, spec) if spec.get("runtime") == "process" else []
     pid = os.fork()
     if pid:
         return pid
     try:
+        os.dup2(log, 2)
         cgroups.enter(groups)
-        _become(folder, log, identity)
+        if devices is not None:
+            mount_namespace.enter(run.folders, devices["names"])
+        _become(folder, log, identity, cgroups.most_tasks(spec))
         os.execvpe(arguments[0], arguments, variables)
     except BaseException as error:  # noqa: BLE001 - the forked child must never return
         os.write(2, ("baseload: the command could not be started: %s\n" % error).encode())
@@ -92,7 +96,9 @@ def _identity(
     return groups, entry.pw_uid, entry.pw_gid
 
 
-def _become(folder: str, log: int, identity: tuple[list[int], int, int] | None) -> None:
+def _become(
+    folder: str, log: int, identity: tuple[list[int], int, int] | None, most_tasks: int
+) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -110,9 +116,8 @@ def _become(folder: str, log: int, identity: tuple[list[int], int, int] | None) 
         os.setgroups(groups)
         os.setgid(gid)
         # Of an account, which is this run's alone: a run that forks for ever stops itself only.
-        most = (cgroups.MOST_TASKS, cgroups.MOST_TASKS)
         with contextlib.suppress(ValueError):  # This process itself may have fewer.
-            resource.setrlimit(resource.RLIMIT_NPROC, most)
+            resource.setrlimit(resource.RLIMIT_NPROC, (most_tasks, most_tasks))
         os.setuid(uid)
         prctl.forbid_new_privileges()
     os.chdir(folder)

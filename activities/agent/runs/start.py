@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
 from ..errors import RefusedError
-from ..folders import Folders
+from ..folders import Folders, Run
 from ..host import launch
 from . import status
 
 STARTED_WITHIN_S = 10.0
 POLL_S = 0.01
+LISTENS = "0A"
 
 
 def start(request: dict[str, Any]) -> dict[str, Any]:
     """Start the run, unless it was started before; return its state as `status` does.
 
     The supervisor that takes the run's lock first runs the command; any other ends at once.
-    Raises: RefusedError `not-staged`, `start-failed`.
+    Raises: RefusedError `not-staged`, `start-failed`; `port-taken`, when another listens at the
+    run's port; as `launch`.
     """
     run = Folders(request.get("root", "")).run(request["run_id"])
     state = status.state_of(run)
     if state["state"] == "unknown":
         raise RefusedError("not-staged", "run %s: it was not staged on this node" % run.run_id)
     if state["state"] == "staged":
-        launch.launch(run, run.read("spec.json") or {})
+        spec = run.read("spec.json") or {}
+        _check_port(run, spec.get("port"))
+        launch.launch(run, spec)
     deadline = time.monotonic() + STARTED_WITHIN_S
     while time.monotonic() < deadline:
         if state["state"] in ("exited", "lost") or state["pid"]:
@@ -37,6 +42,25 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         "run %s: no process after %d s: %s"
         % (run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))),
     )
+
+
+def _check_port(run: Run, port: int | None) -> None:
+    """Who comes to the run's port must find the run there. Raises: RefusedError `port-taken`."""
+    owner = _listener(port) if port else None
+    if owner is not None:
+        words = "run %s: port %d is taken on this node, by a process of the account %s"
+        raise RefusedError("port-taken", words % (run.run_id, port, owner))
+
+
+def _listener(port: int) -> str | None:
+    """The account that listens at a TCP port of this machine, by its number; None: nobody does."""
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(path) as file:
+            for line in file:
+                fields = line.split()
+                if fields[3] == LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                    return fields[7]
+    return None
 
 
 def _notes(path: str) -> str:

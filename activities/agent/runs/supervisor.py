@@ -212,7 +212,9 @@ class Supervisor:
         if not first_time:
             return
         if self.spec.get("runtime") == "podman" and self.status is None:
-            # The client and its monitor must outlive the container to report its exit code.
+            # The client and its monitor must outlive the container to report its exit code, and
+            # podman tells the container's first process alone, which may be a shell that waits.
+            process_tree.signal_contained(signal.SIGTERM)
             containers.stop_in_background(self.run.run_id, grace_s)
             self.kill_at += containers.STOP_MARGIN_S
         else:

@@ -216,3 +216,4 @@ class Prepared(Said):
     unreachable_peers: Annotated[tuple[Name, ...], Field(max_length=MOST_RUNS)]
     cache: ServedCache | None = None
     no_wall_reason: Text | None = None
+    open_gpus_reason: Text | None = None

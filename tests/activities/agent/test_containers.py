@@ -55,6 +55,21 @@ def test_ending_a_container_leaves_nothing_of_it(
     assert living("sleep 6200") == living("sleep 6201") == []
 
 
+def test_all_programs_of_a_container_are_told_that_it_ends(podman_agent: LocalAgent) -> None:
+    inside = "trap 'echo told; exit 5' TERM; touch ready; while :; do sleep 0.05; done"
+    run(podman_agent, f'sh -c "{inside}"; exit $?')
+    wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
+    ended = podman_agent.call("end", run_id=RUN, grace_s=20)
+    assert (ended["exit"]["reason"], ended["exit"]["exit_code"]) == ("ended", 5)
+    assert "told" in podman_agent.path(RUN, "log").read_text().split()
+
+
+def test_a_container_has_as_many_processes_as_its_run_may(podman_agent: LocalAgent) -> None:
+    run(podman_agent, "cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max", most_tasks=77)
+    podman_agent.exit_of(RUN)
+    assert "77" in podman_agent.path(RUN, "log").read_text().split()
+
+
 def test_what_a_container_writes_elsewhere_counts_and_goes_with_it(
     podman_agent: LocalAgent, podman_environment: dict[str, str]
 ) -> None:
@@ -80,10 +95,12 @@ def test_a_container_whose_supervisor_was_killed_can_be_ended(
     assert living("sleep 6202") == []
 
 
-def test_variables_of_a_container_are_on_no_command_line(podman_agent: LocalAgent) -> None:
+def test_the_command_and_variables_of_a_container_are_on_no_command_line(
+    podman_agent: LocalAgent,
+) -> None:
     secret = "s3cret-in-no-container-line"
     more = {"TOKEN": secret, "KEY": f"-----\n{secret}\n-----"}
-    run(podman_agent, "touch ready; sleep 6203", environment=more)
+    run(podman_agent, f"GIVEN={secret}; touch ready; sleep 6203", environment=more)
     wait_for(podman_agent.path(RUN, "work/ready").exists, "the container")
     assert living("podman") != []
     assert living(secret) == []

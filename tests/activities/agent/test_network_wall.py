@@ -1,6 +1,7 @@
 """The wall around jobs, by the real nft in a network of its own: what they reach and what not."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from activities.agent.host.spawn import DEFAULT_PATH
-from tests.activities.agent.agent_process import LocalAgent
+from tests.activities.agent.agent_process import LocalAgent, Refused, spec
+from tests.activities.agent.podman import IMAGE
 from tests.activities.waiting import wait_for
 
 pytestmark = [
@@ -53,8 +55,16 @@ class Walled(LocalAgent):
 
     def command(self, verb: str) -> list[str]:
         plain = super().command(verb)
-        inside = ["nsenter", f"--net=/proc/{self.network}/ns/net", *plain]
-        return inside if self.network else plain
+        return [*self.entering(), *plain] if self.network else plain
+
+    def entering(self) -> list[str]:
+        """What starts a program in that network."""
+        return ["nsenter", f"--net=/proc/{self.network}/ns/net"]
+
+    def inside(self, *command: str) -> str:
+        """What a program of root's prints in that network."""
+        done = [*self.entering(), *command]
+        return subprocess.run(done, capture_output=True, check=True, text=True).stdout
 
 
 @pytest.fixture
@@ -113,18 +123,98 @@ def test_a_job_reaches_its_own_port_and_no_service_of_its_machine(walled: Walled
     )
     assert [place for place, words in heard.items() if words == "hello"] == [f"127.0.0.1:{OWN}"]
     assert len(heard) == len(places)
-    client = [sys.executable, "-c", ASK, f"127.0.0.1:{OTHERS}", f"127.0.0.1:{TEMPORAL}"]
-    entered = ["nsenter", f"--net=/proc/{walled.network}/ns/net", *client]
-    answers = subprocess.run(entered, capture_output=True, check=True, text=True).stdout
+    places = [f"127.0.0.1:{OTHERS}", f"127.0.0.1:{TEMPORAL}"]
+    answers = walled.inside(sys.executable, "-c", ASK, *places)
     assert answers.count("hello") == 2  # whoever may reach a job's port, and root its services
+
+
+def hears(agent: Walled, port: int) -> bool:
+    """Whether somebody else on the machine is answered at a port."""
+    return "hello" in agent.inside(sys.executable, "-c", ASK, f"127.0.0.1:{port}")
+
+
+def test_at_the_port_of_a_run_nobody_else_answers(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    holder, thief = "job-holder-0-1", "job-thief-0-1"
+    late = "while ! [ -e go ]; do sleep 0.02; done; "
+    walled.run(holder, late + python(LISTEN, OWN), user="baseload-job", port=OWN)
+    walled.run(thief, python(LISTEN, OWN, OTHERS), user="baseload-job", port=OTHERS)
+    wait_for(walled.path(thief, "work/ready").exists, "who has come first")
+    assert (hears(walled, OWN), hears(walled, OTHERS)) == (False, True)
+    walled.call("end", run_id=thief, grace_s=0)
+    walled.path(holder, "work/go").touch()
+    wait_for(walled.path(holder, "work/ready").exists, "whose port it is")
+    assert hears(walled, OWN)
+
+
+def test_a_run_whose_port_is_taken_says_so_and_does_not_start(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    walled.stage("job-taken-port-0-1", "true", user="baseload-job", port=TEMPORAL)
+    with pytest.raises(Refused, match=str(TEMPORAL)) as caught:
+        walled.call("start", run_id="job-taken-port-0-1")
+    assert caught.value.code == "port-taken"
+    assert walled.look("job-taken-port-0-1")["state"] == "staged"
+
+
+def test_a_container_reaches_no_more_than_any_other_run(
+    walled: Walled, podman_environment: dict[str, str]
+) -> None:
+    walled.environment = podman_environment
+    wall = {"networks": [CLOSED], "ports": [[FAR, TEMPORAL]]}
+    walled.call("prepare", peers=[], network_wall=wall)
+    walled.run("job-plain-0-1", python(LISTEN, OTHERS), user="baseload-job")
+    wait_for(walled.path("job-plain-0-1", "work/ready").exists, "another job's port")
+    places = [(one, TEMPORAL) for one in ("127.0.0.1", CLOSED, METADATA, FAR)]
+    asks = "".join(
+        f"./timeout 1 ./bash -c ': < /dev/tcp/{host}/{port}' && echo {host} {port}; echo asked\n"
+        for host, port in [*places, ("127.0.0.1", OTHERS)]
+    )
+    boxed = "job-boxed-0-1"
+    more = {"user": "baseload-job", "environment": {"LD_LIBRARY_PATH": "."}}
+    walled.call("stage", run_id=boxed, image=IMAGE, spec=spec(asks, runtime="podman", **more))
+    for path in (shutil.which("bash"), shutil.which("timeout"), *libraries_of("bash")):
+        shutil.copy(str(path), walled.path(boxed, "work"))
+    walled.call("start", run_id=boxed)
+    walled.exit_of(boxed)
+    said = walled.path(boxed, "log").read_text()
+    assert "not found" not in said
+    assert said.count("asked") == len(places) + 1, said
+    assert [line for line in said.splitlines() if line[:1].isdigit()] == []
+
+
+def libraries_of(program: str) -> list[str]:
+    done = subprocess.run(["ldd", str(shutil.which(program))], check=True, capture_output=True)
+    return re.findall(r"/\S+\.so\S*", done.stdout.decode())
+
+
+def rests(agent: Walled) -> bool:
+    """Take the wall away, as the end of a control plane on this machine does; whether it is."""
+    program = "from activities.agent.host import network_wall; print(network_wall.rest())"
+    said = agent.inside(sys.executable, "-c", program)
+    is_there = "inet baseload" in agent.inside("nft", "list", "tables")
+    assert is_there == (said == "False\n"), said
+    return not is_there
+
+
+def test_the_wall_rests_while_no_run_is_left_and_stands_for_the_next(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    temporal = f"127.0.0.1:{TEMPORAL}"
+    gate = "touch ready; while ! [ -e go ]; do sleep 0.02; done; "
+    walled.run("job-on-0-1", gate + python(ASK, temporal), user="baseload-job")
+    assert not rests(walled)
+    walled.path("job-on-0-1", "work/go").touch()
+    walled.exit_of("job-on-0-1")
+    assert walled.path("job-on-0-1", "log").read_text() == f"{temporal} no\nasked\n"
+    # The walls of other tests are of other networks, but their runs are on this machine as well.
+    wait_for(lambda: rests(walled), "no run to be left")
+    assert asked(walled, "job-after-0-1", temporal) == {temporal: "no"}
 
 
 def test_the_wall_stands_again_after_the_machine_has_forgotten_it(walled: Walled) -> None:
     walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
     place = f"127.0.0.1:{TEMPORAL}"
-    flush = ["nsenter", f"--net=/proc/{walled.network}/ns/net", "nft", "flush", "ruleset"]
     walled.stage("job-walled-0-1", python(ASK, place), user="baseload-job")
-    subprocess.run(flush, check=True)
+    walled.inside("nft", "flush", "ruleset")
     walled.call("start", run_id="job-walled-0-1")
     walled.exit_of("job-walled-0-1")
     assert walled.path("job-walled-0-1", "log").read_text() == f"{place} no\nasked\n"

@@ -153,13 +153,13 @@ def test_the_kernel_ends_a_command_before_its_supervisor_and_bounds_its_processe
 ) -> None:
     agent.call("prepare", exclusive=False, authorized_key="", peers=[])
     asked = "cat /proc/self/oom_score_adj; grep processes /proc/self/limits; sleep 600"
-    agent.run(RUN, asked, user="baseload-job")
+    agent.run(RUN, asked, user="baseload-job", most_tasks=300)
     lines = wait_for(
         lambda: (found := agent.path(RUN, "log").read_text().split())[1:] and found, "two lines"
     )
     supervisor = agent.document(RUN, "process.json")["supervisor_pid"]
     assert int(lines[0]) > int(Path(f"/proc/{supervisor}/oom_score_adj").read_text())
-    assert lines[1:5] == ["Max", "processes", "16384", "16384"]
+    assert lines[1:5] == ["Max", "processes", "300", "300"]
 
 
 def test_terabytes_of_holes_are_not_packed_and_files_of_the_allowed_size_are(

@@ -267,6 +267,25 @@ def test_variables_are_never_on_a_command_line(agent: LocalAgent) -> None:
     assert agent.path(RUN, "spec.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_command_is_on_no_command_line_and_gone_when_the_run_is_over(agent: LocalAgent) -> None:
+    secret = "s3cret-of-a-command"
+    agent.run(RUN, f"TOKEN={secret}; touch ready; while ! [ -e go ]; do sleep 0.02; done; exit 7")
+    wait_for(agent.path(RUN, "work/ready").exists, "the command")
+    shown = [folder for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    assert not [folder for folder in shown if secret.encode() in _command_line(folder)]
+    assert agent.path(RUN, "command").stat().st_mode & 0o777 == 0o400
+    agent.path(RUN, "work/go").touch()
+    assert agent.exit_of(RUN)["exit_code"] == 7
+    assert not agent.path(RUN, "command").exists()
+
+
+@pytest.mark.parametrize("command", ["sleep 600", "true; exec sleep 600"])
+def test_a_single_program_takes_the_place_of_its_shell(agent: LocalAgent, command: str) -> None:
+    agent.run(RUN, command)
+    process = Path(f"/proc/{agent.document(RUN, 'process.json')['pid']}")
+    wait_for(lambda: (process / "comm").read_text() == "sleep\n", "the program")
+
+
 def test_variables_are_gone_from_the_disk_when_the_run_is_over(agent: LocalAgent) -> None:
     agent.run(RUN, "true", environment={"TOKEN": "s3cret-of-a-run"})
     agent.exit_of(RUN)
@@ -298,13 +317,14 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
         agent.path("job-other-0-1", "spec.json"),
         copied,
         agent.path("job-other-0-1", "input/given"),
-        Path(f"/proc/{other['pid']}/environ"),
         agent.path(RUN, "spec.json"),
+        agent.path("job-other-0-1", "command"),
     ]
     command = f"id -un; cat {' '.join(map(str, files))}; touch $BASELOAD_OUTPUT/mine"
     agent.run(
         RUN,
-        command + "; touch $BASELOAD_INPUT/x; grep NoNewPrivs /proc/self/status",
+        command + f"; cat /proc/{other['pid']}/cmdline || echo hidden; touch $BASELOAD_INPUT/x; "
+        "grep NoNewPrivs /proc/self/status",
         user="baseload-job",
     )
     agent.exit_of(RUN)
@@ -313,6 +333,7 @@ def test_a_job_runs_as_its_own_user_and_cannot_read_what_is_not_its_own(
     assert text.startswith(f"{user}\n")
     assert user != agent.document("job-other-0-1", "spec.json")["user"]
     assert text.count("Permission denied") == 6
+    assert "\nhidden\n" in text
     assert "NoNewPrivs:\t1" in text
     assert agent.path(RUN, "output/mine").exists()
 

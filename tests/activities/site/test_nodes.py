@@ -293,6 +293,18 @@ async def test_where_no_job_user_can_be_made_it_is_said(
     assert "not root" in found.preparation.trusted_only_reason
 
 
+async def test_a_machine_that_cannot_keep_gpus_apart_is_trusted_only(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def call(*_: object, **__: object) -> dict[str, object]:
+        open_gpus = {"job_user": "baseload-job", "open_gpus_reason": "its GPUs have one device"}
+        return {"closed_logins": False, "unreachable_peers": [], **open_gpus}
+
+    monkeypatch.setattr(NodeClient, "call", call)
+    found = await site.do(prepare_node, PrepareNode(node=site.node, exclusive=False))
+    assert found.preparation.trusted_only_reason == "its GPUs have one device"
+
+
 async def test_a_machine_that_has_restarted_since_is_not_restarted(site: Site) -> None:
     assert await site.do(reboot_node, RebootNode(node=site.node, boot_id="earlier")) == Done()
 
