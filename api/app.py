@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
 from api import problems
+from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
 from api.documentation import get_documentation
 from api.event_streams import Streams
@@ -84,6 +85,8 @@ def create_app(
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
     app.state.streams = Streams()
+    app.state.refusals = Refusals()
+    app.state.reads = Reads()
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     for module in ROUTERS:
@@ -99,7 +102,10 @@ def create_app(
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    writing = asyncio.create_task(app.state.refusals.write_regularly(), name="refusals")
     yield
+    writing.cancel()
+    await asyncio.to_thread(app.state.refusals.write)
     # The dispatcher may finish the rows that it relays now; the workflow `OutboxRelay` relays
     # the others.
     await app.state.outbox_dispatcher.settled(RELAY_LIMIT_S)

@@ -122,6 +122,7 @@ def response(problem: Problem) -> JSONResponse:
 
 def _on_http(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, Problem):
+        request.app.state.refusals.take(request, error)
         return response(error)
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None

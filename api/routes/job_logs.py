@@ -35,11 +35,17 @@ _OUTPUT: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _log(job_id: str, caller: Reader, worker: Annotated[int, Query(ge=0, le=255)] = 0) -> WorkerLog:
+def _log(
+    request: Request,
+    job_id: str,
+    caller: Reader,
+    worker: Annotated[int, Query(ge=0, le=255)] = 0,
+) -> WorkerLog:
     with database().read() as session:
         job = visible_job(session, caller, job_id)
         if worker >= len(job.spec["workers"]):
             raise missing("worker", f"{worker} of job {job.name}")
+    request.app.state.reads.note_job(request, caller, job)
     found = WorkerLog(job_id, worker)
     found.ended()
     return found
@@ -78,10 +84,14 @@ def get_job_logs(
     responses=_OUTPUT,
 )
 def get_job_output(
-    job_id: str, caller: Reader, worker: Annotated[int | None, Query(ge=0, le=255)] = None
+    request: Request,
+    job_id: str,
+    caller: Reader,
+    worker: Annotated[int | None, Query(ge=0, le=255)] = None,
 ) -> StreamingResponse:
     """The files that the job has left in its output folder."""
     with database().read() as session:
         job = visible_job(session, caller, job_id)
+    request.app.state.reads.note_job(request, caller, job)
     headers = {"Content-Disposition": f'attachment; filename="{job.id}.tar.gz"'}
     return StreamingResponse(output_of(job, worker), headers=headers, media_type="application/gzip")

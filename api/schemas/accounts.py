@@ -1,4 +1,4 @@
-"""The schemas of accounts, users, API keys, projects, secrets and audit entries."""
+"""The schemas of accounts, users, API keys, projects and secrets."""
 
 import re
 from datetime import datetime
@@ -155,19 +155,4 @@ class ProjectSecret(ResponseBody):
 
 
 class ProjectSecretPage(Page[ProjectSecret]):
-    pass
-
-
-class AuditEntry(ResponseBody):
-    """An audit entry: which API key did what, to which resource, and when."""
-
-    id: str
-    account_id: str
-    key_id: str | None
-    action: str
-    resource_id: str | None
-    at: datetime
-
-
-class AuditPage(Page[AuditEntry]):
     pass
