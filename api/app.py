@@ -46,6 +46,7 @@ from api.routes import (
     users,
 )
 from api.schemas.base import ProblemDetails
+from api.schemas.events import LogPiece
 from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
@@ -75,7 +76,7 @@ def create_app(
         title="baseload",
         version="1",
         description=DESCRIPTION,
-        responses={"default": _problem_response()},
+        responses={"default": {"model": ProblemDetails, **_problem_description()}},
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
@@ -96,7 +97,7 @@ def create_app(
     app.add_middleware(Headed)
     app.add_middleware(Measured)
     generate = app.openapi
-    app.openapi = lambda: _with_submission(generate())  # type: ignore[method-assign]
+    app.openapi = lambda: _completed(generate())  # type: ignore[method-assign]
     return app
 
 
@@ -111,23 +112,30 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await app.state.outbox_dispatcher.settled(RELAY_LIMIT_S)
 
 
-def _problem_response() -> dict[str, Any]:
+def _problem_description() -> dict[str, Any]:
     return {
-        "model": ProblemDetails,
         "description": "Problem details (RFC 9457)",
         "content": {problems.MEDIA_TYPE: {"schema": _reference("ProblemDetails")}},
     }
 
 
-def _with_submission(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the schema of a job's submission, which no route declares as its body."""
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the schemas that no route declares, and problems as they are sent.
+
+    FastAPI says of problems that they also have the media type of the route's own answer.
+    """
     schemas = document["components"]["schemas"]
     if "JobSubmission" not in schemas:
         reference = "#/components/schemas/{model}"
-        _, found = models_json_schema([(JobSubmission, "validation")], ref_template=reference)
+        _, found = models_json_schema(
+            [(JobSubmission, "validation"), (LogPiece, "serialization")], ref_template=reference
+        )
         for name, schema in found["$defs"].items():
             schemas.setdefault(name, schema)
         document["components"]["schemas"] = dict(sorted(schemas.items()))
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                operation["responses"]["default"] = _problem_description()
     return document
 
 

@@ -7,8 +7,9 @@ from fastapi.responses import StreamingResponse
 
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.event_streams import LogPoll, StreamQuery, stream, stream_query
+from api.event_streams import LogPoll, StreamQuery, described, stream, stream_query
 from api.problems import missing
+from api.schemas.base import BINARY
 from api.services.job_logs import WorkerLog
 from api.services.job_outputs import output_of
 from api.services.ownership import visible_job
@@ -18,11 +19,11 @@ Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 LENGTH_HEADER = "Baseload-Log-Length"
 _LOG: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The log's bytes; or a stream of messages whose id is the offset to resume"
-        ' at, with data `{"worker", "offset", "text"}`, and a last message named `end`.',
+        "description": "The log's bytes; or a stream of pieces, each with the offset to resume at"
+        " as id, and a last message named `end`.",
         "content": {
             "text/plain": {"schema": {"type": "string"}},
-            "text/event-stream": {"schema": {"type": "string"}},
+            **described("LogPiece", ends=True),
         },
         "headers": {LENGTH_HEADER: {"description": "Bytes stored.", "schema": {"type": "integer"}}},
     }
@@ -30,7 +31,7 @@ _LOG: dict[int | str, dict[str, Any]] = {
 _OUTPUT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A tar.gz of the output folder, with a folder for each of several workers.",
-        "content": {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {"application/gzip": {"schema": BINARY}},
     }
 }
 

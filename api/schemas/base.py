@@ -6,6 +6,8 @@ from typing import Annotated, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 T = TypeVar("T")
+BINARY = {"type": "string", "format": "binary"}
+"""The schema of a body that is no text."""
 ResourceId = Annotated[str, Field(max_length=100)]
 """The id of a resource, as a request names it."""
 
