@@ -88,6 +88,7 @@ def create_app(
     app.state.streams = Streams()
     app.state.refusals = Refusals()
     app.state.reads = Reads()
+    app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     for module in ROUTERS:

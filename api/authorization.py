@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.session import database
-from api.problems import Problem, missing
+from api.problems import Problem, missing, too_many
 from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 NOUNS = (
@@ -92,7 +92,7 @@ class Needs:
     """The dependency of a route that gives the caller, if the key's scopes include `scope`.
 
     administrator, owner: the route is for administrators, or for owners of the account, only;
-    others are refused.
+    others are refused. So is a key that calls more often than `requests_per_minute`.
     """
 
     def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
@@ -109,6 +109,9 @@ class Needs:
         caller = authenticate(bearer.credentials if bearer else None, account)
         caller = replace(caller, address=address_of(request))
         request.state.caller = caller
+        wait_s = request.app.state.request_rate.wait_s(caller.key_id)
+        if wait_s > 0:
+            raise too_many(f"key {caller.key_id}: too many requests", wait_s)
         if self._administrator and not caller.is_administrator:
             raise Problem("forbidden", "this is for administrators")
         if self._owner and not caller.is_owner:

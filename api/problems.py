@@ -89,6 +89,11 @@ def invalid(*mistakes: FieldError) -> Problem:
     return Problem("invalid-request", summary + more, mistakes)
 
 
+def too_many(detail: str, wait_s: float) -> Problem:
+    """The problem of a request that may be repeated after so many seconds."""
+    return Problem("too-many-requests", detail, (), {"Retry-After": str(int(wait_s) + 1)})
+
+
 def field_error(field: str, rule: str, value: Any = None) -> FieldError:
     """One mistake; a long field or value is cut."""
     shown = value[:MAX_SHOWN] if isinstance(value, str) else value
