@@ -110,6 +110,9 @@ class Settings(BaseSettings):
     """What uploads and outputs of one account may have in the object store together."""
     request_max_bytes: int = 1024**2
     announcements_per_minute: int = 60
+    requests_per_minute: int = Field(default=12_000, ge=1)
+    """How many requests an API process answers in a minute with one API key; they may come at
+    once. A stream counts as one."""
     job_unreachable_limit_s: int = 3600
     job_end_grace_s: int = 10
     state_interval_s: int = Field(default=300, ge=10)

@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
 from api import problems
+from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
 from api.documentation import get_documentation
 from api.event_streams import Streams
@@ -45,6 +46,7 @@ from api.routes import (
     users,
 )
 from api.schemas.base import ProblemDetails
+from api.schemas.events import LogPiece
 from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
@@ -74,7 +76,7 @@ def create_app(
         title="baseload",
         version="1",
         description=DESCRIPTION,
-        responses={"default": _problem_response()},
+        responses={"default": {"model": ProblemDetails, **_problem_description()}},
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
@@ -84,6 +86,9 @@ def create_app(
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
     app.state.streams = Streams()
+    app.state.refusals = Refusals()
+    app.state.reads = Reads()
+    app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     for module in ROUTERS:
@@ -93,35 +98,45 @@ def create_app(
     app.add_middleware(Headed)
     app.add_middleware(Measured)
     generate = app.openapi
-    app.openapi = lambda: _with_submission(generate())  # type: ignore[method-assign]
+    app.openapi = lambda: _completed(generate())  # type: ignore[method-assign]
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    writing = asyncio.create_task(app.state.refusals.write_regularly(), name="refusals")
     yield
+    writing.cancel()
+    await asyncio.to_thread(app.state.refusals.write)
     # The dispatcher may finish the rows that it relays now; the workflow `OutboxRelay` relays
     # the others.
     await app.state.outbox_dispatcher.settled(RELAY_LIMIT_S)
 
 
-def _problem_response() -> dict[str, Any]:
+def _problem_description() -> dict[str, Any]:
     return {
-        "model": ProblemDetails,
         "description": "Problem details (RFC 9457)",
         "content": {problems.MEDIA_TYPE: {"schema": _reference("ProblemDetails")}},
     }
 
 
-def _with_submission(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the schema of a job's submission, which no route declares as its body."""
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the schemas that no route declares, and problems as they are sent.
+
+    FastAPI says of problems that they also have the media type of the route's own answer.
+    """
     schemas = document["components"]["schemas"]
     if "JobSubmission" not in schemas:
         reference = "#/components/schemas/{model}"
-        _, found = models_json_schema([(JobSubmission, "validation")], ref_template=reference)
+        _, found = models_json_schema(
+            [(JobSubmission, "validation"), (LogPiece, "serialization")], ref_template=reference
+        )
         for name, schema in found["$defs"].items():
             schemas.setdefault(name, schema)
         document["components"]["schemas"] = dict(sorted(schemas.items()))
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                operation["responses"]["default"] = _problem_description()
     return document
 
 

@@ -5,18 +5,18 @@ the scopes of the key do not allow is answered with 403, here.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import Row
 from sqlmodel import Session, col, select
 
 from activities.db import tables
 from activities.db.session import database
-from api.problems import Problem, missing
+from api.problems import Problem, missing, too_many
 from workflows.contracts.lifecycles import LIFECYCLE_NOUNS
 
 NOUNS = (
@@ -59,6 +59,8 @@ class Caller:
     role: str = "member"
     expires_at: datetime | None = None
     """When the key expires; None: never."""
+    address: str | None = None
+    """The address of the client."""
 
     @property
     def is_owner(self) -> bool:
@@ -73,11 +75,24 @@ class Caller:
         return "*" in self.scopes or scope in self.scopes
 
 
+class KeyRefused(Problem):
+    """The problem of a request whose API key is not taken.
+
+    account_id, key_id: of the key, where it is known.
+    """
+
+    def __init__(self, code: str, detail: str, key: Row[Any] | None = None) -> None:
+        needed = {"WWW-Authenticate": "Bearer"} if code == "unauthorized" else None
+        super().__init__(code, detail, (), needed)
+        self.account_id: str | None = key.account_id if key is not None else None
+        self.key_id: str | None = key.id if key is not None else None
+
+
 class Needs:
     """The dependency of a route that gives the caller, if the key's scopes include `scope`.
 
     administrator, owner: the route is for administrators, or for owners of the account, only;
-    others are refused.
+    others are refused. So is a key that calls more often than `requests_per_minute`.
     """
 
     def __init__(self, scope: str, *, administrator: bool = False, owner: bool = False) -> None:
@@ -87,10 +102,16 @@ class Needs:
 
     def __call__(
         self,
+        request: Request,
         bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
         account: Annotated[str | None, Header(alias="X-Baseload-Account")] = None,
     ) -> Caller:
         caller = authenticate(bearer.credentials if bearer else None, account)
+        caller = replace(caller, address=address_of(request))
+        request.state.caller = caller
+        wait_s = request.app.state.request_rate.wait_s(caller.key_id)
+        if wait_s > 0:
+            raise too_many(f"key {caller.key_id}: too many requests", wait_s)
         if self._administrator and not caller.is_administrator:
             raise Problem("forbidden", "this is for administrators")
         if self._owner and not caller.is_owner:
@@ -104,19 +125,20 @@ def authenticate(secret: str | None, act_for: str | None = None) -> Caller:
     """The caller who holds this API key.
 
     act_for: the id of the account to act for, from an administrator; None: the key's own account.
-    Raises: Problem `unauthorized`, when the key is missing, unknown, expired or revoked;
-    `forbidden`, when a caller who is no administrator acts for another account; `not-found`, when
-    that account does not exist.
+    Raises: KeyRefused `unauthorized`, when the key is missing, unknown, expired or revoked;
+    `forbidden`, when a caller who is no administrator acts for another account; Problem
+    `not-found`, when that account does not exist.
     """
     if not secret:
-        raise _no_entry("Authorization: Bearer bl_… is missing")
+        raise KeyRefused("unauthorized", "Authorization: Bearer bl_… is missing")
     with database().read() as session:
         key = session.execute(_KEYS.where(tables.ApiKey.secret_sha256 == hash_of(secret))).first()
         now = datetime.now(UTC)
         if key is None or key.revoked_at is not None:
-            raise _no_entry("the key is unknown or revoked")
+            raise KeyRefused("unauthorized", "the key is unknown or revoked", key)
         if key.expires_at is not None and key.expires_at <= now:
-            raise _no_entry(f"key {key.id} has expired on {key.expires_at:%Y-%m-%d %H:%M} UTC")
+            detail = f"key {key.id} has expired on {key.expires_at:%Y-%m-%d %H:%M} UTC"
+            raise KeyRefused("unauthorized", detail, key)
         caller = _caller_of(session, key, act_for)
     _note_use(key, now)
     return caller
@@ -131,7 +153,7 @@ def _caller_of(session: Session, key: Row[Any], act_for: str | None) -> Caller:
     is_administrator = key.is_administrator
     if act_for is not None and act_for != key.account_id:
         if not is_administrator:
-            raise Problem("forbidden", "X-Baseload-Account is for administrators")
+            raise KeyRefused("forbidden", "X-Baseload-Account is for administrators", key)
         if session.get(tables.Account, act_for) is None:
             raise missing("account", act_for)
     return Caller(
@@ -164,5 +186,6 @@ def _note_use(key: Row[Any], now: datetime) -> None:
             row.last_used_at = now
 
 
-def _no_entry(detail: str) -> Problem:
-    return Problem("unauthorized", detail, (), {"WWW-Authenticate": "Bearer"})
+def address_of(request: Request) -> str | None:
+    """The address of the client, if the server knows it."""
+    return request.client.host if request.client else None

@@ -16,12 +16,13 @@ from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
+from activities.accounts import audit
 from activities.db import tables
-from activities.db.ids import new_id
 from activities.db.session import database
 from activities.outbox.dispatcher import OutboxDispatcher
 from activities.outbox.requests import create, enqueue, wake
 from activities.secrets.sealing import secret_box
+from api.audit_notes import entry_of
 from api.authorization import Caller, Needs
 from api.problems import Problem
 from api.schemas.base import ResponseBody
@@ -36,7 +37,8 @@ class ChangeContext:
     """What the code of a change works with: the database session, the caller and the instant.
 
     requests: ids of the outbox rows to relay after the commit. resource_id: of the audit entry,
-    where the answer has no id.
+    where the answer has no id. concerned_account_id: of the audit entry, where the change is about
+    another account than the caller's.
     """
 
     session: Session
@@ -45,6 +47,7 @@ class ChangeContext:
     action: str
     requests: list[str] = field(default_factory=list)
     resource_id: str | None = None
+    concerned_account_id: str | None = None
 
     def create(self, row: tables.LifecycleRow) -> None:
         """Write a new row, its first event, and the outbox row that starts its workflow."""
@@ -69,16 +72,9 @@ class ChangeContext:
         """Write the audit entry; a caller without an API key gets none."""
         if not self.caller.key_id:
             return
-        self.session.add(
-            tables.AuditRow(
-                id=new_id("aud"),
-                account_id=self.caller.account_id,
-                key_id=self.caller.key_id,
-                action=self.action,
-                resource_id=resource_id,
-                at=self.now,
-            )
-        )
+        account_id = self.concerned_account_id or self.caller.account_id
+        about = (account_id, resource_id)
+        audit.append(self.session, entry_of(self.caller, self.action, about, self.now))
 
     def _enqueue(
         self, resource_id: str, verb: str, argument: BaseModel | dict[str, Any] | None
@@ -116,8 +112,8 @@ class Change:
                 return answer.model_validate(_opened(earlier)), []
             context = ChangeContext(session, self.caller, datetime.now(UTC), self.action)
             given = effect(context)
-            context.audit(getattr(given, "id", context.resource_id))
             self._store(context, given)
+            context.audit(getattr(given, "id", context.resource_id))
         return given, context.requests
 
     def _earlier(self, session: Session) -> tables.IdempotencyKey | None:

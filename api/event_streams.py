@@ -6,7 +6,6 @@ reconnects with `Last-Event-ID` and gets the messages after that one.
 
 import asyncio
 import codecs
-import json
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -24,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from activities.db.session import AWAY
 from api.authorization import Caller, is_good
 from api.problems import Problem, response
+from api.schemas.events import LogPiece
 
 T = TypeVar("T")
 log = logging.getLogger("api")
@@ -33,6 +33,9 @@ AUTHENTICATION_INTERVAL_S = 60.0
 MAX_STREAMS_OF_KEY = 20
 THREADS = 8
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+MEDIA_TYPE = "text/event-stream"
+END = "end"
+"""The name of the last message of a stream whose source has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,28 @@ class Sent:
         if self.id is not None:
             lines.insert(0, f"id: {self.id}")
         return ("\n".join(lines) + "\n\n").encode()
+
+
+def described(model: str, *, ends: bool) -> dict[str, Any]:
+    """A stream in the OpenAPI document, whose messages have this model as their data.
+
+    ends: whether the stream ends with a message of the name `end`. `itemSchema` is of OpenAPI 3.2,
+    as FastAPI writes it for its own streams; older readers ignore it.
+    """
+    reference = {"$ref": f"#/components/schemas/{model}"}
+    data = {"contentMediaType": "application/json", "contentSchema": reference}
+    message: dict[str, Any] = {
+        "type": "object",
+        "required": ["id", "data"],
+        "properties": {"id": {"type": "string"}, "data": {"type": "string", **data}},
+    }
+    last = {
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {"event": {"const": END}, "data": {"const": "{}"}},
+    }
+    items = {"oneOf": [message, last]} if ends else message
+    return {MEDIA_TYPE: {"schema": {"type": "string"}, "itemSchema": items}}
 
 
 class Poll(ABC):
@@ -162,7 +187,7 @@ class _StreamResponse(StreamingResponse):
     """The response to one reader; the reader is counted while the response is being sent."""
 
     def __init__(self, reader: "_Reader") -> None:
-        super().__init__(reader.messages(), 200, HEADERS, "text/event-stream")
+        super().__init__(reader.messages(), 200, HEADERS, MEDIA_TYPE)
         self._reader = reader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -197,7 +222,7 @@ class _Reader:
                     yield message.encode()
                     quiet_since = time.monotonic()
                 if ended:
-                    yield Sent(data="{}", name="end").encode()
+                    yield Sent(data="{}", name=END).encode()
                     return
                 if time.monotonic() - authenticated_at >= AUTHENTICATION_INTERVAL_S:
                     if not await self.streams.run(is_good, self.key_id):
@@ -257,8 +282,8 @@ class LogPoll(Poll):
         begins = self._offset
         self._offset += len(whole)
         text = whole.decode("utf-8", "replace")
-        data = {"worker": self._worker, "offset": begins, "text": text}
-        return (Sent(json.dumps(data, ensure_ascii=False), id=str(self._offset)),), False
+        piece = LogPiece(worker=self._worker, offset=begins, text=text)
+        return (Sent(piece.model_dump_json(), id=str(self._offset)),), False
 
 
 def _whole_characters(content: bytes) -> bytes:
@@ -303,5 +328,5 @@ def stream_query(
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=18)] = None,
 ) -> StreamQuery:
     """The dependency of a route that also answers with a stream."""
-    wanted = follow or (accept is not None and "text/event-stream" in accept)
+    wanted = follow or (accept is not None and MEDIA_TYPE in accept)
     return StreamQuery(wanted, last_event_id)

@@ -90,6 +90,11 @@ def invalid(*mistakes: FieldError) -> Problem:
     return Problem("invalid-request", summary + more, mistakes)
 
 
+def too_many(detail: str, wait_s: float) -> Problem:
+    """The problem of a request that may be repeated after so many seconds."""
+    return Problem("too-many-requests", detail, (), {"Retry-After": str(int(wait_s) + 1)})
+
+
 def field_error(field: str, rule: str, value: Any = None) -> FieldError:
     """One mistake; a long field or value is cut."""
     shown = value[:MAX_SHOWN] if isinstance(value, str) else value
@@ -123,6 +128,7 @@ def response(problem: Problem) -> JSONResponse:
 
 def _on_http(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, Problem):
+        request.app.state.refusals.take(request, error)
         return response(error)
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None

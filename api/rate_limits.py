@@ -1,5 +1,6 @@
-"""The limit on how often one client address may call, counted in this process."""
+"""The limit on how often one peer, an address or an API key, may call: counted in this process."""
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,11 +17,15 @@ class Rate:
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
         self._clock = clock
+        self._lock = threading.Lock()
         self._peers: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, peer: str) -> float:
         """Seconds until the peer may call; 0 if the peer may call now, which counts as a call."""
-        now = self._clock()
+        with self._lock:
+            return self._wait_s(peer, self._clock())
+
+    def _wait_s(self, peer: str, now: float) -> float:
         left, at = self._peers.pop(peer, (float(self._per_minute), now))
         left = min(self._per_minute, left + (now - at) * self._per_minute / 60)
         allowed = left >= 1

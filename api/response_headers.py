@@ -66,5 +66,6 @@ def is_inside(request: Request) -> bool:
         return False
     try:
         return authenticate(secret).is_administrator
-    except Problem:
+    except Problem as problem:
+        request.app.state.refusals.take(request, problem)
         return False

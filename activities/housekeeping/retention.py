@@ -12,8 +12,9 @@ from sqlalchemy import CursorResult, delete, func, or_, tuple_
 from sqlmodel import Session, col, select
 from temporalio import activity
 
+from activities.accounts import audit
 from activities.db.session import advisory_lock, database
-from activities.db.tables import AuditRow, IdempotencyKey, Job, OutboxRow, Upload
+from activities.db.tables import IdempotencyKey, Job, OutboxRow, Upload
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name, upload_lock
@@ -25,7 +26,10 @@ DELIVERED_RETENTION = timedelta(days=7)
 IDEMPOTENCY_RETENTION = timedelta(hours=48)
 UPLOAD_RETENTION = timedelta(days=30)
 AUDIT_RETENTION = timedelta(days=400)
-"""Somewhat more than a year, so that a yearly review has the whole year."""
+"""Somewhat more than a year, so that a yearly review has the whole year.
+
+The database itself refuses the removal of entries that are younger than a day less.
+"""
 ABANDONED_REMOVAL = timedelta(minutes=10)
 """After this time nothing is left of an attempt that was to remove an upload's bytes."""
 BATCH = 500
@@ -40,7 +44,7 @@ def remove_expired(_: RemoveExpired) -> ExpiredRemoved:
         return ExpiredRemoved(
             outbox_rows=sum(_batches(_delivered, now - DELIVERED_RETENTION)),
             idempotency_keys=sum(_batches(_keys, now - IDEMPOTENCY_RETENTION)),
-            audit_entries=sum(_batches(_audit, now - AUDIT_RETENTION)),
+            audit_entries=sum(_remove_audit_entries(now - AUDIT_RETENTION)),
             uploads=_remove_uploads(now),
         )
 
@@ -79,11 +83,14 @@ def _keys(session: Session, before: datetime) -> Found:
     return delete(IdempotencyKey).where(key.in_(keys), created_at < before), keys
 
 
-def _audit(session: Session, before: datetime) -> Found:
-    """Ids follow the time, so the entries to remove are the first ones."""
-    first = select(AuditRow.id, AuditRow.at).order_by(col(AuditRow.id)).limit(BATCH)
-    ids = [row.id for row in session.execute(first) if row.at < before]
-    return delete(AuditRow).where(col(AuditRow.id).in_(ids)), ids
+def _remove_audit_entries(before: datetime) -> Iterator[int]:
+    """Remove batch after batch; yield the number of entries of each."""
+    while True:
+        with database().write() as session:
+            removed = audit.remove_before(session, before, BATCH)
+        yield removed
+        if removed < BATCH:
+            return
 
 
 def _remove_uploads(now: datetime) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Request, Response
 
 from api.changes import Change, change_of
-from api.problems import Problem
+from api.problems import too_many
 from api.schemas.nodes import AnnouncementCreation, AnnouncementReceipt
 from api.services import announcements
 
@@ -22,8 +22,7 @@ async def _announcing(
     peer = request.client.host if request.client else "unknown"
     wait_s = request.app.state.announcement_rate.wait_s(peer)
     if wait_s > 0:
-        headers = {"Retry-After": str(int(wait_s) + 1)}
-        raise Problem("too-many-requests", f"announcements from {peer}", (), headers)
+        raise too_many(f"announcements from {peer}", wait_s)
     sent = (idempotency_key, await request.body())
     return change_of(request, response, announcements.anonymous_caller(), sent)
 

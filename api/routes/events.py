@@ -13,7 +13,7 @@ from activities.db.session import database
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.workflow_starts import LifecycleKind
 from api.authorization import Caller, Needs
-from api.event_streams import EventPoll, Source, StreamQuery, stream, stream_query
+from api.event_streams import EventPoll, Source, StreamQuery, described, stream, stream_query
 from api.pagination import PageQuery, Paging, each, page
 from api.schemas.events import Event, EventPage
 from api.services.events import event_response
@@ -26,7 +26,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A page, newest first; or a stream of events, oldest first, each with its "
         "position as id.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": described("Event", ends=False),
     }
 }
 _ROUTE: dict[str, Any] = {"response_model": EventPage, "responses": _EVENTS}

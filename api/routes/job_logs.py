@@ -7,8 +7,9 @@ from fastapi.responses import StreamingResponse
 
 from activities.db.session import database
 from api.authorization import Caller, Needs
-from api.event_streams import LogPoll, StreamQuery, stream, stream_query
+from api.event_streams import LogPoll, StreamQuery, described, stream, stream_query
 from api.problems import missing
+from api.schemas.base import BINARY
 from api.services.job_logs import WorkerLog
 from api.services.job_outputs import output_of
 from api.services.ownership import visible_job
@@ -18,11 +19,11 @@ Reader = Annotated[Caller, Depends(Needs("jobs:read"))]
 LENGTH_HEADER = "Baseload-Log-Length"
 _LOG: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The log's bytes; or a stream of messages whose id is the offset to resume"
-        ' at, with data `{"worker", "offset", "text"}`, and a last message named `end`.',
+        "description": "The log's bytes; or a stream of pieces, each with the offset to resume at"
+        " as id, and a last message named `end`.",
         "content": {
             "text/plain": {"schema": {"type": "string"}},
-            "text/event-stream": {"schema": {"type": "string"}},
+            **described("LogPiece", ends=True),
         },
         "headers": {LENGTH_HEADER: {"description": "Bytes stored.", "schema": {"type": "integer"}}},
     }
@@ -30,16 +31,22 @@ _LOG: dict[int | str, dict[str, Any]] = {
 _OUTPUT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A tar.gz of the output folder, with a folder for each of several workers.",
-        "content": {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {"application/gzip": {"schema": BINARY}},
     }
 }
 
 
-def _log(job_id: str, caller: Reader, worker: Annotated[int, Query(ge=0, le=255)] = 0) -> WorkerLog:
+def _log(
+    request: Request,
+    job_id: str,
+    caller: Reader,
+    worker: Annotated[int, Query(ge=0, le=255)] = 0,
+) -> WorkerLog:
     with database().read() as session:
         job = visible_job(session, caller, job_id)
         if worker >= len(job.spec["workers"]):
             raise missing("worker", f"{worker} of job {job.name}")
+    request.app.state.reads.note_job(request, caller, job)
     found = WorkerLog(job_id, worker)
     found.ended()
     return found
@@ -78,10 +85,14 @@ def get_job_logs(
     responses=_OUTPUT,
 )
 def get_job_output(
-    job_id: str, caller: Reader, worker: Annotated[int | None, Query(ge=0, le=255)] = None
+    request: Request,
+    job_id: str,
+    caller: Reader,
+    worker: Annotated[int | None, Query(ge=0, le=255)] = None,
 ) -> StreamingResponse:
     """The files that the job has left in its output folder."""
     with database().read() as session:
         job = visible_job(session, caller, job_id)
+    request.app.state.reads.note_job(request, caller, job)
     headers = {"Content-Disposition": f'attachment; filename="{job.id}.tar.gz"'}
     return StreamingResponse(output_of(job, worker), headers=headers, media_type="application/gzip")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from sqlmodel import col, or_, select
 
 from activities.db import tables
@@ -43,10 +43,14 @@ async def create_project(asked: ProjectCreation, change: Writer) -> Project:
 
 
 @router.get("/{project_id}/secrets", operation_id="list_project_secrets")
-def list_project_secrets(project_id: str, caller: Reader, paging: Paging) -> ProjectSecretPage:
+def list_project_secrets(
+    request: Request, project_id: str, caller: Reader, paging: Paging
+) -> ProjectSecretPage:
     """Names of the project's secrets; their values are never shown."""
     with database().read() as session:
-        own(session, tables.Project, project_id, caller)
+        project = own(session, tables.Project, project_id, caller)
+    request.app.state.reads.note(request, caller, (project.account_id, project_id))
+    with database().read() as session:
         name = col(tables.StoredSecret.name)
         folder = projects.secrets_folder(project_id)
         rows = select(tables.StoredSecret).where(name.startswith(folder, autoescape=True))

@@ -13,6 +13,7 @@ from api.authorization import Caller, Needs
 from api.changes import change_of
 from api.pagination import Paging, each, page
 from api.problems import Problem
+from api.schemas.base import BINARY
 from api.schemas.jobs import Upload, UploadPage
 from api.services import uploads
 from api.services.ownership import own
@@ -23,7 +24,7 @@ Writer = Annotated[Caller, Depends(Needs("uploads:write"))]
 _ARCHIVE = {
     "requestBody": {
         "required": True,
-        "content": {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {"application/gzip": {"schema": BINARY}},
     }
 }
 

@@ -1,4 +1,4 @@
-"""The schemas of accounts, users, API keys, projects, secrets and audit entries."""
+"""The schemas of accounts, users, API keys, projects and secrets."""
 
 import re
 from datetime import datetime
@@ -6,18 +6,24 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from api.schemas.base import Page, RequestBody, ResourceId, ResponseBody
+from api.schemas.base import (
+    Name,
+    Page,
+    RequestBody,
+    ResourceId,
+    ResponseBody,
+    without_control_characters,
+)
 
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,190}")
 
 
 def _email(text: str) -> str:
-    if not _EMAIL.fullmatch(text):
+    if not _EMAIL.fullmatch(text) or not text.isprintable():
         raise ValueError("is an e-mail address")
     return text.lower()
 
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^\S(.*\S)?$")]
 Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
 Scope = Annotated[str, Field(max_length=100)]
 Plan = Literal["individual", "team", "enterprise"]
@@ -43,7 +49,12 @@ class OwnAccountChange(RequestBody):
     """A change of the caller's own account; fields that are left out keep their values."""
 
     name: Name | None = None
-    wallet_address: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    wallet_address: (
+        Annotated[
+            str, Field(min_length=1, max_length=200), AfterValidator(without_control_characters)
+        ]
+        | None
+    ) = None
 
 
 class CreditGrant(RequestBody):
@@ -155,19 +166,4 @@ class ProjectSecret(ResponseBody):
 
 
 class ProjectSecretPage(Page[ProjectSecret]):
-    pass
-
-
-class AuditEntry(ResponseBody):
-    """An audit entry: which API key did what, to which resource, and when."""
-
-    id: str
-    account_id: str
-    key_id: str | None
-    action: str
-    resource_id: str | None
-    at: datetime
-
-
-class AuditPage(Page[AuditEntry]):
     pass

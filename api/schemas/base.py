@@ -3,9 +3,33 @@
 from datetime import datetime
 from typing import Annotated, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+from workflows.rules.jobs.formats import NAME_RULE, is_name
 
 T = TypeVar("T")
+BINARY = {"type": "string", "format": "binary"}
+"""The schema of a body that is no text."""
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError(NAME_RULE)
+    return text
+
+
+def without_control_characters(text: str) -> str:
+    """The text, which a terminal can show as it is.
+
+    Raises: ValueError, when it has control characters, or such as change the direction of writing.
+    """
+    if not text.isprintable():
+        raise ValueError("has printable characters alone")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_name)]
+"""The name of a resource: one line, without control characters."""
 ResourceId = Annotated[str, Field(max_length=100)]
 """The id of a resource, as a request names it."""
 

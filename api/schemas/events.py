@@ -26,6 +26,16 @@ class EventPage(Page[Event]):
     pass
 
 
+class LogPiece(ResponseBody):
+    """A piece of a worker's log: the data of a message of a stream of logs."""
+
+    worker: int
+    offset: int
+    """The position of the piece's first byte in the log; the message's id is that of the next."""
+    text: str
+    """The bytes as text; what is no UTF-8 is replaced."""
+
+
 class Health(ResponseBody):
     status: str
 

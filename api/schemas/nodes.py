@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.accounts import Name
-from api.schemas.base import Lifecycle, Page, RequestBody, ResourceId, ResponseBody
+from api.schemas.base import Lifecycle, Name, Page, RequestBody, ResourceId, ResponseBody
 from api.schemas.join_tokens import JoinSecret
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9])?|::[A-Fa-f0-9:]*")

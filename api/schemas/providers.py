@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from api.schemas.accounts import Name
-from api.schemas.base import Lifecycle, Page, RequestBody, ResponseBody
+from api.schemas.base import Lifecycle, Name, Page, RequestBody, ResponseBody
 from workflows.contracts.statuses import ProviderKind
 from workflows.rules.catalogue.providers import TRAITS
 

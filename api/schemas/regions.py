@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.accounts import Name
-from api.schemas.base import Lifecycle, Page, RequestBody, ResourceId, ResponseBody
+from api.schemas.base import Lifecycle, Name, Page, RequestBody, ResourceId, ResponseBody
 
 
 def _folder(path: str | None) -> str | None:
-    if path is not None and (not re.fullmatch(r"/[^\0\n]{0,400}", path) or ".." in path.split("/")):
-        raise ValueError("is an absolute path without ..")
+    if path is None:
+        return None
+    if not re.fullmatch(r"/.{0,400}", path) or not path.isprintable() or ".." in path.split("/"):
+        raise ValueError("is an absolute path of printable characters, without ..")
     return path
 
 

@@ -39,10 +39,6 @@ def key_response(row: tables.ApiKey) -> schemas.ApiKey:
     return schemas.ApiKey(**row.model_dump())
 
 
-def audit_response(row: tables.AuditRow) -> schemas.AuditEntry:
-    return schemas.AuditEntry(**row.model_dump())
-
-
 def find_account(session: Session, account_id: str) -> tables.Account:
     """The account of this id, whoever owns it.
 
@@ -58,6 +54,7 @@ def create_account(context: ChangeContext, asked: schemas.AccountCreation) -> sc
     _check_name(context.session, asked.name)
     _check_billing(context.session, asked.billing_account_id, None)
     account, _ = accounts.add_account(context.session, asked.name, asked.owner_email, context.now)
+    context.concerned_account_id = account.id
     account.plan = asked.plan
     account.billing_account_id = asked.billing_account_id
     return account_response(context.session, account)
@@ -67,6 +64,7 @@ def change_account(
     context: ChangeContext, account_id: str, asked: schemas.AccountChange
 ) -> schemas.Account:
     row = find_account(context.session, account_id)
+    context.concerned_account_id = row.id
     return _changed(context, row, asked)
 
 

@@ -27,6 +27,7 @@ def grant_credits(
     context: ChangeContext, account_id: str, asked: CreditGrant
 ) -> schemas.Transaction:
     """Post credits to the payer of an account."""
+    context.concerned_account_id = account_id
     account = find_account(context.session, account_id)
     payer = find_account(context.session, payers.payer_of(account))
     # Each applied request is a grant of its own; only the idempotency key makes a repeat equal.

@@ -151,6 +151,7 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
         updated_at=context.now,
     )
     row.sealed_variables = sealed_variables(row.id, submission)
+    context.concerned_account_id = row.account_id
     context.create(row)
     return job_response(context.session, row)
 
@@ -203,8 +204,15 @@ def _check_balance(session: Session, account_id: str, resources: Resources) -> N
         )
 
 
-def cancel_job(context: ChangeContext, job_id: str) -> schemas.Job:
+def _changed_job(context: ChangeContext, job_id: str) -> tables.Job:
+    """The job that the change is about, of the account or of a project that is shared."""
     row = visible_job(context.session, context.caller, job_id, "all")
+    context.concerned_account_id = row.account_id
+    return row
+
+
+def cancel_job(context: ChangeContext, job_id: str) -> schemas.Job:
+    row = _changed_job(context, job_id)
     _must_be_open(row, "canceled")
     context.tell(row.id, "cancel", _end(context))
     return job_response(context.session, row)
@@ -215,7 +223,7 @@ def stop_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
     Raises: Problem `conflict`, when the job is of another type or has ended.
     """
-    row = visible_job(context.session, context.caller, job_id, "all")
+    row = _changed_job(context, job_id)
     if not JobType(row.type).is_service:
         raise Problem("conflict", f"job {row.name}: is of type {row.type}; cancel it instead")
     _must_be_open(row, "stopped")
@@ -229,7 +237,7 @@ def start_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
     Raises: Problem `conflict`, when the job is not stopped.
     """
-    row = visible_job(context.session, context.caller, job_id, "all")
+    row = _changed_job(context, job_id)
     if row.status != JobStatus.STOPPED:
         raise wrong_state("job", row, "stopped to start again")
     known = known_gpu_types(context.session)
@@ -244,7 +252,7 @@ def remove_job(context: ChangeContext, job_id: str) -> schemas.Job:
 
     Raises: Problem `conflict`, when the job has not ended.
     """
-    row = visible_job(context.session, context.caller, job_id, "all")
+    row = _changed_job(context, job_id)
     if row.status == JobStatus.STOPPED:
         context.tell(row.id, "remove")
     elif row.status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED):

@@ -14,6 +14,7 @@ from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.logs import log_store
 from api.app import create_app
+from api.audit_notes import Reads, Refusals
 from api.rate_limits import Rate
 from tests.api.http_server import Person, Site
 
@@ -51,6 +52,8 @@ async def site(app: FastAPI, migrated: Database, stores: None) -> AsyncIterator[
     app.state.outbox_dispatcher.relay = built.relay
     app.state.check_temporal = built.check_temporal
     app.state.stop = asyncio.Event()
+    app.state.refusals, app.state.reads = Refusals(), Reads()
+    app.state.request_rate = Rate(settings().requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     yield built
     await built.settled()

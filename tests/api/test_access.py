@@ -19,6 +19,7 @@ FREE = {"get_health", "get_readiness", "get_metrics", "announce_machine"}
 """They need no key; the first three tell nothing of an account."""
 ADMINISTRATORS = {
     *("list_accounts", "create_account", "get_account", "change_account", "grant_credits"),
+    "verify_audit",
 }
 OWNERS = {"create_user", "change_own_account"}
 NOUN_OF: dict[str, str] = {

@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from api.openapi import document
-from tests.api.http_server import Person, Site
+from tests.api.http_server import JOB, Person, Site
 
 DOCUMENT = json.loads(document())
 SUBMISSION, OFFERS = "JobSubmission", "/v1/offers"
@@ -77,3 +79,62 @@ async def test_a_body_with_many_mistakes_is_answered_in_short(site: Site, ada: P
     assert response.status_code == 422
     assert len(response.content) < 100_000
     assert len(response.json()["errors"]) <= 100
+
+
+NAMED = (
+    ("POST", "/v1/accounts"),
+    ("PATCH", "/v1/account"),
+    ("POST", "/v1/projects"),
+    ("POST", "/v1/api-keys"),
+    ("POST", "/v1/providers"),
+    ("POST", "/v1/regions"),
+    ("POST", "/v1/nodes"),
+    ("POST", "/v1/jobs"),
+)
+ESCAPES = ("\x1b[2Jgone", "a\rb", "a\tb", "a\x7fb", "a\x9b2Jb", "a\u202eb", "a\u2028b")
+
+
+@pytest.mark.parametrize(("method", "path"), NAMED)
+async def test_a_name_that_would_move_a_terminals_cursor_is_refused(
+    admin: Person, method: str, path: str
+) -> None:
+    for name in ESCAPES:
+        body = (JOB if path == "/v1/jobs" else {}) | {"name": name}
+        refused = await admin.call(method, path, json=body)
+        assert refused.status_code == 422, name
+        (mistake,) = (each for each in refused.json()["errors"] if each["field"] == "name")
+        assert "printable characters" in mistake["rule"]
+        assert mistake["value"] == name
+
+
+def test_every_name_that_a_request_gives_is_in_the_table() -> None:
+    named = {
+        (method.upper(), path)
+        for path, operations in DOCUMENT["paths"].items()
+        for method, operation in operations.items()
+        for content in operation.get("requestBody", {}).get("content", {}).values()
+        if "name" in _properties(content["schema"]) and not path.endswith("/secrets")
+    }
+    assert named == {*NAMED, ("PATCH", "/v1/accounts/{account_id}")}
+
+
+def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+    named = schema.get("$ref", "").rpartition("/")[2]
+    return dict(DOCUMENT["components"]["schemas"][named]["properties"]) if named else {}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/users", {"email": "a\x1b[2J@example.test"}),
+        ("PATCH", "/v1/account", {"wallet_address": "a\x1b[2J"}),
+        ("POST", "/v1/regions", {"provider_id": "p", "name": "r", "node_root": "/a\x1b[2J"}),
+    ],
+)
+async def test_what_others_are_shown_has_no_control_characters(
+    admin: Person, method: str, path: str, body: dict[str, str]
+) -> None:
+    refused = await admin.call(method, path, json=body)
+    (mistake,) = refused.json()["errors"]
+    assert body[mistake["field"]] == mistake["value"]
+    assert "\x1b" in mistake["value"]

@@ -18,6 +18,7 @@ from activities.db.ids import new_id
 from activities.settings import settings
 from activities.storage.logs import log_store
 from api import event_streams
+from api.schemas.events import Event, LogPiece
 from api.services.job_logs import WorkerLog
 from tests.api.http_server import Person, Site
 from tests.waiting import eventually
@@ -389,3 +390,23 @@ async def test_streams_leave_other_requests_their_threads(
     async with following(server, ada, f"/v1/jobs/{job_id}/logs"):
         await eventually(lambda: bool(names), "a look")
     assert all(name.startswith("stream") for name in names)
+
+
+async def test_a_stream_sends_what_the_openapi_document_says(
+    site: Site, server: Server, ada: Person
+) -> None:
+    job_id = await _running(site, ada)
+    _print(job_id, "one ä".encode())
+    _event(site, ada, job_id, 7)
+    site.set(tables.Job, job_id, status="finished")
+    async with following(server, ada, f"/v1/jobs/{job_id}/logs") as log:
+        await eventually(lambda: log.ended, "the log has ended")
+    first, last = log.messages
+    assert LogPiece.model_validate_json(first["data"]) == LogPiece(worker=0, offset=0, text="one ä")
+    assert (first["id"], set(first)) == ("6", {"id", "data"})
+    assert last == {"event": event_streams.END, "data": "{}"}
+    async with following(server, ada, f"/v1/jobs/{job_id}/events") as events:
+        await eventually(lambda: len(events.messages) > 1, "the events")
+    for message in events.messages:
+        assert message["id"] == str(Event.model_validate_json(message["data"]).position)
+        assert set(message) == {"id", "data"}

@@ -9,7 +9,9 @@ from sqlmodel import update
 
 from activities.db import tables
 from activities.db.ids import new_id
+from activities.settings import Settings
 from api.authorization import hash_of
+from api.rate_limits import Rate
 from tests.api.http_server import JOB, Person, Site
 
 
@@ -124,3 +126,28 @@ async def test_a_key_may_be_for_leases_alone(ada: Person) -> None:
     _, reader = await _made(ada, scopes=["leases:read"])
     assert (await reader.get("/v1/leases")).status_code == 200
     assert _problem(await reader.get("/v1/jobs")) == (403, "forbidden")
+
+
+async def test_a_key_that_calls_too_often_waits_and_others_do_not(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    now = 0.0
+    site.app.state.request_rate = Rate(3, clock=lambda: now)
+    other = ada.with_key()
+    answers = [await ada.get("/v1/jobs"), await ada.post("/v1/jobs", JOB), await ada.upload()]
+    assert [answer.status_code for answer in answers] == [200, 202, 201]
+    for refused in (await ada.get("/v1/jobs"), await ada.post("/v1/jobs", JOB)):
+        assert _problem(refused) == (429, "too-many-requests")
+        assert refused.headers["Retry-After"] == "21"
+    assert len(site.rows(tables.Job)) == 1
+    for person in (other, bob):
+        assert (await person.get("/v1/jobs")).status_code == 200
+    now = 20.0
+    assert (await ada.get("/v1/jobs")).status_code == 200
+    assert (await ada.get("/v1/jobs")).status_code == 429
+
+
+def test_the_limit_of_a_key_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().requests_per_minute >= 6000, "generous"
+    monkeypatch.setenv("BASELOAD_REQUESTS_PER_MINUTE", "7")
+    assert Settings().requests_per_minute == 7

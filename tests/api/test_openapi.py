@@ -5,6 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from baseload.calls import Call
+
+from api.event_streams import MEDIA_TYPE
 from api.openapi import document
 
 CHECKED_IN = Path(__file__).parents[2] / "api" / "openapi.json"
@@ -50,3 +53,33 @@ def test_every_body_refuses_fields_that_it_does_not_know() -> None:
 def test_only_health_and_announcements_need_no_key() -> None:
     free = {path for path, operation in _operations() if "security" not in operation}
     assert free == {"/healthz", "/readyz", "/metrics", "/v1/announcements"}
+
+
+def test_every_stream_is_described_by_the_model_of_its_messages() -> None:
+    models = {}
+    for path, operation in _operations():
+        follows = any(each["name"] == "follow" for each in operation.get("parameters", ()))
+        stream = operation["responses"].get("200", {}).get("content", {}).get(MEDIA_TYPE)
+        assert follows is (stream is not None), path
+        if stream is not None:
+            messages = stream["itemSchema"].get("oneOf", [stream["itemSchema"]])
+            content = messages[0]["properties"]["data"]["contentSchema"]["$ref"]
+            models[path] = (content.rpartition("/")[2], len(messages))
+    assert models.pop("/v1/jobs/{job_id}/logs") == ("LogPiece", 2)
+    assert set(models.values()) == {("Event", 1)}
+    assert {"/v1/events", "/v1/jobs/{resource_id}/events"} <= models.keys()
+    schemas = json.loads(document())["components"]["schemas"]
+    assert list(schemas["LogPiece"]["properties"]) == ["worker", "offset", "text"]
+
+
+def test_a_refusal_is_described_as_a_problem_and_as_nothing_else() -> None:
+    for path, operation in _operations():
+        content = operation["responses"]["default"]["content"]
+        assert list(content) == ["application/problem+json"], path
+
+
+def test_an_upload_is_described_as_the_bytes_that_the_client_sends() -> None:
+    (upload,) = (each for _, each in _operations() if each["operationId"] == "create_upload")
+    (media_type,) = upload["requestBody"]["content"]
+    headers = Call("POST", "/v1/uploads", file=CHECKED_IN).prepared_headers()
+    assert media_type == headers["Content-Type"] == "application/gzip"

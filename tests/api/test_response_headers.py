@@ -1,11 +1,14 @@
 """Headers of every answer, and what is told of the process itself, and to whom."""
 
+import json
+import re
 from dataclasses import dataclass
 
 import httpx
 import pytest
 
-from tests.api.http_server import JOB, Person, Site
+from api.openapi import document
+from tests.api.http_server import Person, Site
 
 
 @dataclass
@@ -76,9 +79,21 @@ async def test_what_concerns_the_process_is_for_administrators_and_its_own_machi
         assert (await client.get("/metrics", headers=passed_on)).status_code == 403
 
 
+METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+PATHS = json.loads(document())["paths"]
+
+
 async def test_a_wrong_method_is_told_all_the_right_ones(ada: Person) -> None:
-    job = await ada.made("/v1/jobs", JOB)
-    for path, methods in (("/v1/jobs", "GET, POST"), (f"/v1/jobs/{job['id']}", "DELETE, GET")):
-        wrong = await ada.call("PUT", path)
-        assert wrong.status_code == 405
-        assert wrong.headers["Allow"] == methods
+    """Those of every route of the path: `/v1/jobs/kill-all` is a job of that name for GET."""
+    for path in PATHS:
+        concrete = re.sub(r"\{\w+\}", "none", path)
+        answered = {
+            method.upper()
+            for template, operations in PATHS.items()
+            if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), concrete)
+            for method in operations
+        }
+        for method in METHODS - answered:
+            wrong = await ada.call(method, concrete)
+            told = (wrong.status_code, wrong.headers.get("Allow"))
+            assert told == (405, ", ".join(sorted(answered))), (method, path)

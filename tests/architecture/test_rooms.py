@@ -45,7 +45,6 @@ PLUMBING_OF_SERVICES = {"cloud_machines", "job_references", "lifecycles", "owner
                         "region_quotas"}  # fmt: skip
 PLUMBING_OF_SCHEMAS = {"base"}
 ROUTES_WITHOUT_SERVICE = {
-    "audit": "reads rows as they are",
     "health": "asks the process alone",
     "platform": "reads one setting and one key",
     "users": "are part of accounts",

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from activities.db import tables
 from api.authorization import hash_of
@@ -258,3 +259,17 @@ def test_a_key_is_shown_once_works_and_is_revoked(
     assert desk.baseload("key", "rm", "reader").code == 0
     monkeypatch.setenv("BASELOAD_API_KEY", secret)
     assert desk.baseload("ps").code == 3
+
+
+def test_the_audit_log_is_listed_and_a_change_of_it_is_found(desk: Desk) -> None:
+    job = _job(desk)
+    rows = desk.baseload("audit", "ls", "--resource", job["id"]).out.splitlines()
+    assert [row.split()[2:4] for row in rows[1:]] == [["submit_job", job["id"]]]
+    assert desk.json("audit", "verify")["intact"] is True
+    with desk.site.database.connection() as connection:
+        connection.execute(text("DROP TRIGGER audit_refuse_update"))
+        connection.execute(text("UPDATE audit SET key_id = 'key-0' WHERE action = 'submit_job'"))
+    (entry,) = desk.site.rows(tables.AuditRow, action="submit_job")
+    ended = desk.baseload("audit", "verify")
+    assert ended.code == 1
+    assert f"{entry.id}: is not as it was written" in ended.err

@@ -1,12 +1,22 @@
 """On a terminal there are colours and tables; a pipe of the same command has neither."""
 
+import io
+import json
 import os
 import pty
 import subprocess
 import sys
+from datetime import UTC, datetime
+
+from baseload.commands.logs import LogPrinter
+from baseload.models import JobSubmission, SubmittedResources, SubmittedWorker
 
 from activities.db import tables
+from activities.settings import settings
+from activities.storage.logs import log_store
+from tests.api.http_server import Person
 from tests.client.conftest import Desk
+from workflows.contracts.jobs import run_id
 
 
 def _on_a_terminal(desk: Desk, *arguments: str) -> str:
@@ -39,7 +49,55 @@ def test_json_on_a_terminal_is_plain_json(desk: Desk) -> None:
 
 def test_a_name_cannot_move_the_cursor(desk: Desk) -> None:
     provider = desk.json("provider", "enable", "physical")
-    desk.site.set(tables.Provider, provider["id"], status_reason="\x1b[2Jgone\rover")
+    reason = "\x1b[2Jgone\rover \x9b2J \u202eno"
+    desk.site.set(tables.Provider, provider["id"], status_reason=reason)
     for shown in (_on_a_terminal(desk, "provider", "ls"), desk.baseload("provider", "ls").out):
-        assert "\x1b[2J" not in shown
-        assert "gone" in shown
+        assert "\\x1b[2Jgone\\rover \\x9b2J \\u202eno" in shown
+    shown = _on_a_terminal(desk, "provider", "ls", "--json")
+    assert not {"\x1b", "\x9b", "\u202e"} & set(shown)
+    assert json.loads(shown)["items"][0]["status_reason"] == reason
+
+
+HOSTILE = b"epoch 1\x1b[2J\r\nepoch 2\rdone\n"
+VISIBLE = "epoch 1\\x1b[2J\nepoch 2\ndone\n"
+
+
+def test_a_log_cannot_move_the_cursor_but_a_pipe_of_ones_own_has_its_bytes(desk: Desk) -> None:
+    with desk.client() as client:
+        job = client.submit_job(
+            JobSubmission(
+                name="digits",
+                type="training",
+                resources=SubmittedResources(gpus="cpu", cpu_count=1),
+                workers=[SubmittedWorker(command="true")],
+            )
+        )
+    log_store(settings().storage).append(run_id(job.id, 0, 1), 0, HOSTILE)
+    assert desk.baseload("logs", "digits").out.encode() == HOSTILE
+    assert _on_a_terminal(desk, "logs", "digits").replace("\r\n", "\n") == VISIBLE
+    other = desk.site.account("bob")
+    desk.site.set(tables.Job, job.id, creator_account_id=other.account_id)
+    assert desk.baseload("logs", "digits").out.encode() == HOSTILE
+    share(desk, job.id, other)
+    assert desk.baseload("logs", job.id).out == VISIBLE
+
+
+def test_a_line_that_ends_in_two_pieces_ends_once() -> None:
+    out = io.StringIO()
+    printer = LogPrinter(1, out, is_own=False)
+    for piece in ("one\r", "\ntwo\r", "three\x1b", "\r"):
+        printer.piece(0, piece)
+    assert out.getvalue() == "one\ntwo\nthree\\x1b"
+
+
+def share(desk: Desk, job_id: str, owner: Person) -> None:
+    """The job becomes one of the owner's, whose project the desk's person may read."""
+    member = tables.ProjectMember(
+        project_id=owner.project_id,
+        user_id=desk.person.user_id,
+        permissions={"job": "read"},
+        created_at=datetime.now(UTC),
+    )
+    desk.site.write(member)
+    values = {"account_id": owner.account_id, "project_id": owner.project_id}
+    desk.site.set(tables.Job, job_id, **values)

@@ -12,7 +12,7 @@ from activities.db.tables.accounts import (
     User,
 )
 from activities.db.tables.columns import LifecycleRow, RemovableRow
-from activities.db.tables.events import AuditRow, EventRow
+from activities.db.tables.events import AuditChain, AuditRow, EventRow
 from activities.db.tables.installation import KeyFingerprint, SchemaCompatibility
 from activities.db.tables.jobs import Allocation, DemandRefusalsRow, GpuAllocation, Job, Upload
 from activities.db.tables.leases import Lease
@@ -25,6 +25,7 @@ __all__ = [
     "Account",
     "Allocation",
     "ApiKey",
+    "AuditChain",
     "AuditRow",
     "CloudPriceRow",
     "DemandRefusalsRow",

@@ -25,7 +25,7 @@ class Account(BaseModel):
 
 
 class Name(RootModel[str]):
-    root: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    root: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
 
 
 class BillingAccountId(RootModel[str]):
@@ -53,7 +53,7 @@ class AccountCreation(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     plan: Annotated[Literal["individual", "team", "enterprise"], Field(title="Plan")] = "individual"
     billing_account_id: Annotated[BillingAccountId | None, Field(title="Billing Account Id")] = None
     owner_email: Annotated[OwnerEmail | None, Field(title="Owner Email")] = None
@@ -123,7 +123,7 @@ class ApiKeyCreation(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     scopes: Annotated[Scopes | None, Field(title="Scopes")] = None
     expires_at: Annotated[AwareDatetime | None, Field(title="Expires At")] = None
     user_id: Annotated[UserId | None, Field(title="User Id")] = None
@@ -151,6 +151,14 @@ class AuditEntry(BaseModel):
     action: Annotated[str, Field(title="Action")]
     resource_id: Annotated[str | None, Field(title="Resource Id")]
     at: Annotated[AwareDatetime, Field(title="At")]
+    actor_account_id: Annotated[str | None, Field(title="Actor Account Id")]
+    acting_as: Annotated[str | None, Field(title="Acting As")]
+    address: Annotated[str | None, Field(title="Address")]
+    outcome: Annotated[str | None, Field(title="Outcome")]
+    count: Annotated[int | None, Field(title="Count")]
+    number: Annotated[int | None, Field(title="Number")]
+    previous_sha256: Annotated[str | None, Field(title="Previous Sha256")]
+    sha256: Annotated[str | None, Field(title="Sha256")]
 
 
 class AuditPage(BaseModel):
@@ -159,6 +167,20 @@ class AuditPage(BaseModel):
     )
     items: Annotated[list[AuditEntry], Field(title="Items")]
     next: Annotated[str | None, Field(title="Next")]
+
+
+class BrokenChain(BaseModel):
+    """
+    The first entry of an account's chain that is not as it was written.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    account_id: Annotated[str, Field(title="Account Id")]
+    number: Annotated[int, Field(title="Number")]
+    entry_id: Annotated[str | None, Field(title="Entry Id")]
+    reason: Annotated[str, Field(title="Reason")]
 
 
 class CreditGrant(BaseModel):
@@ -292,6 +314,19 @@ class LeavingAllocation(BaseModel):
     reserved_at: Annotated[AwareDatetime, Field(title="Reserved At")]
 
 
+class LogPiece(BaseModel):
+    """
+    A piece of a worker's log: the data of a message of a stream of logs.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    worker: Annotated[int, Field(title="Worker")]
+    offset: Annotated[int, Field(title="Offset")]
+    text: Annotated[str, Field(title="Text")]
+
+
 class MachineEnding(BaseModel):
     """
     What terminates a machine: its lease, or the provider's workflow for an orphaned machine.
@@ -359,7 +394,7 @@ class NodeCreation(BaseModel):
         extra="allow",
     )
     region_id: Annotated[str, Field(max_length=100, title="Region Id")]
-    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     minion_id: Annotated[MinionId | None, Field(title="Minion Id")] = None
     gpus: Annotated[Gpus | None, Field(title="Gpus")] = None
     disk_size_gb: Annotated[int, Field(ge=50, le=2000, title="Disk Size Gb")] = 100
@@ -546,7 +581,7 @@ class ProjectCreation(BaseModel):
     model_config = ConfigDict(
         extra="allow",
     )
-    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     use_only_owned_resources: Annotated[bool, Field(title="Use Only Owned Resources")] = False
     on_quota_exhausted: Annotated[Literal["reroute", "fail"], Field(title="On Quota Exhausted")] = (
         "reroute"
@@ -778,7 +813,7 @@ class RegionCreation(BaseModel):
         extra="allow",
     )
     provider_id: Annotated[str, Field(max_length=100, title="Provider Id")]
-    name: Annotated[str, Field(max_length=100, min_length=1, pattern="^\\S(.*\\S)?$", title="Name")]
+    name: Annotated[str, Field(max_length=100, min_length=1, title="Name")]
     storage_mode: Annotated[Literal["local", "central"], Field(title="Storage Mode")] = "local"
     public: Annotated[bool, Field(title="Public")] = False
     exclusive_nodes: Annotated[bool, Field(title="Exclusive Nodes")] = True
@@ -1023,6 +1058,22 @@ class Event(BaseModel):
     message: Annotated[str, Field(title="Message")]
     details: Annotated[dict[str, Any], Field(title="Details")]
     at: Annotated[AwareDatetime, Field(title="At")]
+
+
+class AuditVerification(BaseModel):
+    """
+    What the verification of all chains of audit entries has found.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    intact: Annotated[bool, Field(title="Intact")]
+    chains: Annotated[int, Field(title="Chains")]
+    entries: Annotated[int, Field(title="Entries")]
+    unchained_entries: Annotated[int, Field(title="Unchained Entries")]
+    newest_unchained_at: Annotated[AwareDatetime | None, Field(title="Newest Unchained At")]
+    broken: Annotated[list[BrokenChain], Field(title="Broken")]
 
 
 class EventPage(BaseModel):

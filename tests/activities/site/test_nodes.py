@@ -296,9 +296,14 @@ async def test_where_no_job_user_can_be_made_it_is_said(
 async def test_a_machine_that_cannot_keep_gpus_apart_is_trusted_only(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def call(*_: object, **__: object) -> dict[str, object]:
-        open_gpus = {"job_user": "baseload-job", "open_gpus_reason": "its GPUs have one device"}
-        return {"closed_logins": False, "unreachable_peers": [], **open_gpus}
+    async def call(*_: object, **__: object) -> Prepared:
+        reason = "its GPUs have one device"
+        return Prepared(
+            job_user="baseload-job",
+            closed_logins=False,
+            unreachable_peers=(),
+            open_gpus_reason=reason,
+        )
 
     monkeypatch.setattr(NodeClient, "call", call)
     found = await site.do(prepare_node, PrepareNode(node=site.node, exclusive=False))

@@ -591,8 +591,7 @@ class AsyncOperations:
     async def list_audit(
         self, *, resource_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.AuditPage:
-        """Every change that was made with a key of the account, newest first; kept for 400
-        days."""
+        """The account's audit entries, newest first; kept for 400 days."""
         return await self._ask(
             models.AuditPage,
             Call(
@@ -601,3 +600,8 @@ class AsyncOperations:
                 query={"resource_id": resource_id, "limit": limit, "after": after},
             ),
         )
+
+    async def verify_audit(self) -> models.AuditVerification:
+        """Compute the hashes of all accounts' audit entries anew; `broken` names what was
+        changed."""
+        return await self._ask(models.AuditVerification, Call("GET", "/v1/audit/verification"))

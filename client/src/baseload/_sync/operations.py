@@ -573,8 +573,7 @@ class Operations:
     def list_audit(
         self, *, resource_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.AuditPage:
-        """Every change that was made with a key of the account, newest first; kept for 400
-        days."""
+        """The account's audit entries, newest first; kept for 400 days."""
         return self._ask(
             models.AuditPage,
             Call(
@@ -583,3 +582,8 @@ class Operations:
                 query={"resource_id": resource_id, "limit": limit, "after": after},
             ),
         )
+
+    def verify_audit(self) -> models.AuditVerification:
+        """Compute the hashes of all accounts' audit entries anew; `broken` names what was
+        changed."""
+        return self._ask(models.AuditVerification, Call("GET", "/v1/audit/verification"))

@@ -10,7 +10,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.session import Document, Session, command
-from baseload.commands.terminal import credits_text, moment_text
+from baseload.commands.terminal import credits_text, moment_text, printable
 
 app = new_app()
 Day = Annotated[
@@ -28,7 +28,8 @@ def bill(
     """Show the statement of a period, by default the last 30 days."""
     query = {"begins_at": _instant(since), "ends_at": _instant(until)}
     if csv:
-        sys.stdout.write(session.text("/v1/statement", accept="text/csv", **query))
+        text = session.text("/v1/statement", accept="text/csv", **query)
+        sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
         return
     found = session.get("/v1/statement", **query)
     if session.screen.as_json:

@@ -77,6 +77,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("bill", "The statement of a period; --csv exports it", "billing"),
             Entry("credits", "add: give an account credits (administrators)", "credits", True),
             Entry("key", "create, ls, rm: keys to the API", "keys", True),
+            Entry("audit", "ls, verify (administrators): who did what", "audit", True),
         ),
     ),
 )

@@ -13,21 +13,33 @@ from baseload.commands.app import new_app
 from baseload.commands.lookup import find
 from baseload.commands.session import Document, Session, command
 from baseload.commands.stream_merge import Feed, Stream
+from baseload.commands.terminal import printable
+from baseload.errors import ApiError
 from baseload.server_events import ServerEvent
 
 app = new_app()
 
 
 class LogPrinter:
-    """The printer of the logs of a job's workers; with several, each line names its worker."""
+    """The printer of the logs of a job's workers; with several, each line names its worker.
 
-    def __init__(self, worker_count: int, stream: TextIO) -> None:
+    is_own: whether the job is of the caller's account. Only then, and only where no terminal shows
+    it, the text is as it is. Else control characters are escapes, and a carriage return ends a
+    line.
+    """
+
+    def __init__(self, worker_count: int, stream: TextIO, *, is_own: bool) -> None:
         self._names_workers = worker_count > 1
         self._stream = stream
+        self._is_plain = is_own and not stream.isatty()
         self._begun: dict[int, str] = {}
+        self._returned: set[int] = set()
+        """The workers whose last piece ended in a carriage return, which may be half an end."""
 
     def piece(self, worker: int, text: str) -> None:
         """Print a piece of a log; of several workers only whole lines, so that they do not mix."""
+        if not self._is_plain:
+            text = self._visible(worker, text)
         if not self._names_workers:
             self._stream.write(text)
             self._stream.flush()
@@ -36,6 +48,15 @@ class LogPrinter:
         self._begun[worker] = rest
         if newline:
             self._lines(worker, whole)
+
+    def _visible(self, worker: int, text: str) -> str:
+        if worker in self._returned:
+            text = f"\r{text}"
+            self._returned.discard(worker)
+        if text.endswith("\r"):
+            text = text[:-1]
+            self._returned.add(worker)
+        return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
     def end(self) -> None:
         """Print the lines that have started and not ended."""
@@ -60,7 +81,7 @@ def logs(
     """Print what a job printed; with --json a line for each piece: worker, offset, text."""
     found = find(session, "jobs", job)
     workers = [worker] if worker is not None else workers_of(found)
-    printer = LogPrinter(len(workers), sys.stdout)
+    printer = LogPrinter(len(workers), sys.stdout, is_own=_is_own(session, found))
     pieces = _followed(session, found, workers) if follow else _stored(session, found, workers)
     last = workers[0]
     for piece in pieces:
@@ -72,6 +93,17 @@ def logs(
         last = piece["worker"]
         printer.piece(last, piece["text"])
     printer.end()
+
+
+def _is_own(session: Session, job: Document) -> bool:
+    """Whether the job is of the caller's account, or was submitted by it; False if not known."""
+    if session.screen.as_json or sys.stdout.isatty():
+        return False  # Nothing depends on it.
+    try:
+        account_id = session.get("/v1/account")["id"]
+    except ApiError:
+        return False
+    return account_id in (job.get("account_id"), job.get("creator_account_id"))
 
 
 def workers_of(job: Document) -> list[int]:

@@ -66,7 +66,8 @@ def follow_job(session: Session, job: Document) -> Document:
     feed.add(Stream(EVENTS, f"/v1/jobs/{job['id']}/events", {"follow": True}))
     for stream in log_streams(job, workers):
         feed.add(stream)
-    printer = LogPrinter(len(workers), sys.stderr if session.screen.as_json else sys.stdout)
+    shown = sys.stderr if session.screen.as_json else sys.stdout
+    printer = LogPrinter(len(workers), shown, is_own=True)
     last_event = ""
     for arrival in feed.arrivals():
         if arrival is not None and arrival.event is not None:

@@ -31,11 +31,11 @@ class Screen:
 
     def json(self, document: Any) -> None:
         """One document, for scripts: keys in the API's order, indented."""
-        print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
+        print(json.dumps(document, indent=2, ensure_ascii=sys.stdout.isatty()), flush=True)
 
     def json_line(self, document: Any) -> None:
         """One of a stream of documents, each on a line of its own."""
-        print(json.dumps(document, ensure_ascii=False), flush=True)
+        print(json.dumps(document, ensure_ascii=sys.stdout.isatty()), flush=True)
 
     def say(self, message: str) -> None:
         """Print a line for the person that is not the result."""
@@ -115,8 +115,17 @@ def moment_text(instant: str | None) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, so that a name cannot move the reader's cursor."""
-    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+    """The text with control characters as escapes, so that a name cannot move the reader's cursor.
+
+    Those are all that do not print, also such as change the direction of writing: ESC is `\\x1b`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else _escape(each) for each in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def pick(document: Mapping[str, Any], *names: str) -> list[Any]:

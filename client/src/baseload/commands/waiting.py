@@ -10,7 +10,7 @@ from typing import Any
 
 from baseload.commands.session import Document, NegativeError, Session
 from baseload.commands.stream_merge import Deadline, Feed, Stream
-from baseload.commands.terminal import console_of
+from baseload.commands.terminal import console_of, printable
 
 WAIT_LIMIT_S = 900
 POLL_INTERVAL_S = 5.0
@@ -80,6 +80,8 @@ def spinner(session: Session) -> Iterator[Callable[[str], Any]]:
     if session.screen.as_json or not sys.stderr.isatty():
         yield lambda _text: None
         return
+    from rich.text import Text
+
     console = console_of(sys.stderr)
     with console.status("waiting") as status:
-        yield status.update
+        yield lambda text: status.update(Text(printable(text)))
