@@ -170,7 +170,7 @@ async def notify_holder(command: NotifyHolder) -> HolderNotified:
     if await tell(workflow_id, signal, message, request_id=id_of_this_activity()):
         return HolderNotified(is_there=True)
     is_open = await asyncio.to_thread(_is_open, command.holder_id)
-    return HolderNotified(is_there=is_open, is_told=not is_open)
+    return HolderNotified(is_there=is_open, is_notified=not is_open)
 
 
 def _is_open(holder_id: str) -> bool:

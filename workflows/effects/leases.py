@@ -68,7 +68,7 @@ class NotifyHolder(Contract):
 class HolderNotified(Contract):
     is_there: bool
     """False: the holder's workflow has ended or never started."""
-    is_told: bool = True
+    is_notified: bool = True
     """False: the holder's workflow is lost; it is notified once it is restarted."""
 
 

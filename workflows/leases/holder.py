@@ -49,7 +49,7 @@ class Holder:
         before the loss.
         """
         told = await self._notify(NotifyHolder(holder_id=self.id, lost=lost))
-        if told is not None and not told.is_told:
+        if told is not None and not told.is_notified:
             await self._record_failure(f"{self.id} could not be notified: its workflow is lost")
             return False
         return told is not None

@@ -1041,6 +1041,22 @@ class UserPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
+class AuditVerification(BaseModel):
+    """
+    What the verification of all chains of audit entries has found.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    intact: Annotated[bool, Field(title="Intact")]
+    chains: Annotated[int, Field(title="Chains")]
+    entries: Annotated[int, Field(title="Entries")]
+    unchained_entries: Annotated[int, Field(title="Unchained Entries")]
+    newest_unchained_at: Annotated[AwareDatetime | None, Field(title="Newest Unchained At")]
+    broken: Annotated[list[BrokenChain], Field(title="Broken")]
+
+
 class Event(BaseModel):
     """
     An event: one entry in the history of a resource.
@@ -1058,22 +1074,6 @@ class Event(BaseModel):
     message: Annotated[str, Field(title="Message")]
     details: Annotated[dict[str, Any], Field(title="Details")]
     at: Annotated[AwareDatetime, Field(title="At")]
-
-
-class AuditVerification(BaseModel):
-    """
-    What the verification of all chains of audit entries has found.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    intact: Annotated[bool, Field(title="Intact")]
-    chains: Annotated[int, Field(title="Chains")]
-    entries: Annotated[int, Field(title="Entries")]
-    unchained_entries: Annotated[int, Field(title="Unchained Entries")]
-    newest_unchained_at: Annotated[AwareDatetime | None, Field(title="Newest Unchained At")]
-    broken: Annotated[list[BrokenChain], Field(title="Broken")]
 
 
 class EventPage(BaseModel):

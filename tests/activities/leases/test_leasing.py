@@ -237,7 +237,7 @@ async def test_a_holder_whose_workflow_is_lost_is_there_and_one_that_is_archived
     command = NotifyHolder(holder_id=world.node.id, lost=lost)
     told = await notify_holder(command)
     assert told.is_there
-    assert not told.is_told, "its next run may have read the lease before"
+    assert not told.is_notified, "its next run may have read the lease before"
     with world.database.write() as session:
         session.get_one(tables.Node, world.node.id).status = "archived"
     assert not (await notify_holder(command)).is_there

@@ -3,14 +3,14 @@
 Entries may still be removed once they are older than their retention. What an older process writes
 meanwhile has no number, and is counted when the chains are verified.
 
-Revision: 0024, after 0020
+Revision: 0022, after 0021
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0024"
-down_revision = "0020"
+revision = "0022"
+down_revision = "0021"
 branch_labels = None
 depends_on = None
 oldest_code_revision = "0020"
