@@ -348,7 +348,8 @@ async def test_a_document_is_checked_while_others_write(
 
     monkeypatch.setattr(jobs, "read_submission", read)
     body = _with(environment={"python_packages": ["a" + " " * 198 + "!"] * 5000})
-    refused = await ada.post("/v1/jobs", body)
+    # With this header the transaction begins with a read, and locks out others from there on.
+    refused = await ada.post("/v1/jobs", body, headers={"Idempotency-Key": "1"})
     assert refused.status_code == 422, refused.text
     fields = [error["field"] for error in refused.json()["errors"]]
     assert fields == ["environment.python_packages"]

@@ -69,6 +69,14 @@ async def test_only_an_owner_makes_and_revokes_keys_of_others(site: Site, ada: P
     assert (await ada.call("DELETE", f"/v1/api-keys/{of_member}")).status_code == 200
 
 
+async def test_a_key_is_for_nobody_of_another_account(site: Site, ada: Person, bob: Person) -> None:
+    before = site.rows(tables.ApiKey)
+    refused = await ada.post("/v1/api-keys", {"name": "x", "user_id": bob.user_id})
+    assert refused.status_code == 422
+    assert [error["field"] for error in refused.json()["errors"]] == ["user_id"]
+    assert len(site.rows(tables.ApiKey)) == len(before)
+
+
 async def test_a_member_has_no_power_over_users_and_the_account(site: Site, ada: Person) -> None:
     member = _member(site, ada)
     owner = {"email": "new@example.test", "role": "owner"}

@@ -337,5 +337,8 @@ async def test_a_key_is_checked_while_others_write(
     monkeypatch.setitem(
         registry.KINDS, "gcp", replace(kind, credentials=replace(kind.credentials, read=read))
     )
-    await enabled(ada, service_account_key(gcp))
+    body = {"kind": "gcp", "credentials": service_account_key(gcp)}
+    # With this header the transaction begins with a read, and locks out others from there on.
+    made = await ada.post("/v1/providers", body, headers={"Idempotency-Key": "1"})
+    assert made.status_code == 202, made.text
     assert (await ada.get("/v1/account")).json()["wallet_address"] == "written meanwhile"

@@ -210,6 +210,97 @@ def test_the_wall_rests_while_no_run_is_left_and_stands_for_the_next(walled: Wal
     assert asked(walled, "job-after-0-1", temporal) == {temporal: "no"}
 
 
+ANSWER = """
+import socket, sys
+answering = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+answering.bind(("127.0.0.1", int(sys.argv[1])))
+open("answers", "w").close()
+while True:
+    answering.sendto(b"hello", answering.recvfrom(9)[1])
+"""
+ASK_ONCE = """
+import socket, sys
+asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+asking.settimeout(1)
+asking.connect(("127.0.0.1", int(sys.argv[1])))
+try:
+    asking.send(b"hello")
+    print(asking.recv(9).decode(), flush=True)
+except OSError:
+    print("no", flush=True)
+"""
+
+
+def test_a_job_reaches_no_service_of_its_machine_without_a_connection(walled: Walled) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    enter = ["nsenter", f"--net=/proc/{walled.network}/ns/net", sys.executable, "-c"]
+    folder = walled.root / "services"
+    service = subprocess.Popen([*enter, ANSWER, str(TEMPORAL)], cwd=folder)
+    try:
+        wait_for((folder / "answers").exists, "the service")
+        client = subprocess.run(
+            [*enter, ASK_ONCE, str(TEMPORAL)], capture_output=True, check=True, text=True
+        )
+        assert client.stdout == "hello\n"
+        walled.run("job-walled-0-1", python(ASK_ONCE, TEMPORAL), user="baseload-job")
+        walled.exit_of("job-walled-0-1")
+        assert walled.path("job-walled-0-1", "log").read_text() == "no\n"
+    finally:
+        service.kill()
+        service.wait()
+
+
+@pytest.fixture
+def beyond(walled: Walled) -> Iterator[None]:
+    """Another machine behind a cable, at the addresses that a job may not or may reach."""
+    folder = walled.root / "beyond"
+    folder.mkdir()
+    ours = Path(f"/proc/{os.getpid()}/ns/net").readlink()
+    other = subprocess.Popen(["unshare", "--net", "sleep", "600"])
+    try:
+        wait_for(lambda: Path(f"/proc/{other.pid}/ns/net").readlink() != ours, "its network")
+        here, there = (
+            ["nsenter", f"--net=/proc/{pid}/ns/net"] for pid in (walled.network, other.pid)
+        )
+        cable = f"""
+            for a in {METADATA} {CLOSED} {FAR}; do ip addr del $a/32 dev lo; done
+            ip link add near type veth peer name far netns {other.pid}
+            ip addr add 10.98.0.1/24 dev near; ip link set near up
+        """
+        subprocess.run([*here, "sh", "-ec", cable], check=True)
+        addresses = f"""
+            ip link set lo up; ip link set far up; ip addr add 10.98.0.2/24 dev far
+            for a in {METADATA} {CLOSED} {FAR}; do ip addr add $a/32 dev far; done
+        """
+        subprocess.run([*there, "sh", "-ec", addresses], check=True)
+        route = ["ip", "route", "add", "default", "via", "10.98.0.2"]
+        subprocess.run([*here, *route], check=True)
+        ports = [str(TEMPORAL), str(OTHERS)]
+        service = subprocess.Popen([*there, sys.executable, "-c", LISTEN, *ports], cwd=folder)
+        wait_for((folder / "ready").exists, "the services beyond")
+        yield
+        service.kill()
+        service.wait()
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.usefixtures("beyond")
+def test_a_job_reaches_no_closed_network_port_or_metadata_address_beyond_its_machine(
+    walled: Walled,
+) -> None:
+    wall = {"networks": [CLOSED], "ports": [[FAR, TEMPORAL]]}
+    assert walled.call("prepare", peers=[], network_wall=wall)["no_wall_reason"] is None
+    places = [f"{CLOSED}:{OTHERS}", f"{METADATA}:{OTHERS}", f"{FAR}:{TEMPORAL}", f"{FAR}:{OTHERS}"]
+    client = [sys.executable, "-c", ASK, *places]
+    entered = ["nsenter", f"--net=/proc/{walled.network}/ns/net", *client]
+    answers = subprocess.run(entered, capture_output=True, check=True, text=True).stdout
+    assert answers.count("hello") == len(places)
+    heard = asked(walled, "job-walled-0-1", *places)
+    assert [place for place in places if heard[place] == "hello"] == [f"{FAR}:{OTHERS}"]
+
+
 def test_the_wall_stands_again_after_the_machine_has_forgotten_it(walled: Walled) -> None:
     walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
     place = f"127.0.0.1:{TEMPORAL}"

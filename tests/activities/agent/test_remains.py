@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from activities.agent.folders import Folders
-from activities.agent.host import job_accounts, process_tree
+from activities.agent.host import cgroups, job_accounts, process_tree
 from tests.activities.agent.agent_process import LocalAgent
 from tests.activities.waiting import wait_for
 
@@ -106,6 +106,34 @@ def test_ending_a_run_ends_all_of_its_account_whatever_it_has_forked(agent: Loca
     agent.run(RUN, ESCAPE + "sleep 600", user="baseload-job")
     wait_for(agent.path(RUN, "work/ready").exists, "its children")
     wait_for(lambda: len(sleepers("6401", "6402")) == 2, "both to sleep")
+    os.kill(agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
+    wait_for(lambda: agent.look(RUN)["state"] == "lost", "the loss of its supervisor")
+    assert agent.call("end", run_id=RUN, grace_s=0)["tree_gone"]
+    assert sleepers("6401", "6402") == []
+
+
+@needs_root
+def test_ending_a_run_ends_what_is_in_its_cgroup_without_an_account(agent: LocalAgent) -> None:
+    if not cgroups.folders_of(Folders(str(agent.root)).run(RUN)):
+        pytest.skip("this machine has no cgroups")
+    agent.run(RUN, ESCAPE + "sleep 600")
+    wait_for(agent.path(RUN, "work/ready").exists, "its children")
+    wait_for(lambda: len(sleepers("6401", "6402")) == 2, "both to sleep")
+    os.kill(agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
+    wait_for(lambda: agent.look(RUN)["state"] == "lost", "the loss of its supervisor")
+    assert agent.call("end", run_id=RUN, grace_s=0)["tree_gone"]
+    assert sleepers("6401", "6402") == []
+
+
+@needs_root
+def test_ending_a_run_ends_all_of_its_account_that_has_left_its_cgroup(agent: LocalAgent) -> None:
+    agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+    agent.run(RUN, ESCAPE + "sleep 600", user="baseload-job")
+    wait_for(agent.path(RUN, "work/ready").exists, "its children")
+    wait_for(lambda: len(sleepers("6401", "6402")) == 2, "both to sleep")
+    for folder in cgroups.folders_of(Folders(str(agent.root)).run(RUN)):
+        for pid in sleepers("6401", "6402"):
+            (Path(folder).parent.parent / "cgroup.procs").write_text(str(pid))
     os.kill(agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
     wait_for(lambda: agent.look(RUN)["state"] == "lost", "the loss of its supervisor")
     assert agent.call("end", run_id=RUN, grace_s=0)["tree_gone"]

@@ -17,6 +17,7 @@ from activities.secrets.sealing import (
     MasterKeyError,
     SealBrokenError,
     make_master_key,
+    run_name_key,
     secret_box,
     site_box,
     site_key,
@@ -124,6 +125,13 @@ def test_the_master_key_is_rotated_by_a_new_first_line(keyed: Path) -> None:
     assert secret_box("variables").open(newer, b"job-1") == b"hunter3"
     with pytest.raises(SealBrokenError):
         secret_box("variables").open(in_row, b"job-1")
+
+
+def test_a_rotation_leaves_the_keys_that_machines_know() -> None:
+    path = settings().master_key_path
+    before = (site_key("reg-1"), run_name_key("reg-1"))
+    path.write_text("cd" * 32 + "\n" + path.read_text())
+    assert (site_key("reg-1"), run_name_key("reg-1")) == before
 
 
 def claimed(migrated: Database) -> None:
