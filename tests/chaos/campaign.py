@@ -8,13 +8,21 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos import commands, control_plane, disks_and_clocks, engine, machines, users
-from tests.chaos.campaign_stack import POOR, SMALL, Place, Room, eventually
+from tests.chaos import (
+    commands,
+    control_plane,
+    disks_and_clocks,
+    engine,
+    hostility,
+    machines,
+    users,
+)
+from tests.chaos.campaign_stack import HOSTILE, POOR, SMALL, Place, Room, eventually
 from tests.chaos.kinds import KINDS, Kind, Missed, Scene
 from tests.chaos.tally import NO_FAULT
 from tests.lab.machine import Kind as MachineKind
 
-MODULES = (commands, disks_and_clocks, machines, control_plane, engine, users)
+MODULES = (commands, disks_and_clocks, machines, control_plane, engine, users, hostility)
 """Each puts its faults onto the list when it is imported."""
 MACHINES: dict[str, MachineKind] = {
     "plain-1": "sshd",
@@ -23,8 +31,10 @@ MACHINES: dict[str, MachineKind] = {
     "unit-2": "systemd",
     "plain-3": "sshd",
 }
-ALONE: dict[str, MachineKind] = {SMALL: "sshd", POOR: "sshd"}
+ALONE: dict[str, MachineKind] = {SMALL: "sshd", POOR: "sshd", HOSTILE: "sshd"}
 """Each for the lane of its own name."""
+UNFILLED = (POOR, HOSTILE)
+"""Their faults bring the jobs that they need."""
 OURS = "ours"
 LOOK_AROUND_EVERY = 100
 SETTLING_S = 5.0
@@ -75,7 +85,7 @@ class Campaign:
         background += [
             asyncio.create_task(self.room.fill(place, self.orders.seed), name=f"fill {place.name}")
             for place in self.room.places
-            if place.name != POOR
+            if place.name not in UNFILLED
         ]
         story = asyncio.create_task(self._story(), name="story")
         done, _ = await asyncio.wait([story, *background], return_when=asyncio.FIRST_COMPLETED)

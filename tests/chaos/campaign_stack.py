@@ -40,6 +40,7 @@ NOTHING_LEFT_S = 120.0
 JOBS_OF_A_PLACE = 2
 SMALL, SMALL_DISK_MIB = "small", 14_000
 POOR = "poor"
+HOSTILE = "hostile"
 GIVEN_UP = "not reachable for"
 """What a job says that could wait no longer for its node: its run is left to the node's sweep."""
 REMOVED = "is being removed"
@@ -110,23 +111,32 @@ class Room:
 
     async def open(self, machines: dict[str, Kind]) -> None:
         """Until every machine is a node that takes jobs; `small` has a small disk, `poor` is of an
-        account that is given its credits by the spoon."""
+        account that is given its credits by the spoon, `hostile` of one that attacks the others."""
         await aside(self.stack.wait_until_ready, 120.0)
         self.platform = PatientPlatform(self.stack.url, self.stack.administrator_key)
         self.temporal = await Client.connect(self.stack.temporal_address)
         own = (await aside(self.platform.get, "/v1/account"))["id"]
         await self.grant(own, 10**12)
-        self.poor_id = (await aside(self.platform.post, "/v1/accounts", {"name": POOR}))["id"]
-        self.poor = PatientPlatform(self.stack.url, self.stack.administrator_key)
-        self.poor.http.headers["X-Baseload-Account"] = self.poor_id
-        providers = {each: await self._enable(each) for each in (self.platform, self.poor)}
+        self.poor_id, self.poor = await self._account(POOR)
+        hostile_id, self.hostile = await self._account(HOSTILE)
+        await self.grant(hostile_id, 10**12)
+        accounts = (self.platform, self.poor, self.hostile)
+        providers = {each: await self._enable(each) for each in accounts}
         booted = [self.lab.add(name, kind) for name, kind in machines.items()]
-        owners = [self.poor if each.name == POOR else self.platform for each in booted]
+        alone = {POOR: self.poor, HOSTILE: self.hostile}
+        owners = [alone.get(each.name, self.platform) for each in booted]
         joined = (
             self._join(machine, owner, providers[owner])
             for machine, owner in zip(booted, owners, strict=True)
         )
         self.places = await asyncio.gather(*joined)
+
+    async def _account(self, name: str) -> tuple[str, PatientPlatform]:
+        """Another account: its id, and its own view of the platform."""
+        account_id = (await aside(self.platform.post, "/v1/accounts", {"name": name}))["id"]
+        view = PatientPlatform(self.stack.url, self.stack.administrator_key)
+        view.http.headers["X-Baseload-Account"] = account_id
+        return account_id, view
 
     async def grant(self, account_id: str, microcredits: int) -> None:
         amount = {"amount_microcredits": microcredits}

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from tests.chaos.campaign_stack import Place, Room, eventually
 from tests.chaos.job import RoomJob, Script
 
-Lane = Literal["ours", "machine", "small", "poor", "people"]
+Lane = Literal["ours", "machine", "small", "poor", "hostile", "people"]
 """Who it happens to: our processes, a machine, one with a small disk, one whose owner has few
-credits; or people cause it."""
+credits; or people cause it, or a machine whose owner lies to the platform about the others."""
 
 
 class Missed(Exception):  # noqa: N818 - what the fault needs did not come; nothing was done

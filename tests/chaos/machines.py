@@ -25,8 +25,8 @@ TOLD_S = 120.0
 
 async def until_node(scene: Scene, *statuses: str, limit_s: float = BACK_S) -> None:
     """Raises: TimeoutError, with what the node is instead."""
-    path = scene.place.node
-    await aside(lambda: scene.room.platform.until_status(path, *statuses, limit_s=limit_s))
+    owner, path = scene.place.site.platform, scene.place.node
+    await aside(lambda: owner.until_status(path, *statuses, limit_s=limit_s))
 
 
 async def jobs_end(scene: Scene, jobs: Sequence[RoomJob], limit_s: float = 300.0) -> None:
