@@ -171,7 +171,8 @@ def test_a_container_reaches_no_more_than_any_other_run(
     )
     boxed = "job-boxed-0-1"
     more = {"user": "baseload-job", "environment": {"LD_LIBRARY_PATH": "."}}
-    walled.call("stage", run_id=boxed, image=IMAGE, spec=spec(asks, runtime="podman", **more))
+    staged = spec(asks, runtime="podman", **more)
+    walled.call("stage", run_id=boxed, image=IMAGE, owned=True, spec=staged)
     for path in (shutil.which("bash"), shutil.which("timeout"), *libraries_of("bash")):
         shutil.copy(str(path), walled.path(boxed, "work"))
     walled.call("start", run_id=boxed)
