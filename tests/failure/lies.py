@@ -13,7 +13,8 @@ from tests.failure.hostile_node import frame
 
 MARK = "outside"
 """In the path of every file that a run id with a path in it would make."""
-FLOOD = "a flood"
+FORGERIES = "forgeries"
+"""The only lies that break no rule."""
 FORGED = b"forged by a hostile machine\n"
 _TAG = string.digits + "abcdefghijklmnopqrstuv"
 
@@ -35,7 +36,7 @@ def forgeries(dice: random.Random, victims: Sequence[str], own: Sequence[str]) -
     """
     tags = ["".join(dice.choices(_TAG, k=16)), *(name.rpartition("-")[2] for name in own)]
     names = [f"{victim}{end}" for victim in victims for end in ("", "-", *(f"-{t}" for t in tags))]
-    return Lie("forgeries", "watch", "first", _said_of(dice, names))
+    return Lie(FORGERIES, "watch", "first", _said_of(dice, names))
 
 
 def paths(dice: random.Random, victims: Sequence[str]) -> Lie:
@@ -85,4 +86,4 @@ def violations(dice: random.Random, name: str) -> list[Lie]:
 
 def flood(name: str, count: int) -> Lie:
     """The idleness of one run of the machine, again and again."""
-    return Lie(FLOOD, "watch", "first", frame(run_id=name, kind="idle", idle_s=1.0) * count)
+    return Lie("a flood", "watch", "first", frame(run_id=name, kind="idle", idle_s=1.0) * count)
