@@ -159,7 +159,7 @@ class Reads:
         try:
             with database().write() as session:
                 audit.append(session, entry_of(caller, action, about, datetime.now(UTC)))
-        except Exception:
+        except Exception:  # Whatever it was, the entry is not written: the next read notes it.
             with self._lock:
                 self._noted.pop(read, None)
             raise
