@@ -19,11 +19,11 @@ demo-gcp: setup-tests  ## Burst into a simulated Google Cloud, from the key to t
 up: setup  ## Bring everything up: Temporal, API, workers, this machine as an active node
 	@.venv/bin/python -m workers.runner up
 
-down:  ## End everything that was started
+down:  ## End everything that was started; jobs on nodes go on
 	@if [ -x .venv/bin/python ]; then .venv/bin/python -m workers.runner down; fi
 
 status:  ## Show what runs
-	@.venv/bin/python -m workers.runner status
+	@.venv/bin/python -m workers.runner status || :
 
 setup-tests: setup  ## Install what the tests need: Debian packages, the time-skipping server
 	@.venv/bin/python deploy/setup/tests.py
@@ -33,7 +33,7 @@ test: setup-tests  ## Run every check and every test; ARGS=tests/workflows: thos
 	@$(if $(ARGS),,$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder compiled)
 	.venv/bin/pytest -n 5 --no-loadscope-reorder $(or $(ARGS),--ignore tests/architecture)
 
-check: setup  ## ruff, mypy --strict, the import ladder
+check: setup  ## ruff, mypy --strict, the architecture tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync style ladder
 
 style:
@@ -51,7 +51,7 @@ compiled:
 faults: setup-tests  ## Inject faults into whole processes and machines, and print one table
 	.venv/bin/python -m tests.chaos $(ARGS)
 
-faults-cloud: setup-tests  ## Kill us while machines that cost money are made, and print one table
+faults-cloud: setup-tests  ## Kill our processes while machines are leased, and print one table
 	.venv/bin/python -m tests.chaos.cloud $(ARGS)
 
 bench: setup  ## Measure, and print one table

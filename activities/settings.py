@@ -113,6 +113,8 @@ class Settings(BaseSettings):
     requests_per_minute: int = Field(default=12_000, ge=1)
     """How many requests an API process answers in a minute with one API key; they may come at
     once. A stream counts as one."""
+    account_requests_per_minute: int = Field(default=24_000, ge=1)
+    """How many with all API keys of one account together."""
     job_unreachable_limit_s: int = 3600
     job_end_grace_s: int = 10
     state_interval_s: int = Field(default=300, ge=10)

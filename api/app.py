@@ -47,6 +47,7 @@ from api.routes import (
 )
 from api.schemas.base import ProblemDetails
 from api.schemas.events import LogPiece
+from api.services.uploads import Receiving
 from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
@@ -88,7 +89,9 @@ def create_app(
     app.state.streams = Streams()
     app.state.refusals = Refusals()
     app.state.reads = Reads()
+    app.state.receiving = Receiving()
     app.state.request_rate = Rate(settings().requests_per_minute)
+    app.state.account_request_rate = Rate(settings().account_requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
     for module in ROUTERS:

@@ -109,9 +109,11 @@ class Needs:
         caller = authenticate(bearer.credentials if bearer else None, account)
         caller = replace(caller, address=address_of(request))
         request.state.caller = caller
-        wait_s = request.app.state.request_rate.wait_s(caller.key_id)
-        if wait_s > 0:
+        state = request.app.state
+        if (wait_s := state.request_rate.wait_s(caller.key_id)) > 0:
             raise too_many(f"key {caller.key_id}: too many requests", wait_s)
+        if (wait_s := state.account_request_rate.wait_s(caller.account_id)) > 0:
+            raise too_many(f"account {caller.account_id}: too many requests", wait_s)
         if self._administrator and not caller.is_administrator:
             raise Problem("forbidden", "this is for administrators")
         if self._owner and not caller.is_owner:

@@ -31,6 +31,8 @@ HEARTBEAT_S = 15.0
 AUTHENTICATION_INTERVAL_S = 60.0
 """How long a stream stays open at most after its API key was revoked or has expired."""
 MAX_STREAMS_OF_KEY = 20
+MAX_STREAMS_OF_ACCOUNT = 200
+"""However many keys it has."""
 THREADS = 8
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MEDIA_TYPE = "text/event-stream"
@@ -113,30 +115,36 @@ class Streams:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stream")
-        self._of_key: Counter[str] = Counter()
+        self._open: Counter[str] = Counter()
+        """How many each API key and each account has."""
         self._followed: dict[Hashable, _Followed] = {}
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run blocking work in a thread of the streams."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
-    def refusal(self, key_id: str) -> Problem | None:
-        """The problem of one more stream of an API key; None: it may have one more."""
-        if self._of_key[key_id] < MAX_STREAMS_OF_KEY:
-            return None
-        detail = f"key {key_id}: has {MAX_STREAMS_OF_KEY} streams open, which is the limit"
-        return Problem("too-many-requests", detail, (), {"Retry-After": "10"})
+    def refusal(self, key_id: str, account_id: str) -> Problem | None:
+        """The problem of one more stream of a key and its account; None: they may have one more."""
+        for who, name, most in (
+            ("key", key_id, MAX_STREAMS_OF_KEY),
+            ("account", account_id, MAX_STREAMS_OF_ACCOUNT),
+        ):
+            if self._open[name] >= most:
+                detail = f"{who} {name}: has {most} streams open, which is the limit"
+                return Problem("too-many-requests", detail, (), {"Retry-After": "10"})
+        return None
 
     @contextmanager
-    def counted(self, key_id: str) -> Generator[None, None, None]:
-        """Count a stream of an API key while the block runs."""
-        self._of_key[key_id] += 1
+    def counted(self, key_id: str, account_id: str) -> Generator[None, None, None]:
+        """Count a stream of an API key and of its account while the block runs."""
+        self._open.update((key_id, account_id))
         try:
             yield
         finally:
-            self._of_key[key_id] -= 1
-            if not self._of_key[key_id]:
-                del self._of_key[key_id]
+            self._open.subtract((key_id, account_id))
+            for name in (key_id, account_id):
+                if not self._open[name]:
+                    del self._open[name]
 
     @contextmanager
     def followed(self, source: Source, stop: asyncio.Event) -> Generator["_Followed", None, None]:
@@ -191,12 +199,12 @@ class _StreamResponse(StreamingResponse):
         self._reader = reader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        streams, key_id = self._reader.streams, self._reader.key_id
-        refusal = streams.refusal(key_id)
+        streams, whose = self._reader.streams, (self._reader.key_id, self._reader.account_id)
+        refusal = streams.refusal(*whose)
         if refusal is not None:
             await response(refusal)(scope, receive, send)
             return
-        with streams.counted(key_id):
+        with streams.counted(*whose):
             await super().__call__(scope, receive, send)
 
 
@@ -205,7 +213,7 @@ class _Reader:
         self, request: Request, caller: Caller, source: Source, poll_of: Callable[[Any], Poll]
     ) -> None:
         self.streams: Streams = request.app.state.streams
-        self.key_id = caller.key_id
+        self.key_id, self.account_id = caller.key_id, caller.account_id
         self._stop: asyncio.Event = request.app.state.stop
         self._source = source
         self._poll_of = poll_of

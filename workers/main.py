@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 import structlog
 from temporalio.client import Client
@@ -24,7 +25,7 @@ from workers.process import GRACE_S
 from workers.registry import WORKFLOWS, workflow_runner
 from workers.serving import serving
 from workers.sites import LONG_ACTIVITIES, LONG_ACTIVITY_HEARTBEAT, site_queues, site_worker
-from workers.startup import run_worker, start_worker_process
+from workers.startup import run_until_stopped, serve_workflows, start_worker_process
 from workflows.contracts import queues
 from workflows.rules.catalogue.providers import cloud_kinds
 
@@ -45,7 +46,11 @@ async def serve_main(stop: asyncio.Event) -> int:
     if client is None:
         return 0
     with ThreadPoolExecutor(ROW_THREADS, "rows") as rows:
-        await run_worker(stop, main_worker(client, rows), _beside(client, runtime, stop))
+        await run_until_stopped(
+            stop,
+            serve_workflows(stop, client, partial(main_worker, client, rows)),
+            _beside(client, runtime, stop),
+        )
     await close_connections()
     return 0
 

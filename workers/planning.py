@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 
 from activities.registry.planning import PLANNING
 from workers.process import GRACE_S
-from workers.startup import run_worker, start_worker_process
+from workers.startup import run_until_stopped, serve, start_worker_process
 from workflows.contracts import queues
 
 THREADS = 4
@@ -32,5 +32,5 @@ async def serve_planning(stop: asyncio.Event) -> int:
             max_concurrent_activities=THREADS,
             graceful_shutdown_timeout=timedelta(seconds=GRACE_S),
         )
-        await run_worker(stop, planning)
+        await run_until_stopped(stop, serve(stop, planning))
     return 0

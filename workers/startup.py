@@ -1,12 +1,15 @@
 """The start of a worker process, and how long it serves."""
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 
 import structlog
 from temporalio.client import Client
 from temporalio.runtime import Runtime
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from activities.lifecycles.kinds import KINDS
@@ -15,6 +18,10 @@ from activities.settings import settings
 from activities.temporal.client import set_client
 from workers.client import connect_until
 from workers.database import prepare_database
+
+PROBE_INTERVAL_S = 0.5
+"""Less than Temporal takes to start again."""
+PROBE_LIMIT = timedelta(seconds=10)
 
 log = structlog.get_logger("worker")
 
@@ -32,21 +39,65 @@ async def start_worker_process(
     return client
 
 
-async def run_worker(
-    stop: asyncio.Event, worker: Worker, beside: Coroutine[Any, Any, None] | None = None
-) -> None:
-    """Run a worker until stopped. A failed worker ends the process, which the runner restarts.
+async def run_until_stopped(stop: asyncio.Event, *works: Coroutine[Any, Any, None]) -> None:
+    """Run these until stopped; each ends by itself then.
 
-    beside: a coroutine that runs as long as the worker serves, and ends by itself when stopped.
+    The first that ends earlier stops the others, and its failure ends the process, which the
+    runner restarts.
     """
-    running = [asyncio.create_task(worker.run(), name=worker.task_queue)]
-    if beside is not None:
-        running.append(asyncio.create_task(beside, name="beside"))
-    log.info("serves", queue=worker.task_queue)
+    running = [asyncio.create_task(work) for work in works]
     stopped = asyncio.create_task(stop.wait(), name="stop")
     done, _ = await asyncio.wait([*running, stopped], return_when=asyncio.FIRST_COMPLETED)
     stop.set()
-    await asyncio.gather(worker.shutdown(), *running[1:], return_exceptions=True)
+    await asyncio.gather(*running, return_exceptions=True)
     stopped.cancel()
     for task in done - {stopped}:
         task.result()
+
+
+async def serve(stop: asyncio.Event, worker: Worker) -> None:
+    """Serve a task queue until stopped."""
+    log.info("serves", queue=worker.task_queue)
+    async with worker:
+        await stop.wait()
+
+
+async def serve_workflows(
+    stop: asyncio.Event, client: Client, new_worker: Callable[[], Worker]
+) -> None:
+    """Serve workflows until stopped, with a new worker whenever Temporal was away.
+
+    Its files may have been restored meanwhile. The workflow runs in a worker's cache would then
+    know more than their history, and never hear what is written there instead; a new worker has an
+    empty cache, and begins each run anew from its history.
+    """
+    while not stop.is_set():
+        worker = new_worker()
+        log.info("serves", queue=worker.task_queue)
+        async with worker:
+            await _until_away(client, stop)
+        await _until_back(client, stop)
+
+
+async def _until_away(client: Client, stop: asyncio.Event) -> None:
+    while not stop.is_set() and await _answers(client):
+        await _pause(stop)
+
+
+async def _until_back(client: Client, stop: asyncio.Event) -> None:
+    while not stop.is_set() and not await _answers(client):
+        await _pause(stop)
+
+
+async def _pause(stop: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), PROBE_INTERVAL_S)
+
+
+async def _answers(client: Client) -> bool:
+    """Whether there is a Temporal; one that is only slow is there."""
+    try:
+        await client.service_client.check_health(timeout=PROBE_LIMIT)
+    except RPCError as error:
+        return error.status is not RPCStatusCode.UNAVAILABLE
+    return True

@@ -6,13 +6,13 @@ call's time.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 from typing import Any
 
 from .errors import RefusedError
+from .loading import load
 
 ANSWERS = {
     "inspect": "host.inspection:inspect_machine",
@@ -44,11 +44,6 @@ STREAMS = {
 REFUSED = 3
 
 
-def _load(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(importlib.import_module("." + module, __package__), name)
-
-
 def _first_line() -> dict[str, Any]:
     """The request of a stream, read byte by byte so that the bytes after its line stay in stdin."""
     line = bytearray()
@@ -65,9 +60,9 @@ def _answer(verb: str) -> None:
     request = json.loads(sys.stdin.buffer.read() or b"{}")
     try:
         if "region_id" in request:
-            _load("host.join_file:check_request")(request)
+            load("host.join_file:check_request")(request)
         answer = {"ok": True}
-        answer.update(_load(ANSWERS[verb])(request))
+        answer.update(load(ANSWERS[verb])(request))
     except RefusedError as refusal:
         answer = _refusal(refusal)
     sys.stdout.write(json.dumps(answer) + "\n")
@@ -82,10 +77,10 @@ def main() -> int:
     """Run the verb in argv[1]; return 0 with an answer, 3 when a stream was refused."""
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "supervise":
-        _load("runs.supervisor:supervise")(sys.argv[2], sys.argv[3])
+        load("runs.supervisor:supervise")(sys.argv[2], sys.argv[3])
         return 0
     if verb == "serve_cache":
-        _load("cache.server:serve")(sys.argv[2])
+        load("cache.server:serve")(sys.argv[2])
         return 0
     if verb in ANSWERS:
         _answer(verb)
@@ -94,7 +89,7 @@ def main() -> int:
         sys.stderr.write("agent: no verb %r\n" % verb)
         return 2
     try:
-        _load(STREAMS[verb])(_first_line())
+        load(STREAMS[verb])(_first_line())
     except RefusedError as refusal:
         sys.stderr.write(json.dumps(_refusal(refusal)) + "\n")
         return REFUSED

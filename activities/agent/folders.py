@@ -1,5 +1,6 @@
 """The agent's folders on a node, and how a file is written so that a crash never leaves half of it.
 
+<root>/agent/              the agent's own archives
 <root>/code/<sha256>/      unpacked uploads
 <root>/packages/<key>/     one virtual environment per package set
 <root>/packages/owned/     those of the runs of the machine's owner, for their group alone

@@ -1,4 +1,4 @@
-"""The preparation of a node: folders, the job user, the log-ins; and its reboot."""
+"""The preparation of a node: folders, the job user, the logins; and its reboot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEER_LIMIT_S = 3.0
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
     """Prepare this machine; a repeat changes nothing.
 
-    exclusive: the machine serves the platform alone, so every other log-in is closed (root only).
+    exclusive: the machine serves the platform alone, so every other login is closed (root only).
     cache: the machine serves its region's cache, see `cache/service.py: serve_here`.
     network_wall: what is closed to jobs, see `host/network_wall.py: build`; None leaves all open,
     and `no_wall_reason` of the answer says why a wall that was asked for cannot be had.
@@ -50,7 +50,7 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Stop serving the cache, open the network, restore the log-ins, and undo join.sh.
+    """Stop serving the cache, open the network, restore the logins, and undo join.sh.
 
     A repeat changes nothing.
 

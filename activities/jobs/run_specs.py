@@ -33,6 +33,7 @@ from workflows.effects.jobs import (
     RunSpecsSealed,
     SealRunSpecs,
 )
+from workflows.rules.jobs.formats import full_image
 
 STORE = "store://"
 BEFORE_ITS_START = (
@@ -242,11 +243,12 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         "BASELOAD_WORKER": str(worker),
         "BASELOAD_WORKERS": str(len(command.assignments)),
     }
+    image = submission.environment.image
     return RunSpec(
         run_id=run_id(command.job_id, worker, command.attempt),
         command=submission.workers[worker].command,
         environment=environment,
-        image=submission.environment.image,
+        image=image and full_image(image),
         python_packages=submission.environment.python_packages,
         apt_packages=submission.environment.apt_packages,
         code_sha256=inputs.code_sha256,

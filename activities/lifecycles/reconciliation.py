@@ -88,9 +88,9 @@ async def restart_lost_workflows(command: RestartLostWorkflows) -> LostWorkflows
     another status than the row, is checked by itself. Once one is lost, Temporal's files may have
     been restored, and for some time every workflow is described, because some may be stuck.
 
-    A lost workflow is adopted: it goes on from its row. What a person has terminated or cancelled
-    is ended, unless many workflows are lost at once: then Temporal's state was lost or restored,
-    and nobody has asked for their end.
+    A lost workflow is adopted: it goes on from its row. A job whose workflow a person has
+    terminated or cancelled is ended (`LifecycleKind.end`), unless many workflows are lost at once:
+    then Temporal's state was lost or restored, and nobody has asked for their end.
 
     The singletons are ensured first. Announcements and join tokens that were not used for a
     week are deleted. Ephemeral nodes without a job are asked for their removal again.
@@ -292,6 +292,8 @@ async def _restart(lost: Lost, *, adopts_all: bool) -> bool:
     if found is None:
         return False
     start, unheard = found
+    if not lost.known.runs:  # After the start, a kill of this process would lose them for good.
+        await asyncio.to_thread(_deliver_again, unheard)
     policy = WorkflowIDConflictPolicy
     call = client().start_workflow(
         start.workflow,
@@ -303,9 +305,9 @@ async def _restart(lost: Lost, *, adopts_all: bool) -> bool:
         static_summary=f"{start.summary}, restarted by the reconciliation",
     )
     await limited(call, f"{start.id}: start again")
-    if unheard:
+    if lost.known.runs:  # Before the start, the stale workflow would take them.
         await asyncio.to_thread(_deliver_again, unheard)
-        relay_soon(unheard)
+    relay_soon(unheard)
     return True
 
 
@@ -336,6 +338,8 @@ def _unheard(session: Session, row: tables.LifecycleRow) -> list[str]:
 
 
 def _deliver_again(request_ids: Sequence[str]) -> None:
+    if not request_ids:
+        return
     with database().write() as session:
         session.execute(
             update(OutboxRow)

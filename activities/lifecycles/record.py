@@ -189,6 +189,7 @@ def _append_events(session: Session, step: Record) -> None:
 def _not_applied(session: Session, table: type[LifecycleRow], step: Record) -> Recorded:
     """The answer to a step that the row has, or is ahead of.
 
+    The row may have the step's number from another run, or from what a restored run has forgotten.
     A run whose worker was killed in a workflow task begins that task anew, and writes once more
     what it has written in it; its history is as long as before. That of a restored run is shorter.
 
@@ -205,7 +206,7 @@ def _not_applied(session: Session, table: type[LifecycleRow], step: Record) -> R
         )
     sequence, run_id, history_length = found
     is_own = bool(run_id) and run_id == step.run_id and history_length <= step.history_length
-    is_stale = sequence > step.sequence and not is_own
+    is_stale = (sequence > step.sequence or bool(run_id)) and not is_own
     return Recorded(applied=False, sequence=sequence, is_stale=is_stale)
 
 

@@ -16,7 +16,8 @@ def restart_of(
 ) -> WorkflowStart[Any]:
     """The start that continues a row's lifecycle after its last recorded step.
 
-    ended_by_person: whether a person has ended the workflow in Temporal; else it is adopted.
+    ended_by_person: whether a person has ended the workflow in Temporal, which ends a job; anything
+    else is adopted.
     """
     kind = KIND_BY_NOUN[noun_of(row.id).name]
     start = kind.start(session, row)

@@ -41,6 +41,7 @@ def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
     with database().read() as session:
         held = _allocations(session, command.node_id, is_of_job())
         leaving = _allocations(session, command.node_id, is_leaving())
+        node = session.get(Node, command.node_id)
     return NodeRunsFound(
         run_ids=tuple(_run_id(each) for each in held),
         job_ids=tuple(dict.fromkeys(each.job_id for each in held)),
@@ -48,6 +49,7 @@ def find_node_runs(command: FindNodeRuns) -> NodeRunsFound:
             LeavingRun(run_id=_run_id(each), gpu_indices=tuple(each.gpu_indices))
             for each in leaving
         ),
+        sequence=node.sequence if node else 0,
     )
 
 

@@ -181,8 +181,8 @@ class Notification:
     """One message of a provider about one of its machines.
 
     A message may arrive twice, late, and again until it is settled.
-    receipt: settles the message; id: the same at each delivery; machine_name, news: None when the
-    message is unreadable, or irrelevant for the machine's lease.
+    receipt: settles the message; id: the same at each delivery; machine_name, content: None when
+    the message is unreadable, or irrelevant for the machine's lease.
     """
 
     receipt: str

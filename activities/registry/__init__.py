@@ -1,7 +1,9 @@
 """The activities that worker processes serve, with one file for each task queue.
 
-Activities of `main` and `planning` read and write rows and never reach a node. Activities of
-`notifications` listen to providers. Activities of `site` reach nodes and never open the database.
+Activities of `main` and `planning` read and write rows and never reach a node. Activities of the
+cloud queues call the API of a provider, and those of `notifications` listen to one. Activities of
+`site` reach nodes and never open the database.
+
 To add an activity, write its effect in `workflows/effects/` and its function, and name it in the
 file of its task queue; `site` serves all activities that its modules define.
 """

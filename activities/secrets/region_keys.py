@@ -60,5 +60,8 @@ def region_private_key(region_id: str) -> SSHPrivateKeyTypes:
 
 
 def openssh(key: SSHPrivateKeyTypes) -> bytes:
-    """A private key as OpenSSH writes it, unencrypted; it stays in this process."""
+    """A private key as OpenSSH writes it, unencrypted, with random bytes: no two are equal.
+
+    It stays in this process.
+    """
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())

@@ -7,7 +7,8 @@ leaves nothing there.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import IO
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -37,8 +38,13 @@ from workflows.effects.jobs import CollectLog, LogCollected, OutputStored, SaveS
 BATCH_BYTES = 4 << 20
 STATUS_S = 20.0
 MOST_OUTPUT_FILES = 1_000_000
+CHECKS_AT_ONCE = 2
 MOST_DISK_GB = 2000
 """The largest `resources.disk_size_gb`, for a run whose spec is not there any more."""
+
+_checks = ThreadPoolExecutor(CHECKS_AT_ONCE, "checks")
+"""The threads of checks: terabytes of zeros are small when they are packed, and take an hour, in
+which the threads of this process are there for other nodes."""
 
 
 @activity.defn
@@ -114,10 +120,12 @@ async def store_output(command: StoreOutput) -> OutputStored:
     name = output_name(job_id, worker, attempt)
     async with heartbeating():
         size = await asyncio.to_thread(store.size, name)
-        if size is None:
-            limits = await asyncio.to_thread(_output_limits, command)
-            size = await Packed(command, "pack_output", limits).bring(store, name)
-    return OutputStored(stored_bytes=size)
+        if size is not None:
+            return OutputStored(stored_bytes=size)
+        limits = await asyncio.to_thread(_output_limits, command)
+        packed = Packed(command, "pack_output", limits)
+        size = await packed.bring(store, name)
+    return OutputStored(stored_bytes=size, file_count=packed.file_count)
 
 
 def _output_limits(command: StoreOutput) -> ArchiveLimits:
@@ -133,15 +141,25 @@ def _output_limits(command: StoreOutput) -> ArchiveLimits:
 
 
 class Packed:
-    """The archive that a verb packs of a run, and what it may hold."""
+    """The archive that a verb packs of a run, and what it may hold.
+
+    more: what the verb's request says beside the run.
+    """
 
     def __init__(
-        self, command: StoreOutput | SaveSnapshot, verb: str, limits: ArchiveLimits
+        self,
+        command: StoreOutput | SaveSnapshot,
+        verb: str,
+        limits: ArchiveLimits,
+        more: dict[str, Any] | None = None,
     ) -> None:
         self._node = command.node
         self._run_id = command.run_id
         self._verb = verb
         self._limits = limits
+        self._more = more or {}
+        self.file_count: int | None = None
+        """How many files it has; None until it is stored."""
 
     async def bring(self, store: BlobStore, name: str) -> int:
         """Store the archive, whole, checked, or not at all; return its bytes.
@@ -150,7 +168,7 @@ class Packed:
         limits; PROTOCOL_VIOLATION when it is no archive that our agent packs.
         """
         client, size = NodeClient(self._node), 0
-        request = {"run_id": RunNames(self._node).of(self._run_id)}
+        request = {"run_id": RunNames(self._node).of(self._run_id), **self._more}
         async with _writing(store, name) as file:
             async with client.stream(self._verb, request) as stream:
                 async for chunk in stream:
@@ -159,13 +177,13 @@ class Packed:
                         rule = f"has at most {self._limits.max_packed_bytes} bytes"
                         raise violation(client.speaker(self._verb), "archive", rule, "more")
                     await asyncio.to_thread(file.write, chunk)
-            await asyncio.to_thread(self._check, file)
+            await asyncio.get_running_loop().run_in_executor(_checks, self._check, file)
         return size
 
     def _check(self, file: IO[bytes]) -> None:
         file.seek(0)
         try:
-            check_archive(file, self._limits)
+            self.file_count = check_archive(file, self._limits)
         except FilesRefusedError as refused:
             raise ApplicationError(
                 f"the files of {self._run_id} on {self._node.node_id} are not stored: the archive "

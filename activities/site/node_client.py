@@ -10,7 +10,7 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from activities.secrets.region_keys import openssh, region_private_key
+from activities.secrets.region_keys import openssh, region_private_key, region_public_key
 from activities.secrets.sealing import MasterKeyError
 from activities.site.answers.reading import (
     Refusal,
@@ -71,8 +71,8 @@ PASSING = frozenset({"tree-alive", "start-failed", "not-removed", "unsettled"})
 MOST_WORDS = 2000
 MOST_PROGRESS = 1000
 
-_open: dict[bytes, NodeConnections] = {}
-"""By the private key, so that no region uses a connection of another one."""
+_open: dict[str, NodeConnections] = {}
+"""By the public half of the key that opens them, so that no region uses those of another one."""
 
 
 class NodeClient:
@@ -228,12 +228,12 @@ def _connections(node: NodeAddress) -> NodeConnections:
     Raises: ApplicationError LOGIN_REFUSED, when this process has no such key.
     """
     try:
-        key = openssh(region_private_key(node.region_id))
+        public_key = region_public_key(node.region_id)
+        if public_key not in _open:
+            _open[public_key] = NodeConnections(openssh(region_private_key(node.region_id)))
     except MasterKeyError as error:
         raise ApplicationError(f"{node.node_id}: {error}", type=errors.LOGIN_REFUSED) from error
-    if key not in _open:
-        _open[key] = NodeConnections(key)
-    return _open[key]
+    return _open[public_key]
 
 
 def _refused(by: Speaker, refusal: Refusal) -> ApplicationError:

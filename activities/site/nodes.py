@@ -99,7 +99,7 @@ async def inspect_node(command: InspectNode) -> NodeInspected:
 
 @activity.defn
 async def prepare_node(command: PrepareNode) -> NodePrepared:
-    """Prepare the folders, the job user, the log-ins and the cache, and check the peers.
+    """Prepare the folders, the job user, the logins and the cache, and check the peers.
 
     A repeat changes nothing.
     """
@@ -114,7 +114,7 @@ async def prepare_node(command: PrepareNode) -> NodePrepared:
     async with heartbeating():
         answer = await NodeClient(command.node).call("prepare", request, Prepared, limit_s=240)
     asked = {f"{peer.host}:{peer.port}" for peer in command.peers}
-    alone = None if answer.job_user else "the log-in user is not root: jobs share its account"
+    alone = None if answer.job_user else "the login user is not root: jobs share its account"
     open_network = answer.no_wall_reason
     if not settings().job_network_wall:
         open_network = "BASELOAD_JOB_NETWORK_WALL is off: jobs reach this machine's network"
@@ -262,7 +262,7 @@ def _run(run_id: str | None, said: RunStatus) -> RunSeen | None:
 
 @activity.defn
 async def restore_logins(command: RestoreLogins) -> Done:
-    """Restore the log-ins as they were before the machine joined; a repeat changes nothing.
+    """Restore the logins as they were before the machine joined; a repeat changes nothing.
 
     A machine that does not accept its region's key any more has been left by an earlier attempt.
     """

@@ -22,6 +22,11 @@ that could not be stored (at most every 2 s), and idleness at most once in its l
 MOST_UNKNOWN_PER_MINUTE = 6000
 """The most frames about runs that were not placed on the node. Our watcher stops at once when it is
 told to forget such a run; those of another control plane it does not report."""
+FRAMES_PER_S = 3000.0
+"""The lasting rate of the frames of one watch: our watcher sends one for each run, at most 20 times
+a second. What is above waits on the node."""
+FRAMES_AT_ONCE = 6000
+"""How many frames may come at once after a quiet time; to read them takes a fifth of a second."""
 _WINDOW_S = 60.0
 
 

@@ -227,7 +227,7 @@ class NoRuntimeError(Exception):
 def choose_runtime(available: Collection[str], image: str | None) -> str:
     """Choose `podman` for an image, else systemd, which enforces limits, else a plain process.
 
-    available: the runtimes of the inspection; systemd only where the log-in user is root.
+    available: the runtimes of the inspection; systemd only where the login user is root.
     Raises: NoRuntimeError, when the worker has an image and the node has no podman.
     """
     if image is not None and PODMAN not in available:

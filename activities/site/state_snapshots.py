@@ -43,7 +43,10 @@ async def save_snapshot(command: SaveSnapshot) -> SnapshotSaved:
     The last snapshot stays until the next one is complete.
     """
     async with heartbeating():
-        request = {"run_id": RunNames(command.node).of(command.run_id)}
+        request = {
+            "run_id": RunNames(command.node).of(command.run_id),
+            "folders": list(command.folders),
+        }
         node = NodeClient(command.node)
         found = await node.call(
             "fingerprint_state", request, StateFingerprint, limit_s=FINGERPRINT_S
@@ -71,7 +74,7 @@ async def _copy(command: SaveSnapshot, fingerprint: str) -> bool:
         return False
     if copies and (copies[-1].attempt, copies[-1].mark) == (attempt, fingerprint):
         return False
-    new = StateSnapshot(attempt, command.at, fingerprint)
+    new = StateSnapshot(attempt, command.at, fingerprint, tuple(command.folders))
     await _pack(command, store, new.name(job_id, worker))
     await asyncio.to_thread(remove_older, store, job_id, worker, new)
     return True
@@ -82,7 +85,8 @@ async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> None:
     limits = ArchiveLimits(settings().state_max_bytes * GROWTH, MOST_FILES * GROWTH)
     for left in reversed(range(TRIES)):
         try:
-            await Packed(command, "pack_state", limits).bring(store, name)
+            folders = {"folders": list(command.folders)}
+            await Packed(command, "pack_state", limits, folders).bring(store, name)
         except ApplicationError as failure:
             if not left or refusal_code(failure) != "unsettled":
                 raise
@@ -91,9 +95,9 @@ async def _pack(command: SaveSnapshot, store: BlobStore, name: str) -> None:
 
 
 async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> WorkerStaged:
-    """Put the newest snapshot of an earlier attempt into the state folder of a new run.
+    """Put the newest snapshot of an earlier attempt into the folders of a new run.
 
-    If the snapshot cannot be unpacked, the run still starts, with an empty state folder.
+    If the snapshot cannot be unpacked, the run still starts, without it.
     Raises: ApplicationError, as `NodeClient`; OUTCOME_UNKNOWN when the snapshot was just replaced.
     """
     store = blob_store(settings().storage)
@@ -104,7 +108,7 @@ async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> Wor
         return WorkerStaged()
     if not is_staged:
         try:
-            await _put(node, run_id, store, newest.name(job_id, worker))
+            await _put(node, run_id, store, newest)
         except ApplicationError as failure:
             if refusal_code(failure) not in (
                 "broken-archive",
@@ -117,14 +121,16 @@ async def bring_state(node: NodeAddress, run_id: str, *, is_staged: bool) -> Wor
     return WorkerStaged(state_saved_at=newest.saved_at)
 
 
-async def _put(node: NodeAddress, run_id: str, store: BlobStore, name: str) -> None:
+async def _put(node: NodeAddress, run_id: str, store: BlobStore, snapshot: StateSnapshot) -> None:
+    job_id, worker, _ = parse_run_id(run_id)
     request = {
         "run_id": RunNames(node).of(run_id),
         "owner": platform_key_fingerprint(),
+        "folders": list(snapshot.folders),
         "max_bytes": settings().state_max_bytes * GROWTH,
         "max_files": MOST_FILES * GROWTH,
     }
-    chunks = _chunks(store, name)
+    chunks = _chunks(store, snapshot.name(job_id, worker))
     await NodeClient(node).feed("restore_state", request, chunks, limit_s=TRANSFER_S)
 
 

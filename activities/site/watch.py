@@ -2,9 +2,10 @@
 
     frames of the node's watcher → pieces that wait → the store → signals to jobs
 
-Reading stops while too many bytes wait: the channel then fills up, and the watcher on the node
-waits, so a job with a large log is slowed and our memory does not fill. A watch may break at any
-time: the next one starts where the store ends, and repeats the exits.
+Reading stops while too many bytes wait, and slows down above a rate of frames: the channel then
+fills up, and the watcher on the node waits, so a job with a large log is slowed, our memory does
+not fill, and no node keeps others waiting. A watch may break at any time: the next one starts where
+the store ends, and repeats the exits.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from activities.site.answers.verbs import Status
 from activities.site.job_signals import JobSignals
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
+from activities.site.signal_rates import FRAMES_AT_ONCE, FRAMES_PER_S, TokenBucket
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.stream import NodeStream
@@ -43,6 +45,8 @@ RENEW_S = 23 * 3600.0
 SILENCE_S = 12.0
 """How long we wait for a frame; the watcher sends a beat every 2 s."""
 WAITING_BYTES = 4 << 20
+EXIT_BYTES = 4 << 10
+"""How much of it an exit counts for."""
 STATUS_S = 20.0
 STORE_PAUSE_S = 2.0
 
@@ -101,6 +105,11 @@ class Waiting:
         piece.content += frame.payload
         self.size += len(frame.payload)
 
+    def add_exit(self, run_id: str, ended: Exit) -> None:
+        """Add the exit of a run."""
+        self.exits.append((run_id, ended))
+        self.size += EXIT_BYTES
+
 
 class Watch:
     """One watch of one node."""
@@ -157,7 +166,10 @@ class Watch:
 
     async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
         by = NodeClient(self._node).speaker("watch")
+        turns = TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
         async for frame in self._within_limit(frames(stream, by)):
+            if (delay_s := turns.delay_s()) > 0:  # Else small frames would leave no time to others.
+                await asyncio.sleep(delay_s)
             if isinstance(frame, BeatFrame):
                 continue
             run_id = self._names.read(frame.run_id)
@@ -176,7 +188,7 @@ class Watch:
                 self._waiting.add(run_id, frame)
                 self._arrived.set()
             case ExitFrame(exit=ended, log_bytes=log_bytes):
-                self._waiting.exits.append((run_id, ended.exit(log_bytes)))
+                self._waiting.add_exit(run_id, ended.exit(log_bytes))
                 self._arrived.set()
             case LostFrame():
                 signals.ask_to_look(run_id)

@@ -108,16 +108,18 @@ def open_archive(packed: IO[bytes]) -> Iterator[tuple[tarfile.TarFile, IO[bytes]
             yield archive, content
 
 
-def check_archive(packed: IO[bytes], limits: ArchiveLimits) -> None:
+def check_archive(packed: IO[bytes], limits: ArchiveLimits) -> int:
     """Check that a tar.gz is complete, within its limits, and has no path outside its folder.
 
+    Returns how many files it has, links included, folders not.
     Raises: ArchiveRefusedError, when the archive breaks a rule, or FilesRefusedError, when its
     files do.
     """
     try:
         with open_archive(packed) as (archive, content):
-            _check_members(archive, limits)
+            files = _check_members(archive, limits)
             _check_rest(content)
+            return files
     except ArchiveRefusedError:
         raise
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RecursionError) as error:
@@ -125,12 +127,13 @@ def check_archive(packed: IO[bytes], limits: ArchiveLimits) -> None:
         raise ArchiveRefusedError(f"is a whole tar.gz archive: {error}") from error
 
 
-def _check_members(archive: tarfile.TarFile, limits: ArchiveLimits) -> None:
-    size, links = 0, set[bytes]()
+def _check_members(archive: tarfile.TarFile, limits: ArchiveLimits) -> int:
+    size, files, links = 0, 0, set[bytes]()
     for count, member in enumerate(archive, 1):
         if member.size < 0:
             raise ArchiveRefusedError("has no member of a negative size")
         size += member.size
+        files += not member.isdir()
         if size > limits.max_unpacked_bytes:
             raise FilesRefusedError(f"unpacks to at most {limits.max_unpacked_bytes} bytes")
         if count > limits.max_files:
@@ -143,6 +146,7 @@ def _check_members(archive: tarfile.TarFile, limits: ArchiveLimits) -> None:
             links.add(_digest(name))
         # Python keeps every header that it has read; a stream does not need them again.
         archive.members = []  # type: ignore[attr-defined]
+    return files
 
 
 def _check_links(member: tarfile.TarInfo, name: str, links: set[bytes]) -> None:

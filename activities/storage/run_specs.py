@@ -34,7 +34,7 @@ class Isolation(Contract):
     minion_id: str
     login_user: str
     job_user: str | None = None
-    """The account of jobs; None: the run has the log-in user, where that is not root."""
+    """The account of jobs; None: the run has the login user, where that is not root."""
     gpu_uuids: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ("process",)
     cpu_count: int = 0
@@ -52,7 +52,7 @@ class Isolation(Contract):
         pairs = {
             "node": (self.node_id, node.node_id),
             "minion id": (self.minion_id, node.minion_id),
-            "log-in user": (self.login_user, node.user),
+            "login user": (self.login_user, node.user),
             "job user": (self.job_user, assignment.job_user),
             "GPUs": (self.gpu_uuids, assignment.gpu_uuids),
         }

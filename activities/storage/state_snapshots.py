@@ -12,6 +12,8 @@ from activities.storage.names import checked_fingerprint, states_of
 
 _INSTANT = "%Y%m%dT%H%M%S.%fZ"
 _ENDING = ".tar.gz"
+_STATE = ("state",)
+"""What a snapshot holds whose name does not say it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -21,12 +23,15 @@ class StateSnapshot:
     attempt: int
     saved_at: datetime
     mark: str
-    """The agent's fingerprint of the names, sizes and times of the files in the resume state."""
+    """The agent's fingerprint of the names, sizes and times of the files."""
+    folders: tuple[str, ...] = ("state",)
+    """The folders of the run that it holds."""
 
     def name(self, job_id: str, worker: int) -> str:
         instant = self.saved_at.astimezone(UTC).strftime(_INSTANT)
         mark = checked_fingerprint(self.mark)
-        return f"{_folder(job_id, worker)}/{self.attempt:06d}_{instant}_{mark}{_ENDING}"
+        more = "".join(f"_{folder}" for folder in self.folders if self.folders != _STATE)
+        return f"{_folder(job_id, worker)}/{self.attempt:06d}_{instant}_{mark}{more}{_ENDING}"
 
 
 def copies_of(store: BlobStore, job_id: str, worker: int) -> list[StateSnapshot]:
@@ -47,6 +52,6 @@ def _folder(job_id: str, worker: int) -> str:
 
 
 def _parsed(name: str) -> StateSnapshot:
-    attempt, instant, fingerprint = name.removesuffix(_ENDING).split("_")
+    attempt, instant, fingerprint, *folders = name.removesuffix(_ENDING).split("_")
     saved_at = datetime.strptime(instant, _INSTANT).replace(tzinfo=UTC)
-    return StateSnapshot(int(attempt), saved_at, fingerprint)
+    return StateSnapshot(int(attempt), saved_at, fingerprint, tuple(folders) or _STATE)

@@ -48,6 +48,8 @@ MOST_ANSWER_BYTES = 1 << 20
 """The most bytes of an answer; what runs on a node is some hundred bytes each in it."""
 MOST_LINE_BYTES = 64 << 10
 MOST_PROGRESS_BYTES = 1000
+MOST_PROGRESS_LINES = 10
+"""Of what is read at once: the latest is what counts, and a machine may say nothing but lines."""
 MOST_PATH_BYTES = 4096
 
 Progress = Callable[[str], None]
@@ -76,7 +78,7 @@ class NodeConnections:
         limit_s: float,
         on_progress: Progress | None = None,
     ) -> bytes:
-        """Run one verb and return its answer, unread; `on_progress` gets each line of its progress.
+        """Run one verb and return its answer, unread; `on_progress` gets the lines of its progress.
 
         Raises: NodeUnreachable, HostKeyMismatch, LoginRefused (nothing was done), OutcomeUnknown
         (lost connection or timeout: poll again), AgentBroke, ProtocolViolation.
@@ -273,16 +275,16 @@ async def _limited(limit_s: float, words: str) -> AsyncIterator[None]:
 
 
 async def _follow(reader: asyncssh.SSHReader[bytes], on_progress: Progress | None) -> bytes:
-    """Pass each line to `on_progress`, its end alone if it is long; return the last bytes of all.
+    """Pass lines to `on_progress`, its end alone of a long one; return the last bytes of all.
 
-    A line that never ends is not kept.
+    Of many lines at once the latest are passed. A line that never ends is not kept.
     """
     kept = line = b""
     while chunk := await reader.read(MOST_LINE_BYTES):
         kept = (kept + chunk)[-STDERR_BYTES:]
         *lines, line = (line + chunk).split(b"\n")
         line = line[-MOST_LINE_BYTES:]
-        for each in lines:
+        for each in lines[-MOST_PROGRESS_LINES:]:
             if on_progress is not None:
                 on_progress(each[-MOST_PROGRESS_BYTES:].decode(errors="replace"))
     return kept

@@ -34,6 +34,7 @@ def list_jobs(
     project_id: str | None = None,
 ) -> JobPage:
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
+    jobs.check_statuses(status or ())
     with database().read() as session:
         rows = jobs.jobs_of(session, caller)
         state = col(tables.Job.status)
@@ -81,9 +82,18 @@ async def start_job(job_id: str, change: Writer) -> Job:
 
 
 @router.post("/{job_id}/cancel", status_code=202, operation_id="cancel_job")
-async def cancel_job(job_id: str, change: Writer) -> Job:
-    """Cancel a job, whatever its status is; a canceled job cannot be started again."""
-    return await change.apply(Job, lambda context: jobs.cancel_job(context, job_id))
+async def cancel_job(
+    job_id: str,
+    change: Writer,
+    discard: Annotated[bool, Query(description="Store no output, only the log.")] = False,
+) -> Job:
+    """Cancel a job, whatever its status is; a canceled job cannot be started again.
+
+    What it has written until its end is stored, unless `discard` is true.
+    """
+    return await change.apply(
+        Job, lambda context: jobs.cancel_job(context, job_id, discards=discard)
+    )
 
 
 @router.delete("/{job_id}", status_code=202, operation_id="remove_job")

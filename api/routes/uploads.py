@@ -31,17 +31,18 @@ _ARCHIVE = {
 
 async def _received(
     request: Request,
-    _caller: Writer,
+    caller: Writer,
     content_length: Annotated[int | None, Header(include_in_schema=False)] = None,
 ) -> AsyncIterator[uploads.Received]:
-    received = await uploads.receive(request.stream(), content_length)
-    try:
-        yield received
-    except Problem:
-        await run_in_threadpool(uploads.discard, received)
-        raise
-    finally:
-        received.path.unlink(missing_ok=True)
+    with request.app.state.receiving.counted(caller.account_id):
+        received = await uploads.receive(request.stream(), content_length)
+        try:
+            yield received
+        except Problem:
+            await run_in_threadpool(uploads.discard, received)
+            raise
+        finally:
+            received.path.unlink(missing_ok=True)
 
 
 @router.get("", operation_id="list_uploads")

@@ -1,8 +1,10 @@
 """The output of a job: the archive of one worker, or one archive of all workers."""
 
+import asyncio
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 from activities.db import tables
@@ -12,8 +14,12 @@ from activities.storage.blobs import CHUNK_BYTES, BlobStore, blob_store
 from activities.storage.names import output_name
 from api.problems import Problem, missing
 
+JOINED_AT_ONCE = 4
+_joining = ThreadPoolExecutor(JOINED_AT_ONCE, "output")
+"""The threads in which outputs are joined: that may take hours, in which requests need theirs."""
 
-def output_of(job: tables.Job, worker: int | None) -> Iterator[bytes]:
+
+def output_of(job: tables.Job, worker: int | None) -> Iterator[bytes] | AsyncIterator[bytes]:
     """The newest attempt's output as tar.gz; with several workers each has its own folder.
 
     Raises: Problem `not-found`, before the first byte, when there is no such worker or output.
@@ -26,8 +32,14 @@ def output_of(job: tables.Job, worker: int | None) -> Iterator[bytes]:
     if not stored:
         raise Problem("not-found", f"job {job.name}: has no output ({job.status})")
     if worker is None and count > 1:
-        return _joined(blobs, stored)
+        return _in_own_thread(_joined(blobs, stored))
     return blobs.stream(stored[0][1])
+
+
+async def _in_own_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    while chunk := await loop.run_in_executor(_joining, next, chunks, b""):
+        yield chunk
 
 
 def _stored(

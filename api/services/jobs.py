@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -204,6 +205,16 @@ def _check_balance(session: Session, account_id: str, resources: Resources) -> N
         )
 
 
+def check_statuses(asked: Sequence[str]) -> None:
+    """Raises: Problem `invalid-request`, for a status that no job has, with the nearest one."""
+    for status in asked:
+        if status not in set(JobStatus):
+            near = get_close_matches(status, list(JobStatus), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            rule = f"is one of {', '.join(JobStatus)}{hint}"
+            raise invalid(field_error("status", rule, status))
+
+
 def _changed_job(context: ChangeContext, job_id: str) -> tables.Job:
     """The job that the change is about, of the account or of a project that is shared."""
     row = visible_job(context.session, context.caller, job_id, "all")
@@ -211,10 +222,12 @@ def _changed_job(context: ChangeContext, job_id: str) -> tables.Job:
     return row
 
 
-def cancel_job(context: ChangeContext, job_id: str) -> schemas.Job:
+def cancel_job(context: ChangeContext, job_id: str, *, discards: bool) -> schemas.Job:
+    """discards: whether the output is not stored; also of a job that was canceled before."""
     row = _changed_job(context, job_id)
     _must_be_open(row, "canceled")
-    context.tell(row.id, "cancel", _end(context))
+    end = _end(context).model_copy(update={"discards": discards})
+    context.tell(row.id, "cancel", end)
     return job_response(context.session, row)
 
 

@@ -3,7 +3,9 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -20,10 +22,35 @@ from activities.storage.archives import ArchiveLimits, ArchiveRefusedError, chec
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name, upload_lock
 from api.changes import ChangeContext
-from api.problems import Problem, field_error, invalid
+from api.problems import Problem, field_error, invalid, too_many
 from api.schemas.jobs import Upload
 
 FLUSH_BYTES = 1024 * 1024
+MAX_AT_ONCE = 8
+"""The uploads of one account that are received and checked at once: until they are stored, they
+count for no quota, and each takes disk, a thread and a CPU."""
+RETRY_S = 10.0
+
+
+class Receiving:
+    """How many uploads of each account this process receives and checks now."""
+
+    def __init__(self) -> None:
+        self._of_account: Counter[str] = Counter()
+
+    @contextmanager
+    def counted(self, account_id: str) -> Iterator[None]:
+        """Count an upload while the block runs. Raises: Problem `too-many-requests`."""
+        if self._of_account[account_id] >= MAX_AT_ONCE:
+            detail = f"account {account_id}: sends {MAX_AT_ONCE} uploads now, which is the limit"
+            raise too_many(detail, RETRY_S)
+        self._of_account[account_id] += 1
+        try:
+            yield
+        finally:
+            self._of_account[account_id] -= 1
+            if not self._of_account[account_id]:
+                del self._of_account[account_id]
 
 
 @dataclass(frozen=True, slots=True)

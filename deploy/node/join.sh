@@ -1,6 +1,7 @@
 #!/bin/sh
 # Run on a machine that is to become a node: shows its minion id, writes down which region it joins, lets
-# the region's key in, and announces it. Doing it twice changes nothing.
+# the region's key in, and announces it. Doing it twice changes nothing. When it is a node, the platform closes all other
+# logins to it until the node is removed, unless its region leaves them open (`baseload region create --shared`).
 #
 #   join.sh --api http://HOST:8700 --token join_reg-… --key "restrict ssh-ed25519 AAAA… baseload"
 #       [--address A] [--port N] [--user NAME] [--host-key FILE.pub] [--authorized-keys FILE] [--join-file FILE]
@@ -13,6 +14,7 @@ set -eu
 api= token= key= address= port=22 user=$(id -un) host_key= authorized_keys= join_file=
 fail() { echo "join: $*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
+    case $1 in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
     [ $# -ge 2 ] || fail "$1 needs a value"
     case $1 in
         --api) api=$2 ;;

@@ -35,7 +35,7 @@ REGION = "reg-1"
 
 
 def isolated(node: NodeAddress) -> Isolation:
-    """What is sealed of a node whose runs have its log-in user, whoever runs these tests."""
+    """What is sealed of a node whose runs have its login user, whoever runs these tests."""
     return Isolation(node_id=node.node_id, minion_id=node.minion_id, login_user=node.user)
 
 

@@ -346,9 +346,23 @@ async def test_a_key_has_a_limited_number_of_streams(
         async with following(server, ada.with_key(), "/v1/events"):
             pass
     streams = site.app.state.streams
-    await eventually(lambda: not streams._of_key and not streams._followed, "all are counted off")
+    await eventually(lambda: not streams._open and not streams._followed, "all are counted off")
     async with following(server, ada, "/v1/events"):
         pass
+
+
+async def test_more_keys_give_an_account_no_more_streams(
+    site: Site, server: Server, ada: Person, bob: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_streams, "MAX_STREAMS_OF_ACCOUNT", 2)
+    async with AsyncExitStack() as open_streams:
+        for person in (ada, ada.with_key()):
+            await open_streams.enter_async_context(following(server, person, "/v1/events"))
+        headers = {"Authorization": f"Bearer {ada.with_key().secret}"}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+            assert (await client.get("/v1/events?follow=true")).status_code == 429
+        async with following(server, bob, "/v1/events"):
+            pass
 
 
 async def test_the_readers_of_one_log_share_one_look(

@@ -2,11 +2,15 @@
 
 import io
 import tarfile
+import threading
+
+import pytest
 
 from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import output_name
+from api.services import job_outputs
 from tests.api.http_server import Person, Site, tar_gz
 
 
@@ -40,6 +44,20 @@ async def test_the_output_of_one_worker_is_its_archive_of_the_newest_attempt(
     assert response.headers["content-type"] == "application/gzip"
     assert job_id in response.headers["content-disposition"]
     assert response.content == newest
+
+
+async def test_joining_outputs_leaves_other_requests_their_threads(
+    ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await ada.job(workers=[{"command": "a"}, {"command": "b"}])
+    for worker in range(2):
+        _leave(job_id, worker, 1, b"any")
+    names: list[str] = []
+    monkeypatch.setattr(
+        job_outputs, "_add", lambda *_: names.append(threading.current_thread().name)
+    )
+    await ada.get(f"/v1/jobs/{job_id}/output")
+    assert [name.partition("_")[0] for name in names] == ["output"] * 2
 
 
 async def test_the_outputs_of_several_workers_come_in_a_folder_each(ada: Person) -> None:

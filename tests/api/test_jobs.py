@@ -172,6 +172,16 @@ async def test_what_a_person_asks_of_a_job_fits_its_state(
         assert asked == ["start", signal]
 
 
+@pytest.mark.parametrize(("query", "discards"), [("", False), ("?discard=true", True)])
+async def test_only_who_asks_for_it_discards_the_output(
+    ada: Person, query: str, discards: bool
+) -> None:
+    job_id = await ada.job()
+    assert (await ada.post(f"/v1/jobs/{job_id}/cancel{query}")).status_code == 202
+    verb, asked = ada.site.asked_of(job_id)[-1]
+    assert (verb, asked["discards"]) == ("cancel", discards)
+
+
 async def test_a_job_is_removed_once_it_has_ended(site: Site, ada: Person) -> None:
     job_id = await ada.job()
     site.set(tables.Job, job_id, status="running")

@@ -155,6 +155,16 @@ async def test_a_key_that_calls_too_often_waits_and_others_do_not(
     assert (await ada.get("/v1/jobs")).status_code == 429
 
 
+async def test_more_keys_give_an_account_no_more_requests(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    site.app.state.account_request_rate = Rate(2, clock=lambda: 0.0)
+    for person in (ada.with_key(), ada.with_key()):
+        assert (await person.get("/v1/jobs")).status_code == 200
+    assert _problem(await ada.with_key().get("/v1/jobs")) == (429, "too-many-requests")
+    assert (await bob.get("/v1/jobs")).status_code == 200
+
+
 def test_the_limit_of_a_key_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings().requests_per_minute >= 6000, "generous"
     monkeypatch.setenv("BASELOAD_REQUESTS_PER_MINUTE", "7")

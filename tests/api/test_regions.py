@@ -146,7 +146,7 @@ async def test_a_region_is_trusted_only_while_jobs_share_an_account_on_a_node(
     site: Site, ada: Person
 ) -> None:
     region_id = await ada.region("home")
-    alone, shared = ({"trusted_only_reason": why} for why in (None, "the log-in user is not root"))
+    alone, shared = ({"trusted_only_reason": why} for why in (None, "the login user is not root"))
     await ada.node(region_id, "n1", preparation=alone)
     path = f"/v1/regions/{region_id}"
     assert (await ada.get(path)).json()["trusted_only"] is False
@@ -154,7 +154,7 @@ async def test_a_region_is_trusted_only_while_jobs_share_an_account_on_a_node(
     node_id = await ada.node(region_id, "n2", preparation=shared)
     (region,) = (await ada.get("/v1/regions")).json()["items"]
     assert region["trusted_only"] is True
-    assert region["trusted_only_reason"] == "n2: the log-in user is not root"
+    assert region["trusted_only_reason"] == "n2: the login user is not root"
 
     site.set(tables.Node, node_id, status="archived")
     found = (await ada.get(path)).json()

@@ -12,6 +12,8 @@ from activities.db import tables
 from activities.settings import settings
 from activities.storage.blobs import blob_store
 from activities.storage.names import code_name
+from api.services import uploads
+from tests.activities.waiting import wait_until
 from tests.api.http_server import JOB, Person, Site, tar_gz
 
 
@@ -191,3 +193,29 @@ async def test_uploads_at_once_leave_no_bytes_of_those_that_are_refused(
     assert len(kept) == 1
     assert {answer.status_code for answer in answers} == {201, 409}
     assert blob_store(settings().storage).names("code") == [code_name(kept[0])]
+
+
+async def test_an_account_sends_a_limited_number_of_uploads_at_once(
+    site: Site, ada: Person, bob: Person
+) -> None:
+    begun, go_on = 0, asyncio.Event()
+
+    async def held() -> "object":
+        nonlocal begun
+        begun += 1
+        yield WHOLE[:10]
+        await go_on.wait()
+        yield WHOLE[10:]
+
+    sent = [
+        asyncio.create_task(ada.call("POST", "/v1/uploads", content=held()))
+        for _ in range(uploads.MAX_AT_ONCE)
+    ]
+    await wait_until(lambda: begun == uploads.MAX_AT_ONCE, "all to be under way")
+    refused = await ada.upload(WHOLE)
+    assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
+    assert refused.headers["Retry-After"]
+    assert (await bob.upload(WHOLE)).status_code == 201
+    go_on.set()
+    assert {answer.status_code for answer in await asyncio.gather(*sent)} == {201}
+    assert (await ada.upload(WHOLE)).status_code == 201

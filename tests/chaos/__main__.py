@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     with Lab() as lab:
         tally = asyncio.run(run(lab, orders))
+    tally.check_struck()
     tell(tally.table(time.monotonic() - began))
     for found in tally.found:
         tell(found)

@@ -153,6 +153,7 @@ class Campaign:
         try:
             await scene.kind.act(scene)
         except Missed as missed:
+            self.room.tally.rows[name].missed += 1
             self.room.tell(f"missed: {missed}")
         except (TimeoutError, RuntimeError, AssertionError) as wrong:
             tally.wrong(name, "left", f"{scene.place.name}: {wrong}")

@@ -42,7 +42,7 @@ SMALL, SMALL_DISK_MIB = "small", 14_000
 POOR = "poor"
 HOSTILE = "hostile"
 GIVEN_UP = "not reachable for"
-"""What a job says that could wait no longer for its node: its run is left to the node's sweep."""
+"""What a job says that could wait no longer for its node: its node ends its run later."""
 REMOVED = "is being removed"
 """What a job says whose node was taken away by force."""
 
@@ -111,7 +111,7 @@ class Room:
 
     async def open(self, machines: dict[str, Kind]) -> None:
         """Until every machine is a node that takes jobs; `small` has a small disk, `poor` is of an
-        account that is given its credits by the spoon, `hostile` of one that attacks the others."""
+        account that has few credits at a time, `hostile` of one that attacks the others."""
         await aside(self.stack.wait_until_ready, 120.0)
         self.platform = PatientPlatform(self.stack.url, self.stack.administrator_key)
         self.temporal = await Client.connect(self.stack.temporal_address)

@@ -18,10 +18,10 @@ async def supervisor_killed(scene: Scene) -> None:
     job = await scene.a_job(90, "running")
     if job.row["type"] == "notebook":
         raise Missed("a job that may be started again: another attempt would be judged by this one")
-    folder = room.disk(place) / RUNS / f"{job.id}-0-1"
-    try:
+    try:  # Only the region's site knows the tag in the name of a run.
+        (folder,) = (room.disk(place) / RUNS).glob(f"{job.id}-0-1-*")
         pid = json.loads((folder / "process.json").read_text())["supervisor_pid"]
-    except FileNotFoundError as over:
+    except (FileNotFoundError, ValueError) as over:
         raise Missed("the command has ended meanwhile") from over
     with scene.touching([job]):
         job.may("failed")

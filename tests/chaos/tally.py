@@ -10,6 +10,8 @@ from typing import Literal
 Wrong = Literal["lost", "doubled", "left", "billed"]
 HEAD = ("fault", "times", "jobs", "lost", "doubled", "left behind", "billed wrongly", "seconds")
 NO_FAULT = "(none)"
+MOST_MISSED = 5
+"""So often a kind of fault may miss before it must have struck once."""
 
 
 @dataclass
@@ -18,6 +20,8 @@ class Row:
     jobs: int = 0
     wrong: dict[Wrong, int] = field(default_factory=lambda: defaultdict(int))
     seconds: float = 0.0
+    missed: int = 0
+    """How often what the fault needs did not come."""
 
     def cells(self, name: str) -> tuple[str, ...]:
         wrong = [str(self.wrong[each]) for each in ("lost", "doubled", "left", "billed")]
@@ -39,6 +43,12 @@ class Tally:
     def wrong(self, fault: str, what: Wrong, message: str) -> None:
         self.rows[fault].wrong[what] += 1
         self.found.append(f"{what}: {fault}: {message}")
+
+    def check_struck(self) -> None:
+        """A fault that was tried again and again and has never struck proves nothing."""
+        for name, row in sorted(self.rows.items()):
+            if not row.times and row.missed >= MOST_MISSED:
+                self.found.append(f"never: {name}: was tried {row.missed} times, and missed")
 
     @property
     def is_clean(self) -> bool:

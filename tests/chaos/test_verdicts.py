@@ -13,7 +13,7 @@ from tests.chaos.job import RoomJob, counting, short_lines
 from tests.chaos.kinds import KINDS
 from tests.chaos.leftovers import beats, folders_left, job_of
 from tests.chaos.stack import PATIENCE_S, PatientPlatform, lose_patience
-from tests.chaos.tally import Tally
+from tests.chaos.tally import MOST_MISSED, Tally
 from tests.chaos.verdicts import CPU_SECOND_MICROCREDITS, Seen, notes, verdicts
 
 SCRIPT = counting(3, 0.1)
@@ -118,6 +118,17 @@ def test_the_table_sums_what_was_found() -> None:
     *_, sums = tally.table(60.0).splitlines()
     assert sums.split() == ["sum", "5", "0", "2", "0", "0", "0", "60"]
     assert not tally.is_clean
+
+
+def test_a_fault_that_never_strikes_is_wrong() -> None:
+    tally = Tally()
+    tally.rows["kill-worker"].times, tally.rows["kill-worker"].missed = 1, 9
+    tally.rows["host-key-changed"].missed = MOST_MISSED - 1
+    tally.check_struck()
+    assert tally.is_clean
+    tally.rows["host-key-changed"].missed += 1
+    tally.check_struck()
+    assert tally.found == ["never: host-key-changed: was tried 5 times, and missed"]
 
 
 def test_every_kind_of_fault_comes_in_rounds_but_the_longest() -> None:

@@ -9,8 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from activities.db import tables
+from activities.settings import settings
+from activities.storage.blobs import blob_store
+from activities.storage.names import output_name
 from api.authorization import hash_of
-from tests.api.http_server import host_key
+from tests.api.http_server import host_key, tar_gz
 from tests.client.conftest import Desk
 
 JOB_FILE = """\
@@ -152,15 +155,57 @@ def test_exit_codes_tell_scripts_what_happened(desk: Desk, monkeypatch: pytest.M
     assert (missing.code, "BASELOAD_API_KEY" in missing.err) == (2, True)
 
 
-def test_a_name_of_several_is_refused_with_their_ids(desk: Desk) -> None:
+def test_a_name_means_the_newest_job_where_it_is_only_read(desk: Desk) -> None:
     first, second = _job(desk), _job(desk)
-    ended = desk.baseload("show", "digits")
-    assert ended.code == 2
-    assert first["id"] in ended.err
-    assert second["id"] in ended.err
+    ended = desk.baseload("show", "digits", "--json")
+    assert (ended.code, json.loads(ended.out)["id"]) == (0, second["id"])
+    assert f"2 jobs have the name 'digits'; this is the newest: {second['id']}" in ended.err
     assert desk.json("show", first["id"])["id"] == first["id"]
-    desk.site.set(tables.Job, first["id"], status="removing")
-    assert desk.json("show", "digits")["id"] == second["id"]
+    assert desk.json("placement", "digits")["job_id"] == second["id"]
+    desk.site.set(tables.Job, second["id"], status="removing")
+    assert desk.json("show", "digits")["id"] == first["id"]
+
+
+def test_a_name_means_the_only_job_that_has_not_ended_where_it_is_changed(desk: Desk) -> None:
+    first, second = _job(desk), _job(desk)
+    refused = desk.baseload("cancel", "digits")
+    assert refused.code == 2
+    assert first["id"] in refused.err
+    assert second["id"] in refused.err
+    desk.site.set(tables.Job, second["id"], status="finished")
+    assert desk.baseload("cancel", "digits").code == 0
+    assert [verb for verb, _ in desk.site.asked_of(first["id"])] == ["start", "cancel"]
+    assert [verb for verb, _ in desk.site.asked_of(second["id"])] == ["start"]
+    assert desk.baseload("rm", "digits").code == 2, "which one is gone for good, a person says"
+
+
+def test_an_output_that_was_fetched_is_not_sent_as_code(desk: Desk) -> None:
+    job = _job(desk)
+    store = blob_store(settings().storage)
+    store.put(output_name(job["id"], 0, 1), tar_gz({"weights": b"large"}))
+    fetched = desk.baseload("output", "digits")
+    assert (fetched.code, (desk.folder / job["id"] / "weights").read_bytes()) == (0, b"large")
+    again = desk.baseload("submit", "job.yaml")
+    assert f"{job['id']}, the output of a job" in again.err
+    assert "code: 2 files" in again.err
+
+    mine = desk.folder / "mine"
+    mine.mkdir()
+    (mine / "helper.py").write_text("pass")
+    assert desk.baseload("output", job["id"], "--to", "mine").code == 0
+    assert "code: 4 files" in desk.baseload("submit", "job.yaml").err, "a folder of one's own is"
+
+
+def test_an_output_without_files_says_where_they_were_looked_for(desk: Desk) -> None:
+    job = _job(desk)
+    blob_store(settings().storage).put(output_name(job["id"], 0, 1), tar_gz({}))
+    assert "has left no file in $BASELOAD_OUTPUT" in desk.baseload("output", "digits").err
+
+
+def test_a_status_that_no_job_has_is_refused_with_the_nearest(desk: Desk) -> None:
+    refused = desk.baseload("ps", "--status", "wating_for_data")
+    assert (refused.code, "did you mean waiting_for_data?" in refused.err) == (3, True)
+    assert desk.baseload("ps", "--status", "waiting_for_data").code == 0
 
 
 def test_results_that_are_not_json_have_no_colours_and_line_up(desk: Desk) -> None:
@@ -209,7 +254,12 @@ def test_json_has_the_shape_of_the_api_and_nothing_else_on_stdout(desk: Desk) ->
 def test_verbs_reach_the_workflow_of_the_job(desk: Desk) -> None:
     job = _job(desk)
     assert desk.baseload("cancel", "digits").code == 0
-    assert [verb for verb, _ in desk.site.asked_of(job["id"])] == ["start", "cancel"]
+    assert desk.baseload("cancel", "digits", "--discard").code == 0
+    _, *asked = desk.site.asked_of(job["id"])
+    assert [(verb, sent["discards"]) for verb, sent in asked] == [
+        ("cancel", False),
+        ("cancel", True),
+    ]
     stopping = desk.baseload("stop", "digits")
     assert (stopping.code, "conflict" in stopping.err or "invalid" in stopping.err) == (3, True)
     assert desk.baseload("rm", "digits").code == 3

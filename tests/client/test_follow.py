@@ -99,6 +99,15 @@ class Workflows:
             )
         )
 
+    def waits_for(self, detail: str, *, ever: bool) -> None:
+        refusal = {"offer_id": "nod-1", "region_id": None, "code": "cpus", "detail": detail}
+        self._desk.site.set(
+            self._table,
+            self.id,
+            status="waiting_for_resources",
+            placement_refusals=[{**refusal, "ever": ever}],
+        )
+
     def prints(self, text: str, worker: int = 0) -> None:
         logs = log_store(settings().storage)
         run = run_id(self.id, worker, 1)
@@ -132,6 +141,28 @@ def test_a_followed_job_prints_live_and_ends_with_its_end(desk: Desk, job_file: 
     assert "digits: running" in ended.err
     assert ended.err.splitlines()[-1] == "digits: finished, charged 1.50 credits"
     assert "\x1b" not in ended.out + ended.err
+
+
+@pytest.mark.parametrize("verb", ["submit", "logs"])
+@pytest.mark.parametrize(
+    ("ever", "words"), [(True, "waits"), (False, "no machine here can ever run it")]
+)
+def test_a_followed_job_that_waits_says_why_and_when_that_changes(
+    desk: Desk, job_file: str, verb: str, ever: bool, words: str
+) -> None:
+    if verb == "logs":
+        desk.baseload("submit", job_file)
+    command = ("submit", job_file, "--follow") if verb == "submit" else ("logs", "-f", "digits")
+    with _running(desk, *command) as following:
+        job = _submitted(desk)
+        job.waits_for("machine-1: asked 64 CPUs, 2 there", ever=ever)
+        told = f"digits: {words}: machine-1: asked 64 CPUs, 2 there"
+        wait_until(lambda: told in following.err, "it says why")
+        job.waits_for("machine-1: asked 64 CPUs, 8 there", ever=ever)
+        wait_until(lambda: "8 there" in following.err, "it says what is new")
+        job.becomes("canceled")
+        ended = following.end()
+    assert ended.err.count("2 there") == 1
 
 
 @pytest.mark.parametrize("status", ["failed", "canceled", "stopped"])
@@ -169,6 +200,21 @@ def test_interrupted_it_leaves_the_job_running_and_says_so(desk: Desk, job_file:
     assert ended.code == 130
     assert f"goes on: baseload logs -f {job.id}" in ended.err
     assert [verb for verb, _ in desk.site.asked_of(job.id)] == ["start"]
+
+
+@pytest.mark.parametrize(("status", "code"), [("finished", 0), ("failed", 1), ("canceled", 1)])
+def test_followed_logs_end_as_a_followed_submission_does(
+    desk: Desk, job_file: str, status: str, code: int
+) -> None:
+    desk.baseload("submit", job_file)
+    job = _submitted(desk)
+    with _running(desk, "logs", "-f", "digits") as command:
+        job.prints("said\n")
+        assert command.line() == "said"
+        job.becomes(status, "why")
+        ended = command.end()
+    assert ended.code == code
+    assert f"digits: {status} (why), charged 0.00 credits" in ended.err
 
 
 def test_logs_of_several_workers_are_whole_lines_that_say_whose_they_are(desk: Desk) -> None:

@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from baseload.packing import PackingError, pack, pack_to_file
+from baseload.packing import OUTPUT_MARK, PackingError, pack, pack_to_file
 
 
 def _packed(folder: Path) -> bytes:
@@ -52,6 +52,13 @@ def test_an_archive_says_nothing_of_who_made_it(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(_packed(tmp_path))) as archive:
         (member,) = archive.getmembers()
     assert (member.uid, member.gid, member.uname, member.gname, member.mtime) == (0, 0, "", "", 0)
+
+
+def test_a_fetched_output_is_no_code_and_is_said_to_be_left_out(tmp_path: Path) -> None:
+    _write(tmp_path, "a.py", f"job-1/{OUTPUT_MARK}", "job-1/weights", "sub/b.py")
+    assert _names(tmp_path) == ["a.py", "sub", "sub/b.py"]
+    assert pack(tmp_path, io.BytesIO()).outputs == ("job-1",)
+    assert _names(tmp_path / "job-1") == [OUTPUT_MARK, "weights"], "unless it is what is sent"
 
 
 def test_what_tools_leave_behind_is_left_out(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_job_is_cancelled_in_every_state_and_leaves_nothing(
     with socket.create_server((machine.address.rsplit(".", 1)[0] + ".1", 0)) as silence:
         job = job_held_in(platform, eight, state, silence.getsockname()[1])
         platform.until_status(job, state)
-        platform.post(f"{job}/cancel")
+        platform.post(f"{job}/cancel?discard=true")
         canceled = platform.until_status(job, "canceled", limit_s=150)
     assert canceled["status_reason"]
     assert not any("5031" in line for line in machine.command_lines())
@@ -210,16 +210,38 @@ def test_two_jobs_never_hold_one_gpu(platform: Platform, pair: Pair) -> None:
 def test_a_notebook_runs_until_it_is_stopped_and_starts_again(
     platform: Platform, pair: Pair
 ) -> None:
-    job = platform.job("echo begun; sleep 5041", pair.region_id, type="notebook", port=8888)
+    command = (
+        "cat mine $BASELOAD_STATE/mine $BASELOAD_OUTPUT/mine; "
+        "for folder in . $BASELOAD_STATE $BASELOAD_OUTPUT; do echo kept > $folder/mine; done; "
+        "echo begun; sleep 5041"
+    )
+    job = platform.job(command, pair.region_id, type="notebook", port=8888)
     platform.until_status(job, "running")
+    wait_until(lambda: "begun" in platform.log(job), "it has written its files")
     platform.post(f"{job}/stop")
     platform.until_status(job, "stopped")
+    assert platform.output(job) == {"mine": b"kept\n"}
     assert "sleep 5041" not in pair.command_lines()
     platform.post(f"{job}/start")
     platform.until(job, lambda found: found["status"] == "running", "it runs again")
     wait_until(lambda: platform.log(job).count("begun") == 2, "both logs are there")
+    assert platform.log(job).count("kept\n") == 3, "all its files were there again"
     platform.post(f"{job}/cancel")
     platform.until_status(job, "canceled")
+
+
+def test_what_a_canceled_command_saves_last_is_its_output(platform: Platform, pair: Pair) -> None:
+    command = (
+        "trap 'echo epoch 7 > $BASELOAD_OUTPUT/checkpoint; exit 0' TERM; echo ready; "
+        "while true; do sleep 0.1; done"
+    )
+    job = platform.job(command, pair.region_id)
+    wait_until(lambda: "ready" in platform.log(job), "its handler is there")
+    platform.post(f"{job}/cancel")
+    platform.until_status(job, "canceled")
+    assert list(platform.output(job).values()) == [b"epoch 7\n"]
+    stored = [each for each in platform.items(f"{job}/events") if each["type"] == "job.stored"]
+    assert [each["details"]["output_files"] for each in stored] == [1]
 
 
 def test_code_and_packages_reach_the_job_and_its_output_comes_back(

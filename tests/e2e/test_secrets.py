@@ -159,7 +159,7 @@ def logs_of(job: str, files: dict[str, bytes]) -> list[str]:
 
 def test_no_command_line_shows_a_value(guarded: Guarded) -> None:
     assert any("sleep 6031" in line for line in guarded.command_lines)
-    assert any("supervise" in line for line in guarded.command_lines)
+    assert any(line.endswith(".pyz start") for line in guarded.command_lines), "the supervisor"
     assert not any(guarded.shown_in(line.encode()) for line in guarded.command_lines)
 
 

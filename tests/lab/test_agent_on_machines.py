@@ -81,7 +81,7 @@ async def test_end_finds_the_tree_of_a_supervisor_that_was_killed(
     async with agent_on(lab, machine) as agent:
         await agent.begin("job-g-0-1", FAMILY, runtime)
         wait_until(lambda: len(family(machine)) == 3, "the whole family is up")
-        machine.run("pkill", "-KILL", "-f", "supervise")
+        machine.run("pkill", "-KILL", "-x", "supervise")
         ended = await agent.call("end", run_id="job-g-0-1", grace_s=1)
     assert ended["tree_gone"] is True
     assert ended["exit"]["reason"] == "ended-after-supervisor-loss"

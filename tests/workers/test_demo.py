@@ -15,6 +15,12 @@ from workers.runner.probes import free_port
 from workers.runner.process_records import Record, read_record, wait_until
 from workers.runner.settings import CHECKOUT
 
+LONG_JOB = """
+name: goes-on
+type: training
+resources: {gpus: cpu, cpu_count: 1, memory_gib: 1}
+workers: [{command: sleep 600}]
+"""
 PROGRAMS = ("runner", "temporal", "sshd", "api", "worker", "planning")
 
 
@@ -41,9 +47,15 @@ class Demo:
                 stderr=subprocess.STDOUT,
             )
 
+    def runner(self, verb: str) -> str:
+        return self._said(sys.executable, "-m", "workers.runner", verb)
+
     def baseload(self, *arguments: str) -> str:
+        return self._said(str(Path(sys.executable).parent / "baseload"), *arguments)
+
+    def _said(self, *command: str) -> str:
         return subprocess.run(
-            [str(Path(sys.executable).parent / "baseload"), *arguments],
+            command,
             cwd=CHECKOUT,
             env=self._environment,
             capture_output=True,
@@ -90,6 +102,13 @@ def test_the_demo_works_at_once_after_everything_was_killed_in_its_middle(
     # The job that was killed in its middle has ended as well, and is billed once.
     assert wait_until(lambda: demo.baseload("ps").count("finished") == 2, 60), demo.baseload("ps")
     assert demo.baseload("bill").count("usage-fee") == 2
+    job_file = tmp_path / "long.yaml"
+    job_file.write_text(LONG_JOB)
+    demo.baseload("submit", str(job_file))
+    assert wait_until(lambda: "running" in demo.baseload("ps"), 60), demo.baseload("ps")
     before_down = demo.records()
-    bring_down(demo.home, lambda _: None)
+    assert re.search(r"^  goes-on \(job-\w{26}\)$", demo.runner("down"), re.MULTILINE)
     assert not any(record.members() for record in before_down)
+    demo.runner("up")
+    demo.baseload("cancel", "goes-on")
+    assert wait_until(lambda: "canceled" in demo.baseload("ps"), 60), demo.baseload("ps")

@@ -133,6 +133,15 @@ def test_a_machine_that_has_joined_announces_itself_without_a_new_token(
     assert found == [(TOKEN, "127.0.0.1"), (TOKEN, "10.0.0.9")]
 
 
+def test_it_says_how_it_is_used(machine: Machine) -> None:
+    done = join(machine, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for option in ("--api", "--token", "--key", "--address", "--port", "--user", "--join-file"):
+        assert option in done.stdout
+    assert "api=" not in done.stdout, "nothing of the program"
+    assert machine.authorized_keys.read_text() == ""
+
+
 def test_without_a_token_nothing_is_changed(platform: Platform, machine: Machine) -> None:
     done = join(machine, "--api", platform.url, token=None)
     assert done.returncode == 1

@@ -81,6 +81,7 @@ class Allocations:
             for a in placed.assignments
             if a.node.node_id == asked.node_id
         ]
+        row = self.rows.get(asked.node_id)
         return node.NodeRunsFound(
             run_ids=tuple(run for _, run in held),
             job_ids=tuple({j: None for j, _ in held}),
@@ -89,6 +90,7 @@ class Allocations:
                 for run, node_id in self.leaving.items()
                 if node_id == asked.node_id
             ),
+            sequence=row.sequence if row else 0,
         )
 
     def withdraw_allocations(

@@ -75,6 +75,9 @@ class LeasedNodes(RentedMachines):
     async def release_lease(self, asked: leased.ReleaseLease) -> leased.LeaseReleased:
         held = [one for one, holder in self.leases.items() if holder == asked.node_id]
         left = [one for one in held if not self._status(one).is_final]
+        row = self.rows.get(asked.node_id)
+        if row is not None and row.sequence > asked.sequence:
+            return leased.LeaseReleased(left=tuple(left), sequence=row.sequence)
         for lease_id in left:
             ended = LeaseRelease(reason=asked.reason, by_holder=True)
             await self._signal(_id_of(lease_id), "release", ended)

@@ -7,6 +7,7 @@ from datetime import datetime
 from workflows.contracts.jobs import Exit, RunReport, parse_run_id
 from workflows.contracts.nodes import Hardware, NodeAddress, RunSeen
 from workflows.contracts.statuses import RunState
+from workflows.effects.jobs import RunFolder
 
 REGION = "reg-1"
 
@@ -48,6 +49,7 @@ class StateSnapshot:
     attempt: int
     saved_at: datetime
     kept: int
+    folders: tuple[RunFolder, ...] = (RunFolder.STATE,)
 
 
 @dataclass

@@ -309,7 +309,8 @@ class World(Allocations, WantedStatuses, LeasedNodes, CloudProjects):
         if before is not None and (before.attempt, before.kept) == (attempt, run.kept):
             return job.SnapshotSaved(outcome=job.SnapshotOutcome.UNCHANGED)
         if before is None or before.attempt <= attempt:
-            self.states[job_id, worker] = StateSnapshot(attempt, asked.at, run.kept)
+            copy = StateSnapshot(attempt, asked.at, run.kept, asked.folders)
+            self.states[job_id, worker] = copy
         return job.SnapshotSaved(outcome=job.SnapshotOutcome.SAVED)
 
     def discard_snapshots(self, asked: job.DiscardSnapshots) -> Done:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from activities.agent.errors import RefusedError
 from activities.agent.host import network_wall
-from workers.runner.commands import Commands
+from workers.runner.commands import Commands, PublicApi
 from workers.runner.demo import run_demo
 from workers.runner.lifecycle import StackError, attached, bring_down, bring_up, program_states
 from workers.runner.local_node import join_home
@@ -38,7 +38,8 @@ def tell(line: str) -> None:
 
 def _up(settings: RunnerSettings) -> int:
     home = settings.home.absolute()
-    bring_up(home, lambda: default_stack(settings), tell)
+    if not bring_up(home, lambda: default_stack(settings), tell):
+        tell("it was up already, with the settings of its start; `make down` first to change them")
     settings = started_settings(settings)
     with attached(home, tell):
         node = join_home(settings, Commands(settings, tell, shown=False), tell)
@@ -55,12 +56,28 @@ def _demo(settings: RunnerSettings) -> int:
 
 
 def _down(settings: RunnerSettings) -> int:
+    going = _going_on(settings)
     bring_down(settings.home.absolute(), tell)
-    tell("down: nothing of it is running")
+    tell("down: none of its processes is running; jobs on nodes go on, and `make up` finds them")
+    for line in going:
+        tell(line)
     with suppress(RefusedError):  # It harms nobody while it stands.
         if network_wall.rest():
             tell("no job is left: the network wall of this machine is away until the next one")
     return 0
+
+
+def _going_on(settings: RunnerSettings) -> list[str]:
+    """What says which jobs go on while the stack is down; empty where none is known of."""
+    try:
+        jobs = PublicApi(started_settings(settings)).running_jobs()
+    except (OSError, StackError):  # It was never up, or is not up now.
+        return []
+    ports = {job["id"]: f", at port {job['port']} of its machine" for job in jobs if job["port"]}
+    lines = [f"  {job['name']} ({job['id']}){ports.get(job['id'], '')}" for job in jobs]
+    if lines:
+        lines.append("to end one: `make up`, then `.venv/bin/baseload cancel JOB`, or `kill-all`")
+    return lines
 
 
 def _status(settings: RunnerSettings) -> int:

@@ -18,6 +18,8 @@ from workers.runner.settings import RunnerSettings
 Resource = dict[str, Any]
 POLL_S = 0.3
 RESTART_LIMIT_S = 30
+SHORT_S = 3.0
+RUNNING_JOBS = "/v1/jobs?limit=100&status=running&status=unreachable"
 
 
 class Commands:
@@ -101,6 +103,17 @@ class PublicApi:
             if fits and found["status"] not in {"archived", "removing"}:
                 return dict(found)
         return None
+
+    def running_jobs(self) -> list[Resource]:
+        """The jobs of the administrator's account that run on nodes; asked once, and quickly.
+
+        Raises: StackError, when the API refuses or does not answer.
+        """
+        try:
+            answer = self._client.get(RUNNING_JOBS, timeout=SHORT_S)
+        except httpx.TransportError as error:
+            raise StackError(f"{self._client.base_url}{RUNNING_JOBS}: {error}") from error
+        return list(self._answer(answer)["items"])
 
     def wait(
         self, path: str, wanted: frozenset[str], limit_s: float, changed: Callable[[str], None]

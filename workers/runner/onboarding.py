@@ -31,7 +31,7 @@ def trust_lines(node: Resource) -> Iterator[str]:
     reason = (node.get("preparation") or {}).get("trusted_only_reason")
     if reason:
         yield f"TRUSTED ONLY: {reason}"
-        yield "  A job here can reach what runs on this machine, and Temporal rules the platform."
+        yield "  A job here may reach what runs on this machine, Temporal too, and so the platform."
         yield "  Run no job here that you do not trust with all of it."
 
 

@@ -139,6 +139,7 @@ class JobEvent(StrEnum):
     STATE_RESTORED = "job.state-restored"
     STATE_SAVED = "job.state-saved"
     STOPPED = "job.stopped"
+    STORED = "job.stored"
     UNREACHABLE = "job.unreachable"
     UPLOADING = "job.uploading"
     USAGE_REFUSED = "job.usage-refused"

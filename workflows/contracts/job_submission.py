@@ -5,7 +5,7 @@ The job's row stores the submission without the values of its variables.
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import SpotPolicy
@@ -53,6 +53,17 @@ class SubmittedEnvironment(Submitted):
     secrets: dict[str, str] = Field(default_factory=dict)
     """Variable names, each with a reference `store://projects/<project>/<name>`."""
 
+    @field_validator("variables", mode="before")
+    @classmethod
+    def _write_booleans_as_yaml_does(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        words = {True: "true", False: "false"}
+        return {
+            name: words[value] if isinstance(value, bool) else value
+            for name, value in given.items()
+        }
+
 
 class SubmittedCode(Submitted):
     upload_id: str
@@ -78,8 +89,8 @@ class SubmittedData(Submitted):
     volumes: tuple[str, ...] = ()
     input: DataSource | None = None
     output: DataSource | None = None
-    """The destination of output; None: output is not stored. If the field is missing, output of
-    training and inference is stored (`local`)."""
+    """The destination of output; None: output of training and inference is not stored. If the field
+    is missing, it is (`local`), and so is that of notebooks and endpoints always."""
 
 
 class SubmittedWorker(Submitted):
@@ -147,4 +158,5 @@ class JobSubmission(Submitted):
 
     @property
     def keeps_output(self) -> bool:
-        return self.data.output is not None
+        """Whether output is stored at the end, as that of notebooks and endpoints always is."""
+        return self.data.output is not None or self.type.is_service

@@ -161,6 +161,8 @@ class EndRequest(Contract):
     """The node that is being removed; a job without a worker on that node goes on."""
     is_gone: bool = False
     """Whether that node is unreachable, so that the job asks nothing of it any more."""
+    discards: bool = False
+    """Whether the output is not wanted: only the log is stored."""
 
 
 class JobEnding(Contract):

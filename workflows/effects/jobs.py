@@ -84,7 +84,19 @@ class StoreOutput(SiteCommand):
 
 
 class OutputStored(Contract):
+    """The output of a run, as a tar.gz of so many bytes."""
+
     stored_bytes: int
+    file_count: int | None = None
+    """None, where it had been stored before."""
+
+
+class RunFolder(StrEnum):
+    """A folder of a run whose files a state snapshot can hold."""
+
+    STATE = "state"
+    WORK = "work"
+    OUTPUT = "output"
 
 
 class SaveSnapshot(SiteCommand):
@@ -95,6 +107,8 @@ class SaveSnapshot(SiteCommand):
 
     run_id: str
     at: datetime
+    folders: tuple[RunFolder, ...] = (RunFolder.STATE,)
+    """What the snapshot holds."""
 
 
 class SnapshotOutcome(StrEnum):
@@ -109,7 +123,7 @@ class SnapshotOutcome(StrEnum):
 class SnapshotSaved(Contract):
     outcome: SnapshotOutcome
     state_bytes: int = 0
-    """The size of the files in the state folder, not of the stored snapshot."""
+    """The size of the files in the folders, not of the stored snapshot."""
     file_count: int = 0
     limit: str = ""
     """The limit in words; with `TOO_LARGE` alone."""

@@ -46,8 +46,8 @@ class LeaseReleased(Contract):
     left: tuple[str, ...] = ()
     """Leases whose machines are not gone yet; empty: no provider has a machine of the node."""
     sequence: int = 0
-    """The sequence of the node's row, if the row is ahead of the request. A workflow run that was
-    reset retries with this number."""
+    """The sequence of the node's row, if the row is ahead of the request. Then the workflow run is
+    stale, and none of the leases was asked to end."""
 
 
 acquire_lease = Effect("acquire_lease", AcquireLease, LeaseAcquired)

@@ -106,6 +106,9 @@ class NodeRunsFound(Contract):
     run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
     leaving: tuple[LeavingRun, ...] = ()
+    sequence: int = 0
+    """The sequence of the last step in the node's row, which is ahead of a workflow that Temporal
+    has restored."""
 
 
 class ListRuns(SiteCommand):

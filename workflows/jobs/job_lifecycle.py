@@ -316,7 +316,8 @@ class JobLifecycle:
         self._termination.reconsider()
         self._status = outcome = self._termination.outcome
         retained = retained_nodes(self._request, self._termination, self._workers)
-        events = (self._termination.event(), *retention_events(retained))
+        stored = self._teardown.stored_events()
+        events = (*stored, self._termination.event(), *retention_events(retained))
         await self._write(*events, release=True)
         if outcome.is_final:  # Last, so that no machine costs money while the store is unavailable.
             await self._snapshots.discard()
@@ -409,7 +410,7 @@ class JobLifecycle:
     def remove(self) -> None:
         self._remove_asked = True
         if self._status not in (JobStatus.STOPPED, JobStatus.CANCELED):
-            self._termination.cancel(EndRequest(reason="is removed"))
+            self._termination.cancel(EndRequest(reason="is removed", discards=True))
 
     @workflow.query(description="Status, reason and workers.")
     def status(self) -> JobReport:

@@ -1,13 +1,20 @@
-"""State snapshots of a job: taken from machines that can be lost, restored in a later attempt."""
+"""State snapshots of a job, which a later attempt starts with.
+
+They are taken while the job runs on a machine that can be lost, and at the end of an attempt that
+has a next one. A notebook or endpoint, which can start again, keeps all its files by them.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
+from temporalio import workflow
+
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import JobRequest
 from workflows.effects.jobs import (
     DiscardSnapshots,
+    RunFolder,
     SnapshotOutcome,
     SnapshotSaved,
     discard_snapshots,
@@ -22,6 +29,10 @@ from workflows.rules.catalogue.providers import preemption_notices_s
 LAST_SNAPSHOT_LIMIT = timedelta(minutes=10)
 PREEMPTION_SNAPSHOT_LIMIT = timedelta(seconds=preemption_notices_s()[0] - 10)
 """Before the notice of a preemption is over."""
+OWN_INTERVAL = timedelta(hours=1)
+"""Between two snapshots of a service on a machine that is there to stay."""
+TIME_SHARE = 20
+"""How many times as long as a snapshot takes the next one is waited for, at least."""
 
 
 class StateSnapshots:
@@ -41,6 +52,8 @@ class StateSnapshots:
         record_event: Callable[[Event], Awaitable[object]],
     ) -> None:
         self._job_id = request.job_id
+        self._is_service = request.type.is_service
+        self._folders = tuple(RunFolder) if self._is_service else (RunFolder.STATE,)
         self._interval = timedelta(seconds=request.state_interval_s)
         self._outages = outages
         self._record_event = record_event
@@ -52,19 +65,23 @@ class StateSnapshots:
         """Workers whose last snapshot failed, for which an event is recorded."""
 
     def applies_to(self, workers: Sequence[Worker]) -> bool:
-        """Whether a machine of this attempt can be lost, after which all workers restart."""
-        return self._interval > timedelta(0) and any(
-            worker.assigned.can_be_lost for worker in workers
+        """Whether the job can start again, or must when a machine of this attempt is lost."""
+        return self._interval > timedelta(0) and (
+            self._is_service or any(worker.assigned.can_be_lost for worker in workers)
         )
+
+    @property
+    def _what(self) -> str:
+        return "its work folder with output and state" if self._is_service else "its state"
 
     # ── while it runs ───────────────────────────────────────────────────────────────────────
 
     def start(self, workers: Sequence[Worker]) -> None:
         """Start taking snapshots at the interval; a second call does nothing."""
         if self._saving is None and self.applies_to(workers):
-            leased = [worker for worker in workers if worker.assigned.can_be_lost]
+            saved = [one for one in workers if self._is_service or one.assigned.can_be_lost]
             self._saving = asyncio.create_task(
-                gather_all(self._save_repeatedly(worker) for worker in leased)
+                gather_all(self._save_repeatedly(worker) for worker in saved)
             )
 
     def stop(self) -> None:
@@ -80,15 +97,22 @@ class StateSnapshots:
         self._failing.clear()
 
     async def _save_repeatedly(self, worker: Worker) -> None:
+        pause = self._interval  # What is too large to be saved is said soon.
         while not worker.has_ended:
-            await wait_until(lambda: worker.has_ended, self._interval, "until the next snapshot")
+            await wait_until(lambda: worker.has_ended, pause, "until the next snapshot")
             if not worker.has_ended and not self._outages.unreachable(worker):
+                began = workflow.now()
                 await self._save(worker)
+                pause = max(self._pause(worker), (workflow.now() - began) * TIME_SHARE)
+
+    def _pause(self, worker: Worker) -> timedelta:
+        """Between two snapshots of a worker."""
+        return self._interval if worker.assigned.can_be_lost else OWN_INTERVAL
 
     async def _save(self, worker: Worker) -> None:
         self.has_copies = True
         try:
-            saved = await worker.save_snapshot()
+            saved = await worker.save_snapshot(self._folders)
         except EFFECT_FAILED as failure:
             await report_violation(worker.node, failure)
             await self._record_failure(worker, cause_of(failure)[1])
@@ -99,14 +123,14 @@ class StateSnapshots:
         self._failing.discard(worker.index)
         if saved.outcome is SnapshotOutcome.SAVED and not self._is_recorded:
             self._is_recorded = True
-            every = f"every {self._interval.total_seconds():g} s"
-            message = f"its state is saved {every} when it has changed"
+            every = f"every {self._pause(worker).total_seconds():g} s"
+            message = f"{self._what} is saved {every} when it has changed"
             await self._record_event(Event(type=JobEvent.STATE_SAVED, message=message))
 
     async def _record_failure(self, worker: Worker, why: str) -> None:
         if worker.index not in self._failing:
             self._failing.add(worker.index)
-            message = f"worker {worker.index}: its state was not saved: {why}"
+            message = f"worker {worker.index}: {self._what} was not saved: {why}"
             await self._record_event(Event(type=JobEvent.STATE_NOT_SAVED, message=message))
 
     # ── at the end of an attempt ────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from pydantic import JsonValue
 from temporalio import workflow
 
 from workflows.contracts.billing import WorkerUsage
@@ -13,6 +14,7 @@ from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import JobRequest
 from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.effects.billing import BillingDone, PostUsage, end_billing, settle_usage
+from workflows.effects.jobs import LogCollected, OutputStored
 from workflows.jobs.node_outages import NodeOutages
 from workflows.jobs.state_snapshots import LAST_SNAPSHOT_LIMIT, StateSnapshots
 from workflows.jobs.termination import Termination
@@ -22,11 +24,14 @@ from workflows.primitives.waiting import (
     Interrupted,
     gather_all,
     gather_or_cancel,
-    interruptible,
     wait_until,
+    with_watch,
 )
 
-STORE_LIMIT = timedelta(minutes=2)
+STORE_LIMIT = timedelta(minutes=10)
+"""How long a job that was asked to end may store its log and output."""
+LEAVING_LIMIT = timedelta(minutes=2)
+"""How long a job that goes on elsewhere may store them, because its machine ends."""
 _BY_ITSELF = (JobStatus.FINISHED, JobStatus.FAILED)
 
 
@@ -86,6 +91,8 @@ class Teardown:
         self._snapshots = snapshots
         self._write = write
         self.output_bytes: int | None = None
+        self._stored_logs: list[LogCollected] = []
+        self._stored_outputs: list[OutputStored] = []
         progress = request.resumed_from
         self.unsettled: tuple[WorkerUsage, ...] = progress.unsettled if progress else ()
         """The usage of this and earlier attempts that could not be posted."""
@@ -116,9 +123,10 @@ class Teardown:
         except EFFECT_FAILED as failure:
             self._outages.add(worker.node.node_id)
             worker.status = WorkerStatus.LOST
-            for_good = self._outages.gone(worker) or self._termination.is_rescheduled
+            is_gone = self._outages.gone(worker)
+            for_good = is_gone or self._termination.is_rescheduled
             await self._write(worker.abandoned_event(cause_of(failure)[1], for_good=for_good), None)
-            if self._termination.is_rescheduled:
+            if self._termination.goes_on and not is_gone:
                 await self._wait_for_machines_end(worker)
 
     async def _wait_for_machines_end(self, worker: Worker) -> None:
@@ -128,12 +136,12 @@ class Teardown:
         """
         limit = timedelta(seconds=self._request.unreachable_limit_s)
         await wait_until(
-            lambda: self._outages.gone(worker) or not self._termination.is_rescheduled,
+            lambda: self._outages.gone(worker) or not self._termination.goes_on,
             limit,
             f"until the machine of {worker.node.node_id} has ended",
         )
         if not self._outages.gone(worker):
-            self._termination.refuse_reschedule(worker.index)
+            self._termination.refuse_next_attempt(worker.index)
 
     async def _settle(self, attempt: int, workers: Sequence[Worker]) -> None:
         """Post the measured usage that is not posted yet, then end the job billing.
@@ -156,26 +164,70 @@ class Teardown:
             await self._write(Event(type=JobEvent.BILLING_FAILED, message=message), None)
 
     async def _upload(self, workers: Sequence[Worker]) -> None:
-        """Store logs and output; a finished job has both stored."""
+        """Store logs, and output where it is kept; a finished job has both stored."""
         if self._outages.machine_lost is not None:
             self._fail_to_store()
         reachable = [w for w in workers if w.has_run and not self._outages.abandoned(w)]
         if not reachable:
             return
-        uploading = Event(type=JobEvent.UPLOADING, message="log and output are being stored")
+        uploading = Event(type=JobEvent.UPLOADING, message=self._uploading_message())
         await self._write(uploading, JobStatus.UPLOADING)
         storing = gather_all(self._store_one(worker) for worker in reachable)
         try:
-            if self._termination.is_asked:
-                await asyncio.wait_for(storing, STORE_LIMIT.total_seconds())
-            else:
-                await interruptible(storing, when=lambda: self._termination.is_asked)
-        except (*EFFECT_FAILED, Interrupted, TimeoutError) as cause:
+            await with_watch(storing, self._until_given_up())
+        except (*EFFECT_FAILED, Interrupted) as cause:
             if self._termination.outcome is not JobStatus.FINISHED:
-                why = cause_of(cause)[1] or f"not within {STORE_LIMIT}"
+                why = cause_of(cause)[1] or self._why_given_up()
                 message = f"log or output is not stored: {why}"
                 await self._write(Event(type=JobEvent.NOT_STORED, message=message), None)
             self._fail_to_store(cause)
+
+    async def _until_given_up(self) -> None:
+        """Until nobody waits any longer for what is being stored: others may need the machine."""
+        discarded = self._termination.discards
+        await workflow.wait_condition(lambda: self._termination.is_asked)
+        await wait_until(
+            lambda: self._termination.discards and not discarded,
+            self._store_limit(),
+            "until storing takes too long",
+        )
+
+    def _store_limit(self) -> timedelta:
+        return LEAVING_LIMIT if self._termination.goes_on else STORE_LIMIT
+
+    def _uploading_message(self) -> str:
+        if self._termination.discards:
+            return "the log is being stored; the output is discarded, as asked"
+        message = f"{'log and output are' if self._stores_output() else 'the log is'} being stored"
+        if self._termination.is_asked:
+            message += f", for at most {self._store_limit().total_seconds() / 60:.0f} min"
+        return message
+
+    def _why_given_up(self) -> str:
+        if self._termination.discards:
+            return "the output is discarded, as asked"
+        return f"not within {self._store_limit()}"
+
+    def stored_events(self) -> tuple[Event, ...]:
+        """The event of what is stored of the attempt, once; empty where nothing is."""
+        logs, outputs = self._stored_logs, self._stored_outputs
+        self._stored_logs, self._stored_outputs = [], []
+        if not logs:
+            return ()
+        log_bytes = sum(log.stored_bytes for log in logs)
+        details: dict[str, JsonValue] = {"log_bytes": log_bytes}
+        message = f"a log of {_size(log_bytes)}"
+        if outputs:
+            output_bytes = sum(output.stored_bytes for output in outputs)
+            details["output_bytes"] = output_bytes
+            counts = [output.file_count for output in outputs]
+            files = ""
+            if None not in counts:
+                count = sum(filter(None, counts))
+                details["output_files"] = count
+                files = f"{count} {'file' if count == 1 else 'files'}, "
+            message += f", and the output: {files}{_size(output_bytes)} packed"
+        return (Event(type=JobEvent.STORED, message=f"stored: {message}", details=details),)
 
     def _fail_to_store(self, cause: BaseException | None = None) -> None:
         """Let a finished job restart or fail, because its log or output is not stored."""
@@ -184,15 +236,19 @@ class Teardown:
                 self._termination.lose_machine(self._outages.machine_lost)
             self._termination.decide(cause)
 
+    def _stores_output(self) -> bool:
+        """Whether the job has an output and nobody has asked to discard it."""
+        return self._request.keeps_output and not self._termination.discards
+
     async def _store_one(self, worker: Worker) -> None:
-        wanted = self._termination.outcome in (JobStatus.FINISHED, JobStatus.FAILED)
-        wanted = wanted or self._termination.is_rescheduled
-        with_output = self._request.keeps_output and wanted
-        stored = await self._outages.run_through(
+        with_output = self._stores_output()
+        log, output = await self._outages.run_through(
             worker, partial(worker.store, with_output=with_output)
         )
-        if with_output:
-            self.output_bytes = (self.output_bytes or 0) + stored
+        self._stored_logs.append(log)
+        if output is not None:
+            self._stored_outputs.append(output)
+            self.output_bytes = (self.output_bytes or 0) + output.stored_bytes
 
     async def _save_state(self, workers: Sequence[Worker]) -> None:
         """Take a last snapshot of a job that continues in a later attempt.
@@ -213,6 +269,14 @@ class Teardown:
         ):
             if isinstance(result, BaseException):
                 workflow.logger.warning("the node cleans a run's folder later: %s", result)
+
+
+def _size(count: int) -> str:
+    """A number of bytes in words."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
 
 
 async def _failure_of(work: Coroutine[Any, Any, Any]) -> str | None:

@@ -6,7 +6,7 @@ from temporalio.exceptions import is_cancelled_exception
 
 from workflows.contracts.events import Event, JobEvent
 from workflows.contracts.jobs import EndRequest, JobEnding, JobRequest
-from workflows.contracts.statuses import JobStatus
+from workflows.contracts.statuses import JobStatus, WorkerStatus
 from workflows.jobs.worker import Worker, failures_of
 from workflows.primitives.failures import cause_of
 
@@ -76,6 +76,11 @@ class Termination:
         return self.request is not None and self.request.code == RESCHEDULED
 
     @property
+    def discards(self) -> bool:
+        """Whether who has asked for the end does not want the output."""
+        return self.request is not None and self.request.discards
+
+    @property
     def _is_loss(self) -> bool:
         return self.request is not None and self.request.code == MACHINE_LOST
 
@@ -85,9 +90,11 @@ class Termination:
         return self._is_loss or self.is_rescheduled
 
     def cancel(self, request: EndRequest) -> None:
-        """End the job for good."""
-        if not self.is_canceled:
+        """End the job for good; a repeat may say that the output is not wanted."""
+        if self.request is None or not self.is_canceled:
             self.request, self.stops = request, False
+        elif request.discards:
+            self.request = self.request.model_copy(update={"discards": True})
 
     def stop(self, request: EndRequest, *, is_service: bool) -> None:
         """End the job's commands; only a service can start again.
@@ -108,12 +115,13 @@ class Termination:
         if self.request is None:
             self.request, self.stops = EndRequest(reason=reason, code=RESCHEDULED), False
 
-    def refuse_reschedule(self, worker: int) -> None:
-        """Fail a rescheduled job, because a worker that was not seen to end must not run twice."""
-        if self.is_rescheduled and self.request is not None:
+    def refuse_next_attempt(self, worker: int) -> None:
+        """Fail a job that goes on, because a worker that was not seen to end must not run twice."""
+        if self.goes_on and self.request is not None:
+            what = "rescheduled" if self.is_rescheduled else "restarted"
             self.outcome = JobStatus.FAILED
             self.reason = (
-                f"{self.request.reason}; is not rescheduled, because the end of worker {worker} "
+                f"{self.request.reason}; is not {what}, because the end of worker {worker} "
                 "could not be confirmed, and its command would run twice"
             )
 
@@ -156,7 +164,11 @@ class Termination:
 
     def conclude(self, workers: Sequence[Worker], *, is_service: bool) -> None:
         """Decide the outcome after all commands have ended by themselves."""
-        if failures := failures_of(workers):
+        failures = failures_of(workers)
+        if is_service and any(worker.status is WorkerStatus.LOST for worker in workers):
+            self.lose_machine("; ".join(failures))  # It goes on with the files that it has kept.
+            self.decide()
+        elif failures:
             self.outcome, self.reason = JobStatus.FAILED, "; ".join(failures)
         elif is_service:
             self.outcome, self.reason = JobStatus.STOPPED, "its command ended"

@@ -21,6 +21,9 @@ from workflows.effects.jobs import (
     CollectLog,
     EndWorker,
     GetRunStatus,
+    LogCollected,
+    OutputStored,
+    RunFolder,
     SaveSnapshot,
     SnapshotSaved,
     StageWorker,
@@ -116,16 +119,16 @@ class Worker:
         self.take_report(await end_worker(command, summary=f"end worker {self.index}"))
         self._seen_to_end = True  # Also where the node knows nothing of the run any more.
 
-    async def store(self, *, with_output: bool) -> int:
-        """Store the whole log and, on request, the output; return the bytes of the output."""
-        await collect_log(CollectLog(node=self.node, run_id=self.run))
+    async def store(self, *, with_output: bool) -> tuple[LogCollected, OutputStored | None]:
+        """Store the whole log and, on request, the output."""
+        log = await collect_log(CollectLog(node=self.node, run_id=self.run))
         if not with_output:
-            return 0
-        return (await store_output(StoreOutput(node=self.node, run_id=self.run))).stored_bytes
+            return log, None
+        return log, await store_output(StoreOutput(node=self.node, run_id=self.run))
 
-    async def save_snapshot(self) -> SnapshotSaved:
-        """Store a state snapshot of the run."""
-        command = SaveSnapshot(node=self.node, run_id=self.run, at=workflow.now())
+    async def save_snapshot(self, folders: tuple[RunFolder, ...]) -> SnapshotSaved:
+        """Store a state snapshot of the run, of these folders."""
+        command = SaveSnapshot(node=self.node, run_id=self.run, at=workflow.now(), folders=folders)
         return await save_snapshot(command, summary=f"save the state of worker {self.index}")
 
     async def clean(self) -> None:

@@ -114,7 +114,7 @@ class LeaseLifecycle:
         self._inbox = Inbox()
         if resumed_from is not None and resumed_from.is_adopted:
             self._inbox.put(Refresh())  # The machine may have ended unseen.
-        self._out_of_time = False
+        self._out_of_time = self._is_notice_due = False
         self._poll_error = ""
         """Why the last poll of the provider failed; empty: it did not."""
 
@@ -254,7 +254,8 @@ class LeaseLifecycle:
             if self._until_notice() <= timedelta(0):
                 await self._notify_ending()
             message = await self._interruptible(self._inbox.wait(self._poll_interval()))
-            await self._poll()
+            if not self._must_notify():
+                await self._poll()
             if message is None:
                 self._machine.notification = None
 
@@ -288,7 +289,16 @@ class LeaseLifecycle:
     def _holder_is_missing(self) -> ApplicationError:
         return ApplicationError(f"{self._holder.id}: the holder of the lease does not exist")
 
+    def _must_notify(self) -> bool:
+        """Whether the holder of a ready machine is now to be notified of the deadline, once."""
+        is_ready = self._status is LeaseStatus.READY
+        return is_ready and self._is_notice_due and not self._is_ending
+
     async def _watch_deadline(self) -> None:
+        notice = self._until_notice()
+        if notice > timedelta(0):
+            await workflow.sleep(notice, summary="until the notice of the deadline")
+        self._is_notice_due = True
         left = self._request.deadline - workflow.now()
         if left > timedelta(0):
             await workflow.sleep(left, summary="until the deadline")
@@ -303,12 +313,18 @@ class LeaseLifecycle:
     async def _poll(self) -> None:
         """Poll the provider; a failed poll does not mean that the machine is gone.
 
+        An answer that is not there when the holder is to be notified of the deadline is not awaited
+        any longer, because the holder needs the time.
+
         Raises: ApplicationError, when the machine is gone or another machine has its name.
         """
         try:
-            seen = await self._interruptible(
-                describe_machine(DescribeMachine(**self._machine.name))
-            )
+            answer = describe_machine(DescribeMachine(**self._machine.name))
+            seen = await interruptible(self._interruptible(answer), when=self._must_notify)
+        except Interrupted:
+            if self._release_request is not None:
+                raise
+            return
         except ActivityError as failure:
             if is_cancelled_exception(failure):
                 raise

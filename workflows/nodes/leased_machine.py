@@ -266,5 +266,5 @@ class LeasedMachine:
             node_id=node_id, reason=reason, at=workflow.now(), sequence=self._journal.sequence
         )
         released = await release_lease(command)
-        self._journal.sequence = max(self._journal.sequence, released.sequence)
+        await self._journal.stop_if_behind(released.sequence)
         return released.left

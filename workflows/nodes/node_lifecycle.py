@@ -95,7 +95,7 @@ class NodeLifecycle:
         self._connection = NodeConnection(request, self._location, self._record_event)
         self._inspection = Inspection(request, self._location, self._record_changes)
         self._relocation = Relocation(self._location, self._connection, self._record_changes)
-        self._running_jobs = RunningJobs(request, self._location, self._record_event)
+        self._running_jobs = RunningJobs(request, self._location, self._journal, self._record_event)
         self._machine = LeasedMachine(request, self._location, self._journal, self._record_event)
         self._inbox = Inbox()
         self._wanted = WantedStatus(self._journal, self._inbox, self._record_changes)

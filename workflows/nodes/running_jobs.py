@@ -23,7 +23,7 @@ from workflows.effects.nodes import (
 from workflows.effects.placement import WithdrawAllocations, withdraw_allocations
 from workflows.nodes.location import NodeLocation
 from workflows.primitives.failures import EFFECT_FAILED, cause_of
-from workflows.primitives.journal import EventWriter
+from workflows.primitives.journal import EventWriter, Journal
 from workflows.primitives.waiting import wait_until
 
 DRAIN_INTERVAL = timedelta(seconds=5)
@@ -47,17 +47,24 @@ class RunningJobs:
         self,
         request: NodeRequest,
         location: NodeLocation,
+        journal: Journal,
         record_event: EventWriter,
     ) -> None:
         self._request = request
         self._location = location
+        self._journal = journal
         self._record_event = record_event
         self.end_tries = dict(request.resumed_from.end_tries) if request.resumed_from else {}
         """The orphaned runs that could not be ended, each with the number of tries."""
 
     async def held(self) -> NodeRunsFound:
-        """The runs and ids of the live jobs on the node, and the leaving runs."""
-        return await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
+        """The runs and ids of the live jobs on the node, and the leaving runs.
+
+        A stale workflow run stops here: these jobs are not those that it was to notify.
+        """
+        found = await find_node_runs(FindNodeRuns(node_id=self._request.node_id))
+        await self._journal.stop_if_behind(found.sequence)
+        return found
 
     async def users(self) -> tuple[str, ...]:
         """What keeps the node from being removed without force: its live jobs, and leaving runs.

@@ -84,7 +84,7 @@ class Journal:
             step, summary=f"{status}: {events[0].type if events else 'changed'}"
         )
         if recorded.is_stale:
-            await self.stop_if_behind(recorded.sequence)
+            await self._stop(recorded.sequence)
         if not recorded.confirmed:
             self._show(*before)
         return recorded
@@ -102,8 +102,10 @@ class Journal:
 
     async def stop_if_behind(self, sequence: int) -> None:
         """Stop this workflow run as stale if its row is ahead: the row has this sequence."""
-        if sequence <= self.sequence:
-            return
+        if sequence > self.sequence:
+            await self._stop(sequence)
+
+    async def _stop(self, sequence: int) -> None:
         workflow.upsert_search_attributes([RESOURCE_STATUS.value_set(STALE)])
         workflow.set_current_details(
             f"**{STALE}**: the row has step {sequence}, this run comes from step {self.sequence}"

@@ -50,6 +50,8 @@ class CloudResources:
     def __init__(self, request: RegionRequest, record_event: EventWriter) -> None:
         self._request = request
         self._record_event = record_event
+        self._is_unsettled = request.resumed_status is not None
+        """Whether a replacement of the storage node may have been broken off."""
 
     # ── created and removed ────────────────────────────────────────────────────────────────────
 
@@ -102,9 +104,21 @@ class CloudResources:
         if not self._request.is_in_cloud:
             return ""
         nodes = await self._storage()
+        if self._is_unsettled:
+            await self._settle(nodes)
         if any(node.status is NodeStatus.ACTIVE for node in nodes):
             return ""
         return "; ".join(map(_describe, nodes)) or "it has no storage node"
+
+    async def _settle(self, nodes: tuple[StorageNode, ...]) -> None:
+        """End a replacement that was broken off as `replace` does, once its outcome is known."""
+        there = [node for node in nodes if node.status not in _REMOVED]
+        is_active = bool(there) and there[-1].status is NodeStatus.ACTIVE
+        if len(there) > 1 and not is_active and there[-1].status not in _BROKEN:
+            return  # The newer one is still being created.
+        self._is_unsettled = False
+        for surplus in there[:-1] if is_active else there[1:]:
+            await self._request_removal(surplus.node_id)
 
     async def replace(self, node_id: str, inbox: Inbox) -> None:
         """Add a storage node; when it is active, have the older ones removed, else keep them.
@@ -121,6 +135,7 @@ class CloudResources:
         except EFFECT_FAILED as failure:
             await self._keep_storage(failure)
             return
+        self._is_unsettled = True
         message = f"{new.node_id} takes the place of {', '.join(older) or 'none'}"
         await self._record_event(Event(type=RegionEvent.STORAGE_ADDED, message=message))
         try:
@@ -129,10 +144,12 @@ class CloudResources:
             if is_cancelled_exception(failure):
                 raise
             await self._request_removal(new.node_id)
+            self._is_unsettled = False
             await self._keep_storage(failure)
             return
         for replaced in older:
             await self._request_removal(replaced)
+        self._is_unsettled = False
         await self._record_event(
             Event(type=RegionEvent.STORAGE_REPLACED, message=f"{new.node_id} is its storage node")
         )

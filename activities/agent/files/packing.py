@@ -1,4 +1,4 @@
-"""The packing of a run's folder as tar.gz on stdout.
+"""The packing of a run's folders as tar.gz on stdout.
 
 The command may still run and change the folder meanwhile, even in bad faith. Folders are therefore
 walked by their descriptors, so that a link which replaces a folder cannot lead out of it.
@@ -14,7 +14,7 @@ import os
 import posixpath
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from ..errors import RefusedError
@@ -28,25 +28,27 @@ _GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)
 """The errors of opening a file that is gone or has been replaced by something else."""
 
 
-def pack(run: Run, folder: str, settled: bool = False) -> None:
-    """Write a folder of the run to stdout.
+def pack(run: Run, folders: Sequence[str], settled: bool = False) -> None:
+    """Write folders of the run to stdout.
 
+    folders: of one alone the names are those inside it, else they begin with the folder's.
     settled: refuse a file that changes while it is read; otherwise the file is packed as it is
     read, padded with zeros if it has become shorter.
     Raises: RefusedError `no-folder`, `too-deep`, `too-large`; with `settled` also `unsettled` and
     `bad-name`.
     """
-    found = entries(run, folder)
+    found = {folder: entries(run, folder) for folder in folders}
     with contextlib.ExitStack() as opened:
         out = opened.enter_context(open(1, "wb", closefd=False))
         packed = opened.enter_context(gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0))
         tar = opened.enter_context(
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT)
         )
-        packer = _Packer(tar, run.at(folder), settled)
-        packer.left_bytes = _most_bytes(run)
-        for entry in found:
-            packer.add(entry)
+        packer = _Packer(tar, _most_bytes(run), settled)
+        for folder, inside in found.items():
+            packer.begin(run.at(folder), "" if len(found) == 1 else folder)
+            for entry in inside:
+                packer.add(entry)
 
 
 def _most_bytes(run: Run) -> int:
@@ -99,14 +101,18 @@ def _entries(top: str) -> Iterator[Entry]:
 
 
 class _Packer:
-    def __init__(self, tar: tarfile.TarFile, top: str, settled: bool) -> None:
+    def __init__(self, tar: tarfile.TarFile, most_bytes: int, settled: bool) -> None:
         self.tar = tar
-        self.top = top
         self.settled = settled
-        self.left_bytes = 0
+        self.left_bytes = most_bytes
         """How many bytes of files may still be packed."""
+        self.top = self.prefix = ""
         self.linked: dict[tuple[int, int], str] = {}
         """The first packed name of each file with several names, by device and inode."""
+
+    def begin(self, top: str, prefix: str) -> None:
+        """From now on add what is in the folder `top`, with names that begin with `prefix`."""
+        self.top, self.prefix, self.linked = top, prefix, {}
 
     def add(self, entry: Entry) -> None:
         """Add a file, a folder or a link that stays inside; skip devices, sockets and the like.
@@ -119,7 +125,7 @@ class _Packer:
         if self.settled and "\\" in entry.path:
             raise RefusedError("bad-name", "%r: a name with \\ cannot be restored" % entry.path)
         if stat.S_ISDIR(seen.st_mode):
-            self.tar.addfile(_member(entry, seen, tarfile.DIRTYPE))
+            self.tar.addfile(self._member(entry, seen, tarfile.DIRTYPE))
         elif stat.S_ISLNK(seen.st_mode):
             self._add_link(entry, seen)
         elif stat.S_ISREG(seen.st_mode):
@@ -134,7 +140,7 @@ class _Packer:
         inside = os.path.realpath(path).startswith(os.path.realpath(self.top) + os.sep)
         there = posixpath.normpath(posixpath.join(posixpath.dirname(entry.path), to))
         if inside and not os.path.isabs(to) and there.split("/")[0] != "..":
-            member = _member(entry, seen, tarfile.SYMTYPE)
+            member = self._member(entry, seen, tarfile.SYMTYPE)
             member.linkname = to
             self.tar.addfile(member)
 
@@ -154,29 +160,28 @@ class _Packer:
     def _add_content(self, entry: Entry, seen: os.stat_result, file: IO[bytes]) -> None:
         known = (seen.st_dev, seen.st_ino)
         if seen.st_nlink > 1 and known in self.linked:
-            member = _member(entry, seen, tarfile.LNKTYPE)
+            member = self._member(entry, seen, tarfile.LNKTYPE)
             member.linkname = self.linked[known]
             self.tar.addfile(member)
             return
-        self.linked[known] = entry.path
+        self.linked[known] = posixpath.join(self.prefix, entry.path)
         self.left_bytes -= seen.st_size
         if self.left_bytes < 0:
             words = "%s: with its holes, all files have more bytes than the run may use"
             raise RefusedError("too-large", words % entry.path)
-        member = _member(entry, seen, tarfile.REGTYPE)
+        member = self._member(entry, seen, tarfile.REGTYPE)
         member.size = seen.st_size
         self.tar.addfile(member, _Padded(file, member.size))
         if self.settled and _times(os.fstat(file.fileno())) != _times(seen):
             raise RefusedError("unsettled", "%s: changed while it was read" % entry.path)
 
-
-def _member(entry: Entry, seen: os.stat_result, kind: bytes) -> tarfile.TarInfo:
-    """The archive member of an entry, without an owner, which is set at the unpacking."""
-    member = tarfile.TarInfo(entry.path)
-    member.type = kind
-    member.mode = stat.S_IMODE(seen.st_mode)
-    member.mtime = seen.st_mtime  # With its fraction, as tarfile itself does.
-    return member
+    def _member(self, entry: Entry, seen: os.stat_result, kind: bytes) -> tarfile.TarInfo:
+        """The archive member of an entry, without an owner, which is set at the unpacking."""
+        member = tarfile.TarInfo(posixpath.join(self.prefix, entry.path))
+        member.type = kind
+        member.mode = stat.S_IMODE(seen.st_mode)
+        member.mtime = seen.st_mtime  # With its fraction, as tarfile itself does.
+        return member
 
 
 def _times(seen: os.stat_result) -> tuple[int, int]:

@@ -42,7 +42,7 @@ def read_log(request: dict[str, Any]) -> None:
 
 def pack_output(request: dict[str, Any]) -> None:
     """Write the run's output folder as tar.gz to stdout. Raises: RefusedError `no-folder`."""
-    packing.pack(Folders(request.get("root", "")).run(request["run_id"]), "output")
+    packing.pack(Folders(request.get("root", "")).run(request["run_id"]), ["output"])
 
 
 def put_input(request: dict[str, Any]) -> None:

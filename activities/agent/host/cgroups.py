@@ -103,7 +103,7 @@ def _processes(folder: str) -> list[processes.Process]:
             found = [processes.find(int(line)) for line in file if int(line) > 0]
     except OSError:
         return []
-    return [one for one in found if one is not None and one.state not in "ZX"]
+    return [one for one in found if one is not None and not one.has_ended]
 
 
 def _write(folder: str, name: str, text: str) -> None:

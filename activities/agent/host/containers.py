@@ -52,6 +52,8 @@ def prepare(
         BASELOAD_OUTPUT=INSIDE + "/output",
         BASELOAD_STATE=INSIDE + "/state",
         BASELOAD_CHECKPOINTS=INSIDE + "/input/checkpoints",
+        # Else the hook that NVIDIA's tools may have installed here brings all GPUs that it names.
+        NVIDIA_VISIBLE_DEVICES="void",
     )
     if "PATH" not in (spec.get("environment") or {}):
         del inside["PATH"]

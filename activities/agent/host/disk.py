@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import sys
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from ..folders import Run
+from ..folders import JOB_USER, Run
 from . import containers, file_tree
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
@@ -19,6 +20,9 @@ STEP_ENTRIES = 20_000
 GROWN_BYTES = 8 << 20
 """A run that has grown by this much while the node's disk filled up is ended for it."""
 MEASURED = ("work", "output", "state")
+SHARED_FOLDERS = ("/tmp", "/var/tmp")
+INPUT = "input"
+"""What is put there before the start does not count; its account may write there afterwards."""
 
 
 def reserve(run: Run) -> None:
@@ -74,7 +78,10 @@ class DiskUse:
         self.run = run
         self.allowed_gb = spec.get("disk_size_gb")
         self.in_container = spec.get("runtime") == "podman"
+        self.user: str | None = None if self.in_container else spec.get("user")
         self.layer: str | None = None
+        self.given: int | None = None
+        """What the input has taken when it was first measured."""
         self.used_before = 0
         """What the run used when the node last had room."""
         self._steps: Generator[None, None, str | None] | None = None
@@ -98,14 +105,17 @@ class DiskUse:
         used = self.run.log_bytes()
         if self.in_container and self.layer is None:
             self.layer = containers.layer_of(self.run.run_id)
+        found = yield from self._sum([self.run.at(INPUT)])
+        self.given = found if self.given is None else self.given
+        used += max(0, found - self.given)
         folders = [self.run.at(name) for name in MEASURED]
-        for folder in [*folders, *filter(None, [self.layer])]:
-            with contextlib.suppress(FileNotFoundError):
-                for total in file_tree.measuring(folder, STEP_ENTRIES):
-                    if total is None:
-                        yield None
-                    else:
-                        used += total
+        folders += filter(None, [self.layer])
+        for entry in (yield from self._elsewhere()):
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                used += entry.stat(follow_symlinks=False).st_blocks * 512
+        used += yield from self._sum(folders)
         if self.allowed_gb and used > float(self.allowed_gb) * 1e9:
             return "the job has written %.1f GB, its disk_size_gb is %s" % (
                 used / 1e9,
@@ -117,4 +127,38 @@ class DiskUse:
         elif used - self.used_before >= GROWN_BYTES:
             grown_mib = (used - self.used_before) >> 20
             return "%s; this job has written %d MiB of it lately" % (full, grown_mib)
+        return None
+
+    @staticmethod
+    def _sum(tops: list[str]) -> Generator[None, None, int]:
+        used = 0
+        for top in tops:
+            with contextlib.suppress(OSError):  # It has gone, or is no folder any more.
+                for total in file_tree.measuring(top, STEP_ENTRIES):
+                    if total is None:
+                        yield None
+                    else:
+                        used += total
+        return used
+
+    def _elsewhere(self) -> Generator[None, None, list[os.DirEntry[str]]]:
+        """What the run's own account has made in the folders of this disk that all may write to."""
+        found: list[os.DirEntry[str]] = []
+        if not self.user or not self.user.startswith(JOB_USER + "-"):
+            return found
+        uid = pwd.getpwnam(self.user).pw_uid
+        for top in filter(os.path.isdir, SHARED_FOLDERS):
+            with os.scandir(top) as entries:
+                for count, entry in enumerate(entries, 1):
+                    if _owner_of(entry) == uid:
+                        found.append(entry)
+                    if count % STEP_ENTRIES == 0:
+                        yield None
+        return found
+
+
+def _owner_of(entry: os.DirEntry[str]) -> int | None:
+    try:
+        return entry.stat(follow_symlinks=False).st_uid
+    except FileNotFoundError:
         return None

@@ -37,6 +37,11 @@ KNOWS_NOTHING = "#!/bin/sh\necho credentials not found in native keychain\nexit 
 OWNERS = re.compile(r"(\w+_proxy|registry_auth_file|docker_config)\Z", re.IGNORECASE)
 """The variables by which podman finds registry credentials or proxies of the machine's owner."""
 
+ORDERS = ("run.oci.", "io.podman.annotations.", "org.systemd.property.", "module.wasm.")
+"""The beginnings of annotations that the runtimes of containers obey, as root of this machine: to
+write to a file, to take another filter of system calls, to stop a unit. Podman before 4.6 hands
+those of images to them."""
+
 
 def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
     """Have an image on this node, and return its id.
@@ -58,6 +63,7 @@ def ready(folders: Folders, image: str, run_step: Any, *, owned: bool) -> str:
             tags = _tags_of(found)
             if tags is not None:
                 _note_use(folders, found, tags, before)
+                _check_annotations(image, found)
                 return found
     raise RefusedError("image", "image %s: it is removed here as often as it is pulled" % image)
 
@@ -77,6 +83,15 @@ def _pulled(folders: Folders, image: str, run_step: Any, owned: bool) -> str:
         return str(lines[-1])
     whose = "" if owned else " (asked without the credentials of the machine's owner)"
     raise RefusedError("image", "image %s%s: %s" % (image, whose, output[-2000:].strip()))
+
+
+def _check_annotations(image: str, image_id: str) -> None:
+    done = podman(["image", "inspect", "--format", "{{json .Annotations}}", image_id])
+    names = json.loads(done.stdout) or {} if done.returncode == 0 else {}
+    orders = sorted(name for name in names if name.startswith(ORDERS))
+    if orders:
+        words = "image %s: has annotations that give orders to this machine: %s"
+        raise RefusedError("image", words % (image, ", ".join(orders)[:500]))
 
 
 def _filled(folders: Folders) -> list[str]:

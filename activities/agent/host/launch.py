@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import RefusedError
@@ -17,7 +18,7 @@ def archive() -> str:
     return os.path.abspath(sys.argv[0])
 
 
-def supervisor_command(run: Run) -> list[str]:
+def _supervisor_command(run: Run) -> list[str]:
     """What starts the supervisor of a run; nothing in it is secret."""
     return [sys.executable, "-I", "-S", archive(), "supervise", run.folders.root, run.run_id]
 
@@ -27,9 +28,10 @@ def unit_of(run_id: str) -> str:
     return "baseload-%s.service" % run_id
 
 
-def launch(run: Run, spec: dict[str, Any]) -> None:
+def launch(run: Run, spec: dict[str, Any], supervise: Callable[[], None]) -> None:
     """Start the supervisor by the runtime that the run was staged for.
 
+    supervise: what the supervisor does where the runtime is not systemd.
     Raises: RefusedError `systemd`; `gpu-device`, see `device_files.of_run`.
     """
     # Here, because systemd lets the supervisor itself open no other device any more.
@@ -39,7 +41,7 @@ def launch(run: Run, spec: dict[str, Any]) -> None:
     if spec.get("runtime") == "systemd":
         _launch_unit(run, spec, names)
     else:
-        _launch_detached(run)
+        _launch_detached(run, supervise)
 
 
 def _launch_unit(run: Run, spec: dict[str, Any], names: list[str] | None) -> None:
@@ -64,7 +66,7 @@ def _launch_unit(run: Run, spec: dict[str, Any], names: list[str] | None) -> Non
         arguments.append("--property=DevicePolicy=closed")
         arguments += ["--property=DeviceAllow=%s rw" % path for path in allowed]
     done = subprocess.run(
-        arguments + supervisor_command(run),
+        arguments + _supervisor_command(run),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -74,8 +76,11 @@ def _launch_unit(run: Run, spec: dict[str, Any], names: list[str] | None) -> Non
         raise RefusedError("systemd", "systemd-run: exit %d: %s" % (done.returncode, words))
 
 
-def _launch_detached(run: Run) -> None:
-    """Fork twice with a new session between: nothing of the caller's can reach the supervisor."""
+def _launch_detached(run: Run, supervise: Callable[[], None]) -> None:
+    """Fork twice with a new session between: nothing of the caller's can reach the supervisor.
+
+    It goes on in this interpreter, because another one takes as long to start as all the rest.
+    """
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
@@ -91,7 +96,10 @@ def _launch_detached(run: Run) -> None:
         os.dup2(notes, 2)
         os.closerange(3, 256)
         os.chdir(run.path)
-        arguments = supervisor_command(run)
-        os.execv(arguments[0], arguments)
+        supervise()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001 - the forked child must never return
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
     finally:
         os._exit(126)

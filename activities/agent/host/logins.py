@@ -1,4 +1,4 @@
-"""The log-ins to this machine: closes all but the platform's, without locking the platform out, and
+"""The logins to this machine: closes all but the platform's, without locking the platform out, and
 restores them."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEY = re.compile(r"(restrict )?(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]{20,}
 
 
 def close_others(authorized_key: str) -> None:
-    """Allow log-ins only with this key, as our current user.
+    """Allow logins only with this key, as our current user.
 
     The new configuration is tested by sshd before it is used; the old one is kept beside it.
     Raises: RefusedError `no-key`, `sshd-config`.

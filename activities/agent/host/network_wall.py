@@ -17,70 +17,20 @@ as they are after a restart of the machine.
 
 from __future__ import annotations
 
-import glob
 import grp
-import ipaddress
 import os
 import pwd
-import shutil
 import subprocess
 import zlib
 from typing import Any
 
 from ..errors import RefusedError
 from ..folders import JOB_USER, Folders, read_json, take_lock, write_json
+from ..loading import load
 from . import job_accounts
 
 TABLE = "inet baseload"
 MARK = 0xBA5E0000
-RESOLVERS = "/etc/resolv.conf"
-LINK_LOCAL = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32")
-"""Where clouds tell a machine its secrets; the rest of these networks is of no use to a job."""
-NEWEST = b"chain answers"
-RULES = """
-table %(table)s
-delete table %(table)s
-table %(table)s {
-  set resolvers4 { type ipv4_addr; %(resolvers4)s }
-  set resolvers6 { type ipv6_addr; %(resolvers6)s }
-  set closed4 { type ipv4_addr; flags interval; auto-merge; %(closed4)s }
-  set closed6 { type ipv6_addr; flags interval; auto-merge; %(closed6)s }
-  set closed_ports4 { type ipv4_addr . inet_service; %(closed_ports4)s }
-  set closed_ports6 { type ipv6_addr . inet_service; %(closed_ports6)s }
-  map marks { type uid : mark; }
-  set own { type uid . mark; }
-  set ports { type inet_service; }
-  set holders { type uid . inet_service; }
-  chain output {
-    type filter hook output priority filter; policy accept;
-    ct direction reply meta skgid %(gid)d meta l4proto { tcp, udp } th sport @ports jump answers
-    oifname "lo" ct direction reply ct mark and 0xffff0000 == 0x%(mark)x jump replies
-    meta skgid %(gid)d jump jobs
-  }
-  chain answers {
-    meta skuid . th sport @holders return
-    drop
-  }
-  chain replies {
-    meta skuid . ct mark @own accept
-    tcp flags & rst == rst accept
-    drop
-  }
-  chain jobs {
-    ct direction reply accept
-    meta l4proto { tcp, udp } th dport 53 ip daddr @resolvers4 accept
-    meta l4proto { tcp, udp } th dport 53 ip6 daddr @resolvers6 accept
-    ip daddr @closed4 reject with icmpx admin-prohibited
-    ip6 daddr @closed6 reject with icmpx admin-prohibited
-    ip daddr . tcp dport @closed_ports4 reject with tcp reset
-    ip6 daddr . tcp dport @closed_ports6 reject with tcp reset
-    oifname != "lo" accept
-    ct state established accept
-    meta l4proto tcp ct state new ct mark set meta skuid map @marks accept
-    reject with icmpx admin-prohibited
-  }
-}
-"""
 
 
 def build(folders: Folders, asked: dict[str, Any]) -> str | None:
@@ -90,7 +40,7 @@ def build(folders: Folders, asked: dict[str, Any]) -> str | None:
     and port.
     """
     if os.geteuid() != 0:
-        return "the log-in user is not root: nothing holds jobs off this machine's network"
+        return "the login user is not root: nothing holds jobs off this machine's network"
     os.makedirs(job_accounts.ACCOUNTS, mode=0o700, exist_ok=True)
     write_json(_note(folders), {"root": folders.root, **asked})
     try:
@@ -102,6 +52,11 @@ def build(folders: Folders, asked: dict[str, Any]) -> str | None:
     return None
 
 
+def is_asked(folders: Folders) -> bool:
+    """Whether the jobs of this root are to have a wall."""
+    return os.path.exists(_note(folders))
+
+
 def keep(folders: Folders, user: str | None) -> None:
     """Let an account, and its run's port, into the wall, which is built anew when it is missing.
 
@@ -111,22 +66,17 @@ def keep(folders: Folders, user: str | None) -> None:
     """
     if os.geteuid() != 0 or not user:
         return
-    is_asked = os.path.exists(_note(folders))
-    if not is_asked and not shutil.which("nft"):
+    must_stand = is_asked(folders)
+    if not must_stand and not _has_nft():
         return
     with _locked():
-        found = _nft(["list", "table", *TABLE.split()])
-        if found.returncode != 0 and not is_asked:
+        text = _let_in(pwd.getpwnam(user).pw_uid) + _ports()
+        if _nft(["-f", "-"], text).returncode == 0:
             return
-        if NEWEST not in found.stdout:  # Missing, or built by an earlier release.
+        # The wall is missing, or was built by an earlier release, without the sets of the ports.
+        if must_stand or _nft(["list", "table", *TABLE.split()]).returncode == 0:
             _load()
-        entry = pwd.getpwnam(user)
-        mark = "0x%x" % (MARK | entry.pw_uid & 0xFFFF)
-        _run(
-            "add element %s marks { %d : %s }\n" % (TABLE, entry.pw_uid, mark)
-            + "add element %s own { %d . %s }\n" % (TABLE, entry.pw_uid, mark)
-            + _ports()
-        )
+            _run(text)
 
 
 def rest() -> bool:
@@ -135,7 +85,7 @@ def rest() -> bool:
     `keep` builds it anew for the next run, so a machine without runs needs none.
     Raises: RefusedError `network-wall`.
     """
-    if os.geteuid() != 0 or not shutil.which("nft"):
+    if os.geteuid() != 0 or not _has_nft():
         return False
     if _nft(["list", "table", *TABLE.split()]).returncode != 0:
         return False
@@ -149,7 +99,7 @@ def rest() -> bool:
 
 def remove(folders: Folders) -> None:
     """Take the wall away, unless another root on this machine needs it."""
-    if os.geteuid() != 0 or not os.path.exists(_note(folders)):
+    if os.geteuid() != 0 or not is_asked(folders):
         return
     with _locked():
         os.unlink(_note(folders))
@@ -178,7 +128,10 @@ def _note(folders: Folders) -> str:
 def _notes() -> list[dict[str, Any]]:
     """What each root has asked for; a root that is gone asks for nothing any more."""
     notes = []
-    for path in sorted(glob.glob(os.path.join(job_accounts.ACCOUNTS, "wall-*.json"))):
+    for name in sorted(os.listdir(job_accounts.ACCOUNTS)):
+        if not (name.startswith("wall-") and name.endswith(".json")):
+            continue
+        path = os.path.join(job_accounts.ACCOUNTS, name)
         note = read_json(path) or {}
         if os.path.isdir(str(note.get("root"))):
             notes.append(note)
@@ -189,23 +142,19 @@ def _notes() -> list[dict[str, Any]]:
 
 def _load() -> None:
     """Make all rules, for all roots; every job account is let in, so that running jobs go on."""
-    notes = _notes()
-    networks = [*LINK_LOCAL, *(one for note in notes for one in note.get("networks") or [])]
-    ports = [(host, int(port)) for note in notes for host, port in note.get("ports") or []]
+    job_accounts.make(JOB_USER)  # Its group is walled; another agent's root may have none yet.
+    # Not imported above: most runs find the wall standing, and importing takes longer than asking.
     accounts = [entry for entry in pwd.getpwall() if entry.pw_name.startswith(JOB_USER + "-")]
-    marks = [(entry.pw_uid, MARK | entry.pw_uid & 0xFFFF) for entry in accounts]
-    values: dict[str, Any] = {"table": TABLE, "mark": MARK, "gid": grp.getgrnam(JOB_USER).gr_gid}
-    for version in (4, 6):
-        values["resolvers%d" % version] = _elements(_of(version, _resolvers()))
-        values["closed%d" % version] = _elements(_of(version, networks))
-        values["closed_ports%d" % version] = _elements(
-            ["%s . %d" % (host, port) for host, port in ports if _of(version, [host])]
-        )
-    text = RULES % values
-    for uid, mark in marks:
-        text += "add element %s marks { %d : 0x%x }\n" % (TABLE, uid, mark)
-        text += "add element %s own { %d . 0x%x }\n" % (TABLE, uid, mark)
-    _run(text + _ports())
+    text = load("host.network_rules:text")(TABLE, MARK, grp.getgrnam(JOB_USER).gr_gid, _notes())
+    _run(text + "".join(_let_in(entry.pw_uid) for entry in accounts) + _ports())
+
+
+def _let_in(uid: int) -> str:
+    """What lets the connections of an account into the wall, and marks them."""
+    mark = MARK | uid & 0xFFFF
+    return "add element %s marks { %d : 0x%x }\nadd element %s own { %d . 0x%x }\n" % (
+        (TABLE, uid, mark) * 2
+    )
 
 
 def _ports() -> str:
@@ -217,30 +166,8 @@ def _ports() -> str:
     return text
 
 
-def _of(version: int, addresses: list[str]) -> list[str]:
-    found = []
-    for address in addresses:
-        try:
-            network = ipaddress.ip_network(address.partition("%")[0], strict=False)
-        except ValueError as error:
-            raise RefusedError("network-wall", "network %r: %s" % (address, error)) from error
-        if network.version == version:
-            whole = network.prefixlen == network.max_prefixlen
-            found.append(str(network.network_address) if whole else str(network))
-    return sorted(set(found))
-
-
-def _elements(found: list[str]) -> str:
-    return "elements = { %s };" % ", ".join(sorted(set(found))) if found else ""
-
-
-def _resolvers() -> list[str]:
-    try:
-        with open(RESOLVERS) as file:
-            lines = [line.split() for line in file]
-    except OSError:
-        return []
-    return [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+def _has_nft() -> bool:
+    return any(os.access(os.path.join(folder, "nft"), os.X_OK) for folder in os.get_exec_path())
 
 
 def _run(text: str) -> None:

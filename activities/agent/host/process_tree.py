@@ -62,7 +62,7 @@ def orphans(run_id: str, known: dict[str, Any]) -> list[processes.Process]:
     """
     if not processes.is_of_this_boot(known):
         return []
-    everything = [one for one in processes.everything() if one.state not in "ZX"]
+    everything = [one for one in processes.everything() if not one.has_ended]
     mine = {
         one.pid
         for one in everything
@@ -104,7 +104,8 @@ def end_orphaned_runs(run_id: str, known: dict[str, Any], grace_s: float) -> boo
 
 def of_account(uid: int) -> list[processes.Process]:
     """The running processes of an account; an uncollected zombie does not count."""
-    return [one for one in processes.everything() if one.state not in "ZX" and _is_of(one, uid)]
+    found = [processes.find(pid) for pid in processes.pids() if _is_of(pid, uid)]
+    return [one for one in found if one is not None and not one.has_ended]
 
 
 def end_account(uid: int, limit_s: float = KILL_S) -> list[int]:
@@ -132,14 +133,14 @@ def _here(uid: int) -> list[processes.Process]:
     return found
 
 
-def _is_of(process: processes.Process, uid: int) -> bool:
+def _is_of(pid: int, uid: int) -> bool:
     """By the status, because the folder in /proc is root's once a process forbids core dumps."""
     try:
-        with open("/proc/%d/status" % process.pid) as file:
-            ids = next(line.split()[1:] for line in file if line.startswith("Uid:"))
+        with open("/proc/%d/status" % pid, "rb") as file:
+            ids = next(line.split()[1:] for line in file if line.startswith(b"Uid:"))
     except (OSError, StopIteration):  # It has ended by now.
         return False
-    return str(uid) in ids
+    return b"%d" % uid in ids
 
 
 def _is_elsewhere(pid: int) -> bool:

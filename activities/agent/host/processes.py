@@ -10,7 +10,7 @@ from typing import Any
 class Process:
     """One line of /proc/PID/stat."""
 
-    __slots__ = ("parent", "pid", "session", "start_ticks", "state")
+    __slots__ = ("parent", "pid", "session", "start_ticks", "state", "threads")
 
     def __init__(self, pid: int, stat: bytes) -> None:
         fields = stat[stat.rindex(b")") + 2 :].split()
@@ -18,7 +18,13 @@ class Process:
         self.state = fields[0].decode()
         self.parent = int(fields[1])
         self.session = int(fields[3])
+        self.threads = int(fields[17])
         self.start_ticks = int(fields[19])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is a zombie; one whose first thread alone has ended still runs."""
+        return self.state in "ZX" and self.threads < 2
 
 
 def find(pid: int) -> Process | None:
@@ -30,15 +36,14 @@ def find(pid: int) -> Process | None:
         return None
 
 
+def pids() -> list[int]:
+    """The numbers of all processes that this one can see."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
 def everything() -> list[Process]:
     """Every process that this one can see."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            process = find(int(name))
-            if process is not None:
-                found.append(process)
-    return found
+    return [process for pid in pids() if (process := find(pid)) is not None]
 
 
 def is_alive(pid: int | None, start_ticks: int | None) -> bool:
@@ -46,7 +51,7 @@ def is_alive(pid: int | None, start_ticks: int | None) -> bool:
     if not pid:
         return False
     process = find(pid)
-    return process is not None and process.start_ticks == start_ticks and process.state not in "ZX"
+    return process is not None and process.start_ticks == start_ticks and not process.has_ended
 
 
 def descendants(ancestors: set[int], among: list[Process]) -> list[Process]:

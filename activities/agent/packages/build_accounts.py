@@ -3,23 +3,33 @@
 Each build on this machine has one account at a time; accounts are numbered and reused. Each build
 has its own home, with pip's cache in it, which is removed afterwards, so that no build finds files
 of another build. A build for the machine's owner gets the owner's settings of pip; any other build
-gets none of them.
+gets none of them. No build reaches more of the machine than a job without GPUs: it is behind the
+wall around the network of jobs, with a /dev and a /proc of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import grp
 import itertools
 import os
 import pwd
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import RefusedError
-from ..folders import take_lock
-from ..host import file_tree, job_accounts, prctl, process_tree
+from ..folders import JOB_USER, Folders, take_lock
+from ..host import (
+    device_files,
+    file_tree,
+    job_accounts,
+    mount_namespace,
+    network_wall,
+    prctl,
+    process_tree,
+)
 from ..host.spawn import DEFAULT_PATH
 
 # Of the machine, as the accounts are, and not of one root on it.
@@ -33,7 +43,7 @@ OWNERS = re.compile(r"(pip_\w+|\w+_proxy)\Z", re.IGNORECASE)
 
 @contextlib.contextmanager
 def building(
-    path: str, *, foreign: bool, owned: bool, group: int | None = None
+    folders: Folders, path: str, *, foreign: bool, owned: bool, group: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """Make the folder `path`, and yield the options of Popen for the steps that build into it.
 
@@ -44,7 +54,8 @@ def building(
     owned: whether the build is for the machine's owner; any other build gets none of the owner's
     settings of pip, which may hold credentials.
     group: the group that the account needs to enter the folder above `path`.
-    Raises: RefusedError `packages`, when a process of the build stays; whatever a step raises.
+    Raises: RefusedError `packages`, when a process of the build stays; `network-wall`; whatever a
+    step raises.
     """
     _clear(path)
     os.makedirs(path)
@@ -55,7 +66,9 @@ def building(
     try:
         entry = pwd.getpwnam(account)
         end_processes(entry.pw_uid)  # The processes of an interrupted build.
-        with _home(path + HOME, entry, owned, [] if group is None else [group]) as options:
+        become = _becoming(folders, entry, [] if group is None else [group])
+        with _home(path + HOME, entry, owned) as options:
+            options["preexec_fn"] = become
             os.chmod(path, 0o700)
             os.chown(path, entry.pw_uid, entry.pw_gid)
             try:
@@ -96,9 +109,7 @@ def _variables(home: str, owned: bool) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _home(
-    home: str, entry: pwd.struct_passwd, owned: bool, groups: list[int]
-) -> Iterator[dict[str, Any]]:
+def _home(home: str, entry: pwd.struct_passwd, owned: bool) -> Iterator[dict[str, Any]]:
     """A home for the account, and the options of its processes.
 
     owned: with our own pip's settings.
@@ -116,7 +127,7 @@ def _home(
                 if name == "pip.conf":
                     variables["PIP_CONFIG_FILE"] = target
         _give(home, entry)
-        yield {"env": variables, "cwd": home, "preexec_fn": lambda: _become(entry, groups)}
+        yield {"env": variables, "cwd": home}
     finally:
         _clear(home)
 
@@ -148,14 +159,25 @@ def _give(top: str, entry: pwd.struct_passwd) -> None:
             os.lchown(path, entry.pw_uid, entry.pw_gid)
 
 
-def _become(entry: pwd.struct_passwd, groups: list[int]) -> None:
-    """Become the account, in the child process before its program starts."""
-    os.setsid()
-    os.umask(0o022)
-    os.setgroups(groups)
-    os.setgid(entry.pw_gid)
-    os.setuid(entry.pw_uid)
-    prctl.forbid_new_privileges()
+def _becoming(folders: Folders, entry: pwd.struct_passwd, groups: list[int]) -> Callable[[], None]:
+    """What makes a process that of the account, in the child process before its program starts."""
+    gid = entry.pw_gid
+    if network_wall.is_asked(folders):
+        network_wall.keep(folders, entry.pw_name)
+        gid = grp.getgrnam(JOB_USER).gr_gid  # The wall is around this group.
+    devices = device_files.of_run({"user": entry.pw_name})
+
+    def become() -> None:
+        os.setsid()
+        if devices is not None:
+            mount_namespace.enter(folders, devices)
+        os.umask(0o022)
+        os.setgroups(groups)
+        os.setgid(gid)
+        os.setuid(entry.pw_uid)
+        prctl.forbid_new_privileges()
+
+    return become
 
 
 def end_processes(uid: int) -> None:

@@ -13,7 +13,7 @@ from ..files import removal
 from ..files.removal import names_in
 from ..folders import Folders, Run
 from ..host import file_tree, images, job_accounts
-from ..packages.packages import MARKER
+from ..packages.environments import MARKER
 from . import end, status, supervisor
 
 ENDED_AT_ONCE = 16

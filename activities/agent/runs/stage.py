@@ -13,7 +13,8 @@ from ..errors import RefusedError
 from ..files.removal import unless_removed
 from ..folders import Folders, Run, take_lock
 from ..host import disk, file_tree, images, job_accounts, network_wall
-from ..packages import packages
+from ..loading import load
+from ..packages import environments
 
 
 def stage(request: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +52,8 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
             % ", ".join(request["apt_packages"]),
         )
     _check_disk(folders, run, request.get("disk_size_gb"))
-    packages.install_system_packages(folders, request.get("apt_packages") or [])
+    if request.get("apt_packages"):
+        load("packages.system_packages:install")(folders, request["apt_packages"])
     image = request.get("image") or spec.get("image")
     if image:
         if request.get("python_packages"):
@@ -59,9 +61,10 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
                 "packages", ("python_packages beside an image: put them into the image %s") % image
             )
         spec["image"], spec["owned"] = image, owned
-        spec["image_id"] = images.ready(folders, image, packages.run_step, owned=owned)
+        run_step = load("host.steps:run_step")
+        spec["image_id"] = images.ready(folders, image, run_step, owned=owned)
     else:
-        spec["packages_path"], spec["packages_group"] = packages.environment(
+        spec["packages_path"], spec["packages_group"] = environments.environment(
             folders,
             request.get("python_packages") or [],
             owned=owned,

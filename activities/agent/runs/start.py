@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import RefusedError
 from ..folders import Folders, Run
 from ..host import launch
+from ..loading import load
 from . import status
 
 STARTED_WITHIN_S = 10.0
@@ -30,7 +31,7 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     if state["state"] == "staged":
         spec = run.read("spec.json") or {}
         _check_port(run, spec.get("port"))
-        launch.launch(run, spec)
+        launch.launch(run, spec, lambda: _supervise(run))
     deadline = time.monotonic() + STARTED_WITHIN_S
     while time.monotonic() < deadline:
         if state["state"] in ("exited", "lost") or state["pid"]:
@@ -42,6 +43,10 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
         "run %s: no process after %d s: %s"
         % (run.run_id, STARTED_WITHIN_S, _notes(run.at("supervisor.log"))),
     )
+
+
+def _supervise(run: Run) -> None:
+    load("runs.supervisor:supervise")(run.folders.root, run.run_id)
 
 
 def _check_port(run: Run, port: int | None) -> None:

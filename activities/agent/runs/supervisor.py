@@ -35,6 +35,8 @@ DISK_USE_SHARE = 200.0
 SOON = 20.0
 LEFTOVER_GRACE_S = 5.0
 KILL_AGAIN_S = 0.05
+NAME = "supervise"
+"""By which `ps` and `pgrep` tell a supervisor from the call that has started it."""
 OOM_SCORE = "-900"
 """When memory runs out, the kernel spares supervisors, without which no run can be ended."""
 
@@ -83,6 +85,8 @@ class Supervisor:
     def main(self) -> None:
         """Start the command, supervise it until its process tree has ended, and write its exit."""
         self._listen()
+        with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
+            file.write(NAME)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write(OOM_SCORE)  # Only some containers do not let root do this.
         prctl.adopt_orphans()

@@ -29,7 +29,7 @@ class LedgerTransaction(SQLModel, table=True):
     id: str = Field(primary_key=True)
     business_key: str = Field(unique=True)
     kind: str
-    """`credits`, `usage-fee`, `reversal`, …"""
+    """`credits` or `usage-fee`."""
     account_id: str = Field(foreign_key="accounts.id", index=True)
     job_id: str | None = Field(default=None, index=True)
     description: str = Field(sa_type=Text)

@@ -24,7 +24,7 @@ BY_SOMEBODY = frozenset({"delete", "stop"})
 
 
 def read_notification(data: bytes, *, receipt: str, message_id: str) -> Notification:
-    """The notification in a message; without news when the message is unreadable or irrelevant.
+    """The notification in a message; without content when the message is unreadable or irrelevant.
 
     An operation has two entries, at its start and at its end. Both count, in any order.
     """

@@ -18,7 +18,10 @@ from activities.settings import settings
 
 MAX_BYTES = 16 * 1024
 MAX_PRIVATE_KEY = 4096
-"""The number of characters of the private key: a check of 5000 bits takes seconds already."""
+"""The number of characters of the private key."""
+MAX_BITS = 4096
+"""Of the modulus: a check of 5000 bits takes seconds already. So does one of a longer prime, which
+a key can name beside any modulus, and hours one of all that fits."""
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _EMAIL = re.compile(r"[^@\s]+@[a-z0-9.-]+\.gserviceaccount\.com")
@@ -73,9 +76,16 @@ def _is_private_key(pem: str) -> bool:
     try:
         if len(pem) > MAX_PRIVATE_KEY:
             return False
-        return isinstance(load_pem_private_key(pem.encode(), None), RSAPrivateKey)
+        unchecked = load_pem_private_key(pem.encode(), None, unsafe_skip_rsa_key_validation=True)
+        if not isinstance(unchecked, RSAPrivateKey) or unchecked.key_size > MAX_BITS:
+            return False
+        numbers = unchecked.private_numbers()
+        if max(numbers.p, numbers.q).bit_length() > unchecked.key_size // 2 + 1:
+            return False
+        load_pem_private_key(pem.encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return False
+    return True
 
 
 def _is_token_uri(uri: str) -> bool:

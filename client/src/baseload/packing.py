@@ -17,6 +17,8 @@ from typing import IO
 from baseload.errors import BaseloadError
 
 IGNORE_FILE = ".baseloadignore"
+OUTPUT_MARK = ".baseload-output"
+"""A file in each folder that `baseload output` has made; such a folder is no code."""
 ALWAYS_IGNORED = (
     ".git", ".hg", ".svn", ".venv", "__pycache__", "*.pyc", ".mypy_cache", ".pytest_cache",
     ".ruff_cache", ".ipynb_checkpoints", "node_modules", ".DS_Store", ".baseload", IGNORE_FILE,
@@ -33,6 +35,8 @@ class Packed:
 
     file_count: int
     content_bytes: int
+    outputs: tuple[str, ...] = ()
+    """The folders that were left out, because they are fetched outputs."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
         gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0, compresslevel=6) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for path, name in _members(folder.resolve()):
+        outputs: list[str] = []
+        for path, name in _members(folder.resolve(), outputs):
             entry = _entry(path, name)
             if entry.isdir():
                 archive.addfile(entry)
@@ -89,7 +94,7 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
             with path.open("rb") as file:
                 archive.addfile(entry, file)
             count, content_bytes = count + 1, content_bytes + entry.size
-    return Packed(count, content_bytes)
+    return Packed(count, content_bytes, tuple(outputs))
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,8 @@ def pack_to_file(folder: Path) -> Iterator[PackedFile]:
         yield PackedFile(Path(archive.name), packed)
 
 
-def _members(folder: Path) -> Iterator[tuple[Path, str]]:
+def _members(folder: Path, outputs: list[str]) -> Iterator[tuple[Path, str]]:
+    """The files and folders to pack, with their names. outputs: gets those that are left out."""
     rules = ignore_rules(folder)
 
     def below(current: Path, prefix: str) -> Iterator[tuple[Path, str]]:
@@ -123,6 +129,9 @@ def _members(folder: Path) -> Iterator[tuple[Path, str]]:
             if any(rule.matches(name, is_folder=is_folder) for rule in rules):
                 continue
             path = Path(entry.path)
+            if is_folder and (path / OUTPUT_MARK).exists():
+                outputs.append(name)
+                continue
             if entry.is_symlink():
                 path = _inside(path, folder)
             yield path, name

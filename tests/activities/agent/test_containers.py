@@ -124,6 +124,13 @@ def test_no_variable_of_a_job_reaches_podman_itself(podman_agent: LocalAgent) ->
     assert (process / "cwd").resolve() == podman_agent.path(RUN)
 
 
+def test_no_variable_of_a_job_asks_for_further_gpus(podman_agent: LocalAgent) -> None:
+    asked = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    run(podman_agent, "echo found $NVIDIA_VISIBLE_DEVICES", environment=asked)
+    podman_agent.exit_of(RUN)
+    assert "found void" in podman_agent.path(RUN, "log").read_text()
+
+
 def test_values_that_fit_on_no_line_arrive_as_they_are(podman_agent: LocalAgent) -> None:
     given = {
         "LINES": "two\r\nlines\n\n",

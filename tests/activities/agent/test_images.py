@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from activities.agent.errors import RefusedError
-from activities.agent.packages import packages
+from activities.agent.host import steps
 from tests.activities.agent.agent_process import LocalAgent, Refused, processes_naming, spec
 from tests.activities.agent.podman import IMAGE, root_file_system
 from tests.activities.agent.registry import Registry, reach, save_image, serving_image
@@ -107,8 +107,28 @@ def test_what_is_installed_ends_before_it_takes_the_room_of_runs(tmp_path: Path)
     try:
         fills = ["sh", "-c", f"head -c 100M /dev/zero > {small}/part; exec sleep 6501"]
         with pytest.raises(RefusedError, match=r"installing: .* MiB free, want 256") as caught:
-            packages.run_step("installing", fills, 60, None, (str(small),))
+            steps.run_step("installing", fills, 60, None, (str(small),))
         assert caught.value.code == "disk-full"
         assert processes_naming(small) == []
     finally:
         subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+@pytest.mark.parametrize("order", ["run.oci.hooks.stderr", "org.systemd.property.Conflicts"])
+def test_an_image_that_gives_orders_to_the_runtime_of_containers_is_refused(
+    podman_agent: LocalAgent, podman_environment: dict[str, str], tmp_path: Path, order: str
+) -> None:
+    image = "localhost/baseload-test:orders"
+    written = tmp_path / "by-root"
+    asked = ("--annotation", f"{order}={written}", "--annotation", "org.example.harmless=1")
+    given = f"FROM {IMAGE}\n".encode()
+    podman(podman_environment, "build", "-q", *asked, "-t", image, "-", given=given)
+    try:
+        with pytest.raises(Refused, match=order) as caught:
+            podman_agent.call(
+                "stage", run_id=RUN, image=image, owned=True, spec=spec("true", runtime="podman")
+            )
+        assert caught.value.code == "image"
+        assert not written.exists()
+    finally:
+        podman(podman_environment, "rmi", "--force", image)

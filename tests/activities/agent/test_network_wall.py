@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -181,6 +182,47 @@ def test_a_container_reaches_no_more_than_any_other_run(
     assert "not found" not in said
     assert said.count("asked") == len(places) + 1, said
     assert [line for line in said.splitlines() if line[:1].isdigit()] == []
+
+
+BACKEND = """
+import os, socket, zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    heard = ["/proc/1 " + str(os.path.exists("/proc/1"))]
+    for host in HOSTS:
+        try:
+            socket.create_connection((host, PORT), 1).close()
+            heard.append(host + " hello")
+        except OSError:
+            heard.append(host + " no")
+    with zipfile.ZipFile(os.path.join(folder, "asker-1.0-py3-none-any.whl"), "w") as wheel:
+        info = "asker-1.0.dist-info/"
+        wheel.writestr("heard", "\\n".join(heard))
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: asker\\nVersion: 1.0\\n")
+        kind = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        wheel.writestr(info + "WHEEL", kind)
+        wheel.writestr(info + "RECORD", "")
+    return "asker-1.0-py3-none-any.whl"
+"""
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_what_a_package_runs_to_be_built_reaches_no_more_than_a_run(
+    walled: Walled, wheels: Path, owned: bool
+) -> None:
+    wall = {"networks": [CLOSED], "ports": [[FAR, TEMPORAL]]}
+    walled.call("prepare", peers=[], network_wall=wall)
+    hosts = ("127.0.0.1", CLOSED, METADATA, FAR)
+    project = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+    backend = f"HOSTS, PORT = {hosts!r}, {TEMPORAL}\n{BACKEND}"
+    package = wheels / "asker-1.0.zip"
+    with zipfile.ZipFile(package, "w") as source:
+        source.writestr("asker-1.0/pyproject.toml", project)
+        source.writestr("asker-1.0/backend.py", backend)
+    asked = {"python_packages": [str(package)], "spec": spec("true", user="baseload-job")}
+    walled.call("stage", run_id="job-built-0-1", owned=owned, **asked)
+    environment = Path(walled.document("job-built-0-1", "spec.json")["packages_path"])
+    (heard,) = environment.glob("lib/python*/site-packages/heard")
+    assert heard.read_text().splitlines() == ["/proc/1 False", *(f"{host} no" for host in hosts)]
 
 
 def libraries_of(program: str) -> list[str]:

@@ -142,6 +142,48 @@ def test_ending_a_run_ends_all_of_its_account_that_has_left_its_cgroup(agent: Lo
 
 
 @needs_root
+@pytest.mark.parametrize("place", ["../input", "/tmp", "/var/tmp/own"])
+def test_what_a_run_writes_beside_its_own_folders_counts(agent: LocalAgent, place: str) -> None:
+    agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+    fills = f"mkdir -p {place}; chmod u+w {place}; yes | head -c 30M > {place}/$BASELOAD_RUN_ID"
+    agent.run(RUN, f"{fills}; sleep 600", user="baseload-job", disk_size_gb=0.01, grace_s=0)
+    try:
+        assert agent.exit_of(RUN)["reason"] == "disk-full"
+    finally:
+        agent.end_all()
+        agent.call("clean", run_ids=[RUN])
+
+
+# Its first thread has ended, so that it looks like a zombie; another one goes on.
+HALF_ENDED = """
+import ctypes, os, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+with open("pid", "w") as file:
+    file.write(str(os.getpid()))
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+@needs_root
+def test_ending_a_run_ends_processes_whose_first_thread_has_ended(agent: LocalAgent) -> None:
+    agent.call("prepare", exclusive=False, authorized_key="", peers=[])
+    python = shutil.which("python3", path="/usr/bin")
+    escape = f"(setsid env -i {python} -c '{HALF_ENDED}' &) ; sleep 600"
+    agent.run(RUN, escape, user="baseload-job")
+    noted = agent.path(RUN, "work/pid")
+    pid = int(wait_for(lambda: noted.exists() and noted.read_text(), "its process"))
+    stat = Path(f"/proc/{pid}/stat")
+    wait_for(lambda: ") Z " in stat.read_text(), "the end of its first thread")
+    os.kill(agent.document(RUN, "process.json")["supervisor_pid"], signal.SIGKILL)
+    wait_for(lambda: agent.look(RUN)["state"] == "lost", "the loss of its supervisor")
+    try:
+        assert agent.call("end", run_id=RUN, grace_s=0)["tree_gone"]
+        assert not stat.exists() or stat.read_text().split(") ")[1].split()[17] == "1"
+    finally:
+        subprocess.run(["kill", "-9", str(pid)], check=False, capture_output=True)
+
+
+@needs_root
 def test_an_account_with_a_process_is_given_to_nobody(
     node_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """The resume state of a run on its node: seen cheaply, packed while it is written, put back."""
 
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -15,6 +16,7 @@ from tests.activities.waiting import wait_for
 pytestmark = pytest.mark.usefixtures("staged_before")
 
 RUN, NEXT = "job-st-0-1", "job-st-0-2"
+FOLDERS = ["state", "work", "output"]
 
 
 @pytest.fixture
@@ -124,6 +126,36 @@ def test_what_is_put_back_belongs_to_the_user_of_the_command(agent: LocalAgent) 
     assert agent.path(RUN, "state").stat().st_mode & 0o077 == 0
 
 
+def test_all_files_of_a_notebook_are_put_back_where_they_were(agent: LocalAgent) -> None:
+    agent.stage(RUN, "true")
+    for folder in FOLDERS:
+        (agent.path(RUN, folder) / "deep").mkdir()
+        (agent.path(RUN, folder) / "deep" / "file").write_text(folder)
+    seen = agent.call("fingerprint_state", run_id=RUN, folders=FOLDERS)
+    assert (seen["bytes"], seen["mark"] != mark_of(agent)) == (len("".join(FOLDERS)), True)
+    agent.put_input(NEXT, pack(agent, FOLDERS), verb="restore_state", folders=FOLDERS)
+    agent.stage(NEXT, "true")
+    assert {each: (agent.path(NEXT, each) / "deep" / "file").read_text() for each in FOLDERS} == {
+        each: each for each in FOLDERS
+    }
+
+
+def test_only_the_folders_that_runs_keep_are_packed_and_put_back(agent: LocalAgent) -> None:
+    agent.stage(RUN, "true")
+    for verb in ("pack_state", "restore_state"):
+        refused = subprocess.run(
+            agent.command(verb), input=line(agent, ["../other"]), capture_output=True, check=False
+        )
+        assert (refused.returncode, b'"bad-folder"' in refused.stderr) == (3, True)
+    refused = subprocess.run(
+        agent.command("restore_state"),
+        input=line(agent, FOLDERS, NEXT) + packed(file("work", b"no folder")),
+        capture_output=True,
+        check=False,
+    )
+    assert (refused.returncode, b'"unsafe-archive"' in refused.stderr) == (3, True)
+
+
 def begun(agent: LocalAgent) -> subprocess.Popen[bytes]:
     """A packing that has its request; it waits where nobody reads what it writes."""
     process = subprocess.Popen(
@@ -138,13 +170,14 @@ def begun(agent: LocalAgent) -> subprocess.Popen[bytes]:
     return process
 
 
-def line(agent: LocalAgent) -> bytes:
-    return f'{{"root": "{agent.root}", "run_id": "{RUN}"}}\n'.encode()
+def line(agent: LocalAgent, folders: list[str] | None = None, run_id: str = RUN) -> bytes:
+    request = {"root": str(agent.root), "run_id": run_id, "folders": folders}
+    return json.dumps(request).encode() + b"\n"
 
 
-def pack(agent: LocalAgent) -> bytes:
+def pack(agent: LocalAgent, folders: list[str] | None = None) -> bytes:
     done = subprocess.run(
-        agent.command("pack_state"), input=line(agent), capture_output=True, check=True
+        agent.command("pack_state"), input=line(agent, folders), capture_output=True, check=True
     )
     return done.stdout
 

@@ -1,5 +1,6 @@
 """The sweep: what says it is alive and has no workflow is started again or settled."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -236,6 +237,25 @@ async def test_a_signal_that_the_lost_workflow_has_not_acted_upon_is_delivered_a
     await world.sweep()  # It relays what it delivers again, beside its answer.
     await eventually(lambda: undelivered(world.database) == [], "all signals are delivered")
     assert await signals_of(world.client, f"job/{world.job.id}") == ["cancel"]
+
+
+async def test_a_signal_is_delivered_again_although_the_process_is_killed_right_after_the_start(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unheard = ask(world.database, world.job.id, "cancel", CANCEL)
+    with world.database.write() as session:
+        session.get_one(tables.OutboxRow, unheard).delivered_at = NOW + timedelta(seconds=1)
+    start = world.client.start_workflow
+
+    async def kill_after(*asked: Any, **options: Any) -> None:
+        await start(*asked, **options)
+        if options["id"] == f"job/{world.job.id}":
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(world.client, "start_workflow", kill_after)
+    with pytest.raises(asyncio.CancelledError):
+        await world.sweep()
+    assert undelivered(world.database) == [unheard]
 
 
 async def test_a_row_that_cannot_be_read_keeps_nobody_else_from_being_started_again(

@@ -90,6 +90,21 @@ def test_a_run_is_stale_unless_it_has_written_the_later_step_itself(
     assert (told.applied, told.sequence, told.is_stale) == (False, 2, is_stale)
 
 
+@pytest.mark.parametrize(
+    ("run_id", "history_length", "is_stale"),
+    [("run-1", 20, False), ("run-1", 23, False), ("run-1", 14, True), ("run-2", 20, True)],
+)
+def test_a_run_that_is_one_step_behind_is_stale_unless_it_repeats_its_own_step(
+    migrated: Database, job: tables.Job, run_id: str, history_length: int, is_stale: bool
+) -> None:
+    """Otherwise the step after would be written on top of what the run does not know."""
+    step = step_of(job, 1, "running")
+    record(step.model_copy(update={"run_id": "run-1", "history_length": 20}))
+    other = {"run_id": run_id, "history_length": history_length}
+    told = record(step_of(job, 1, "unreachable").model_copy(update=other))
+    assert (told.applied, told.sequence, told.is_stale) == (False, 1, is_stale)
+
+
 def test_changes_left_out_leave_what_is_there(migrated: Database, job: tables.Job) -> None:
     record(step_of(job, 1, "uploading", output_bytes=7))
     record(step_of(job, 2, "finished"))

@@ -1,6 +1,7 @@
 """An archive that a node hands over is stored whole and checked, or not at all."""
 
 import os
+import threading
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -55,6 +56,19 @@ async def test_an_archive_that_breaks_a_rule_leaves_nothing_in_the_store(
     assert (await refused(hostile, "pack_output")).type == FAILURES[name]
     assert (await refused(hostile, "pack_state")).type == FAILURES[name]
     assert kept(hostile) == before
+
+
+async def test_a_long_check_leaves_other_nodes_their_threads(
+    hostile: HostileSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile.is_honest()
+    names: list[str] = []
+    monkeypatch.setattr(
+        collection, "check_archive", lambda *_: names.append(threading.current_thread().name)
+    )
+    hostile.machine.says["pack_output"] = Words(packed(file("any")))
+    await hostile.do("pack_output")
+    assert [name.partition("_")[0] for name in names] == ["checks"]
 
 
 async def test_a_sound_archive_is_stored_as_it_came_with_its_holes(hostile: HostileSite) -> None:

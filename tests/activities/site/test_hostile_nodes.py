@@ -10,7 +10,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.settings import settings
-from activities.site import job_signals, signal_rates
+from activities.site import job_signals, signal_rates, watch
+from activities.site.answers.frames import BeatFrame
 from activities.site.nodes import end_orphaned_runs
 from activities.site.run_names import RunNames
 from activities.site.watch import watch_node
@@ -185,3 +186,26 @@ async def test_exits_above_the_rate_of_a_node_are_delayed_and_none_is_lost(
     async with watched(node):
         await wait_until(lambda: len(jobs.signals) == 40, "every exit")
     assert {argument.worker for _, _, argument in jobs.signals} == set(range(40))
+
+
+async def test_frames_above_the_rate_of_a_watch_wait_and_leave_time_to_others(
+    node: HostileNode, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = 0
+
+    async def small_frames(*_: object) -> AsyncIterator[BeatFrame]:
+        nonlocal read
+        while read < 50 * signal_rates.FRAMES_AT_ONCE:
+            read += 1
+            yield BeatFrame()
+
+    monkeypatch.setattr(watch, "frames", small_frames)
+    node.says["status"] = answer(boot_id="1", runs={})
+    node.says["watch"] = Words(b"{}\n", stays=True)
+    async with watched(node):
+        await wait_until(lambda: read >= signal_rates.FRAMES_AT_ONCE, "the burst")
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.5)
+        took_s = asyncio.get_running_loop().time() - began_s
+        most = 2 * signal_rates.FRAMES_AT_ONCE + took_s * signal_rates.FRAMES_PER_S
+        assert read < most

@@ -263,6 +263,12 @@ async def test_a_machine_whose_logins_were_never_closed_is_released_as_it_is(sit
     assert sshd_configuration() == before
 
 
+async def test_all_calls_to_a_machine_share_one_connection(site: Site) -> None:
+    for _ in range(3):
+        await site.do(reach_node, ReachNode(node=site.node))
+    assert len(site.sshd.sessions()) == 1
+
+
 async def test_a_removed_machine_cannot_be_entered_again(site: Site) -> None:
     keys, joined = site.sshd.folder / "authorized_keys", site.agent.root / "join"
     owners, another = (

@@ -23,6 +23,7 @@ from workflows.contracts import errors
 from workflows.contracts.jobs import WorkerAssignment, run_id
 from workflows.effects.jobs import (
     DiscardSnapshots,
+    RunFolder,
     SaveSnapshot,
     SnapshotOutcome,
     SnapshotSaved,
@@ -80,9 +81,14 @@ class Life:
         path = self.site.agent.path(self.run, "log")
         return path.read_text() if path.exists() else ""
 
-    async def saves(self) -> SnapshotSaved:
+    async def saves(self, *folders: RunFolder) -> SnapshotSaved:
         self.at += timedelta(minutes=5)
-        command = SaveSnapshot(node=self.site.node, run_id=self.run, at=self.at)
+        command = SaveSnapshot(
+            node=self.site.node,
+            run_id=self.run,
+            at=self.at,
+            folders=folders or (RunFolder.STATE,),
+        )
         return await self.site.do(save_snapshot, command)
 
     @property
@@ -118,6 +124,21 @@ async def test_the_next_attempt_finds_what_the_one_before_had_saved_last(life: L
     assert [copy.attempt for copy in life.copies] == [2]
     discard_snapshots(DiscardSnapshots(job_id=JOB))
     assert life.site.blobs.names("states") == []
+
+
+async def test_a_notebook_that_starts_again_finds_all_its_files(life: Life) -> None:
+    await life.begins()
+    (life.state / "line").write_text("epoch 3\n")
+    (life.state.parent / "work" / "mine.ipynb").write_text("{}")
+    (life.state.parent / "output" / "plot").write_text("axes")
+    assert (await life.saves(*RunFolder)).file_count == 3
+    assert life.copies[0].folders == tuple(RunFolder)
+
+    assert await life.begins() == WorkerStaged(state_saved_at=life.at)
+    await life.runs()
+    assert life.log == "epoch 3\nready\n"
+    assert (life.state.parent / "work" / "mine.ipynb").read_text() == "{}"
+    assert (life.state.parent / "output" / "plot").read_text() == "axes"
 
 
 async def test_a_copy_that_is_cut_off_does_not_replace_the_last_whole_one(

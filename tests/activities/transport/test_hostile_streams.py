@@ -54,6 +54,18 @@ async def test_a_line_of_progress_without_an_end_is_not_kept(node: HostileNode) 
     assert max(map(len, heard)) <= 1000
 
 
+async def test_progress_of_nothing_but_lines_is_not_told_line_by_line(node: HostileNode) -> None:
+    said = answer(boot_id="1")
+    node.says["status"] = Words(said.out, err=b"\n" * MIB + b"last\n")
+    heard: list[str] = []
+    pool = NodeConnections(asyncssh.generate_private_key("ssh-ed25519"))
+    endpoint = NodeEndpoint.of(node.address("nod-hostile", "reg-1"))
+    await pool.call(endpoint, "status", {}, limit_s=30, on_progress=heard.append)
+    await pool.close()
+    assert heard[-1] == "last"
+    assert len(heard) < 5000
+
+
 async def test_words_that_end_without_an_answer_are_told_as_a_broken_agent(
     node: HostileNode,
 ) -> None:

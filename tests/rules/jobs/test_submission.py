@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.rules.jobs.submissions import document
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobType
+from workflows.rules.jobs.formats import full_image, is_image
 from workflows.rules.jobs.resources import resources_of, spot_policy_of
 from workflows.rules.jobs.submission import read_submission
 
@@ -187,8 +188,55 @@ def test_output_is_kept_unless_it_is_refused(kind: JobType) -> None:
     assert not JobSubmission.model_validate(refused).keeps_output
 
 
-def test_a_service_keeps_no_output() -> None:
-    assert not JobSubmission.model_validate(document(**SERVICE)).keeps_output
+def test_a_service_keeps_its_output() -> None:
+    assert JobSubmission.model_validate(document(**SERVICE)).keeps_output
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "rule"),
+    [
+        ({"enviroment": {}}, "enviroment", "did you mean environment?"),
+        ({"resources": {"gpu": "A100"}}, "resources.gpu", "these are gpus, gpu_types,"),
+        ({"resources": {"gpu": "A100"}}, "resources.gpu", "did you mean gpus?"),
+        ({"workers": [{"comand": "true"}]}, "workers.0.comand", "did you mean command?"),
+        ({"workers": [{}]}, "workers.0.command", "is needed"),
+        ({"type": "trainin"}, "type", "is one of notebook, training, inference, endpoint; did you"),
+        ({"environment": {"python_packages": "a"}}, "environment.python_packages", "is a list"),
+        ({"environment": {"variables": ["a"]}}, "environment.variables", "is a map of names"),
+        ({"environment": {"image": ["a"]}}, "environment.image", "is a text"),
+        ({"resources": {"cpu_count": "two"}}, "resources.cpu_count", "is a whole number"),
+        ({"resources": {"memory_gib": "two"}}, "resources.memory_gib", "is a number"),
+        ({"safety": {"auto_terminate": "no way"}}, "safety.auto_terminate", "is true or false"),
+        ({"placement": 5}, "placement", "is a map with the fields region_id, providers,"),
+    ],
+)
+def test_a_wrong_shape_is_refused_with_what_is_permitted_there(
+    wrong: dict[str, Any], field: str, rule: str
+) -> None:
+    told = [one.rule for one in read_submission(document(**wrong)).mistakes if one.field == field]
+    assert any(rule in each for each in told), told
+    assert "input" not in "".join(told)
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [
+        ("debian:12", "docker.io/library/debian:12"),
+        ("pytorch/pytorch:latest", "docker.io/pytorch/pytorch:latest"),
+        ("ghcr.io/owner/name:1", "ghcr.io/owner/name:1"),
+        ("registry:5000/name", "registry:5000/name"),
+        ("localhost/name", "localhost/name"),
+    ],
+)
+def test_an_image_without_a_registry_is_of_docker_io(written: str, full: str) -> None:
+    assert is_image(written)
+    assert full_image(written) == full
+
+
+def test_numbers_and_booleans_are_variables_as_they_are_written() -> None:
+    given = {"environment": {"variables": {"FLAG": True, "OFF": False, "RATE": 0.1, "N": 3}}}
+    found = JobSubmission.model_validate(document(**given)).environment.variables
+    assert found == {"FLAG": "true", "OFF": "false", "RATE": "0.1", "N": "3"}
 
 
 def test_a_stored_submission_reads_back_the_same() -> None:

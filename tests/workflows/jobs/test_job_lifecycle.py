@@ -179,7 +179,8 @@ async def test_a_job_canceled_in_any_state_ends_everything(
 ) -> None:
     handle = await stage.job()
     await bring(stage, handle)
-    await handle.signal(JobLifecycle.cancel, CANCEL)
+    discard = CANCEL.model_copy(update={"discards": True})  # What is held is given up at once.
+    await handle.signal(JobLifecycle.cancel, discard)
     report = await handle.result()
 
     assert (report.status, report.status_reason) == (JobStatus.CANCELED, CANCEL.reason)

@@ -1,5 +1,6 @@
 """A machine that is no more: its job begins again elsewhere, as often as it may."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -32,7 +33,8 @@ from workflows.contracts.jobs import (
 )
 from workflows.contracts.leases import LeaseRelease
 from workflows.contracts.lifecycles import JobChanges
-from workflows.contracts.statuses import JobStatus, NodeType, RunState
+from workflows.contracts.statuses import JobStatus, JobType, NodeType, RunState
+from workflows.effects.jobs import RunFolder
 from workflows.jobs.job_lifecycle import JobLifecycle
 
 TAKEN = MachineGone(node_id="nod-1", reason="it was preempted")
@@ -303,6 +305,37 @@ async def test_a_job_begins_again_when_a_cloud_takes_its_machine_and_not_when_a_
     assert job_id_of(handle) not in world.held
 
 
+# ── a notebook keeps its files ──────────────────────────────────────────────────────────────
+
+
+async def test_a_notebook_that_is_stopped_on_an_own_machine_starts_again_with_its_files(
+    stage: Stage,
+) -> None:
+    handle = await stage.job(JobType.NOTEBOOK, state_interval_s=3600)
+    await at_running(stage, handle)
+    job_id = job_id_of(handle)
+    stage.world.machines["nod-1"].runs[f"{job_id}-0-1"].kept = 5
+    await handle.signal(JobLifecycle.stop, EndRequest(reason="for the night"))
+    await reaches(stage, handle, JobStatus.STOPPED)
+    assert stage.world.states[job_id, 0].folders == tuple(RunFolder)
+    await handle.signal(JobLifecycle.start_again)
+    await waits_again(stage, handle, 2)
+    await placed_again(stage, handle, 2, "nod-1")
+    assert stage.world.machines["nod-1"].runs[f"{job_id}-0-2"].kept == 5
+
+
+async def test_a_notebook_whose_machine_has_restarted_goes_on_with_its_files(stage: Stage) -> None:
+    handle = await stage.job(JobType.NOTEBOOK, state_interval_s=3600, max_restarts=1)
+    await at_running(stage, handle)
+    job_id = job_id_of(handle)
+    run = stage.world.machines["nod-1"].runs[f"{job_id}-0-1"]
+    run.kept, run.state = 5, RunState.LOST
+    await handle.signal(JobLifecycle.node_reachable, NodeReachable(node_id="nod-1"))
+    await waits_again(stage, handle, 2)
+    await placed_again(stage, handle, 2, "nod-1")
+    assert stage.world.machines["nod-1"].runs[f"{job_id}-0-2"].kept == 5
+
+
 # ── a planned end is not a loss ─────────────────────────────────────────────────────────────
 
 
@@ -380,6 +413,24 @@ async def test_a_job_whose_command_nobody_has_seen_end_is_not_begun_twice(stage:
     await at_running(stage, handle)
     await out_of_reach(stage, handle)
     report = await handle.result()
+    assert report.status is JobStatus.FAILED
+    assert "its command would run twice" in str(report.status_reason)
+    assert len(stage.world.live_runs()) == 1
+
+
+async def test_a_job_that_has_lost_a_machine_does_not_begin_again_while_another_worker_may_run(
+    stage: Stage,
+) -> None:
+    stage.world.machines["nod-2"] = Machine()
+    handle = await stage.job(worker_count=2, unreachable_limit_s=2)
+    await placed(stage, handle, "nod-1", "nod-2")
+    await reaches(stage, handle, JobStatus.RUNNING)
+    stage.world.machines["nod-2"].reachable = False
+    away = NodeUnreachable(node_id="nod-2", reason="no route")
+    await handle.signal(JobLifecycle.node_unreachable, away)
+    takes(stage)
+    await handle.signal(JobLifecycle.machine_gone, TAKEN)
+    report = await asyncio.wait_for(handle.result(), 60)
     assert report.status is JobStatus.FAILED
     assert "its command would run twice" in str(report.status_reason)
     assert len(stage.world.live_runs()) == 1

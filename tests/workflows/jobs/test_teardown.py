@@ -1,4 +1,4 @@
-"""Machines that were made for a job which says that they stay: after its own end, and no other."""
+"""What is left of a job after its end: its output, and machines that it says stay."""
 
 import dataclasses
 from datetime import timedelta
@@ -16,11 +16,12 @@ from tests.workflows.jobs.test_job_lifecycle import (
     job_id_of,
     reaches,
 )
+from tests.workflows.jobs.test_races import Gate
 from tests.workflows.nodes.test_leased_machine import WISH, leased
 from workflows.contracts.base import Contract
-from workflows.contracts.jobs import WorkerIdle
+from workflows.contracts.jobs import EndRequest, WorkerIdle, run_id
 from workflows.contracts.lifecycles import JobChanges
-from workflows.contracts.statuses import JobStatus, NodeType
+from workflows.contracts.statuses import JobStatus, JobType, NodeType
 from workflows.effects.billing import settle_usage
 from workflows.jobs.job_lifecycle import JobLifecycle
 
@@ -102,3 +103,57 @@ async def test_a_job_whose_usage_cannot_be_posted_releases_its_machines_and_says
     changes = stage.world.rows[job_id].changes
     assert isinstance(changes, JobChanges)
     assert [usage.through_s for usage in changes.unsettled or ()] == [12]
+
+
+ENDS = {
+    "canceled": (JobStatus.CANCELED, CANCEL),
+    "idle": (JobStatus.FAILED, EndRequest(reason="no output for 60 s", code="idle")),
+    "credits": (JobStatus.FAILED, EndRequest(reason="no credits", code="insufficient-credits")),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_job_that_is_ended_keeps_the_output_that_it_has_written(
+    stage: Stage, end: str
+) -> None:
+    status, request = ENDS[end]
+    handle = await stage.job()
+    await at_running(stage, handle)
+    await handle.signal(JobLifecycle.cancel, request)
+    assert (await handle.result()).status is status
+    assert stage.world.outputs == {run_id(job_id_of(handle), 0, 1)}
+    changes = stage.world.rows[job_id_of(handle)].changes
+    assert isinstance(changes, JobChanges)
+    assert changes.output_bytes == 7
+    assert "job.stored" in stage.world.events[job_id_of(handle)]
+
+
+async def test_who_discards_the_output_gets_the_log_alone(stage: Stage) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    await handle.signal(JobLifecycle.cancel, CANCEL.model_copy(update={"discards": True}))
+    assert (await handle.result()).status is JobStatus.CANCELED
+    assert stage.world.outputs == set()
+    assert stage.world.logs == {run_id(job_id_of(handle), 0, 1)}
+
+
+async def test_who_discards_an_output_that_is_being_stored_does_not_wait_for_it(
+    stage: Stage,
+) -> None:
+    handle = await stage.job()
+    await at_running(stage, handle)
+    gate = Gate(stage, "store_output")
+    await handle.signal(JobLifecycle.cancel, CANCEL)
+    await gate.entered()
+    await handle.signal(JobLifecycle.cancel, CANCEL.model_copy(update={"discards": True}))
+    assert (await handle.result()).status is JobStatus.CANCELED
+    assert stage.world.outputs == set()
+    gate.open()
+
+
+async def test_a_notebook_that_is_stopped_keeps_its_output(stage: Stage) -> None:
+    handle = await stage.job(JobType.NOTEBOOK)
+    await at_running(stage, handle)
+    await handle.signal(JobLifecycle.stop, CANCEL)
+    await reaches(stage, handle, JobStatus.STOPPED)
+    assert stage.world.outputs == {run_id(job_id_of(handle), 0, 1)}

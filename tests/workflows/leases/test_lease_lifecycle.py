@@ -223,6 +223,21 @@ async def test_a_deadline_is_told_before_and_a_loss_only_when_the_provider_shows
     assert lost.ended_at is not None
 
 
+async def test_a_provider_that_does_not_answer_keeps_nobody_from_hearing_of_the_deadline(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.leases.lease_lifecycle.ENDING_NOTICE", timedelta(seconds=4))
+    handle = await lease(stage, deadline=datetime.now(UTC) + timedelta(seconds=10))
+    await reaches(stage, LeaseStatus.READY)
+    cloud_is_silent = Gate(stage, "describe_machine")
+    await handle.signal(LeaseLifecycle.refresh)
+    await cloud_is_silent.entered()
+    await handle.result()
+    cloud_is_silent.open()
+    assert stage.world.cloud.ending != []
+    assert stage.world.cloud.machines == {}
+
+
 async def test_a_holder_that_has_left_before_the_deadline_is_told_of_no_loss(stage: Stage) -> None:
     handle = await lease(stage, deadline=datetime.now(UTC) + timedelta(minutes=1))
     await eventually(lambda: len(stage.world.cloud.ending) > 0, "its holder is told before")

@@ -22,6 +22,7 @@ from workflows.contracts.removals import Removal
 from workflows.contracts.statuses import NodeStatus, NodeType, RegionStatus
 from workflows.effects.regions import StorageNode
 from workflows.nodes.node_lifecycle import NodeLifecycle
+from workflows.primitives.journal import RESOURCE_STATUS, STALE
 from workflows.regions.region_lifecycle import RegionLifecycle
 
 __all__ = ["quickly"]
@@ -101,6 +102,31 @@ async def test_a_job_that_could_not_leave_in_time_begins_again_when_its_machine_
     cloud_is_silent.open()
     await waits_again(stage, job, 2)
     assert (await handle.result()).status == NodeStatus.ARCHIVED
+
+
+@pytest.mark.parametrize("effect", ["end_worker", "release_lease"])
+async def test_a_workflow_that_is_restored_in_a_planned_end_leaves_the_node_s_next_machine(
+    stage: Stage, effect: str
+) -> None:
+    gate = Gate(stage, effect)
+    handle, _ = await with_a_job(stage, NodeType.PERMANENT)
+    await ends_soon(stage)
+    await gate.entered()
+    row = stage.world.rows["nod-1"]  # The node has gone on, with the machine that it has now.
+    ahead = {"sequence": row.sequence + 7, "status": "active"}
+    stage.world.rows["nod-1"] = row.model_copy(update=ahead)
+    gate.open()
+
+    (lease_id,) = stage.world.leases
+
+    async def is_decided() -> bool:
+        found = await handle.describe()
+        is_stale = found.typed_search_attributes.get(RESOURCE_STATUS) == STALE
+        return is_stale or stage.world.rows[lease_id].status != "ready"
+
+    await eventually(is_decided, "the reconciliation can tell that its row is ahead")
+    assert stage.world.rows[lease_id].status == "ready"
+    assert len(stage.world.cloud.machines) == 1
 
 
 @pytest.mark.parametrize("kind", list(NodeType))

@@ -36,9 +36,10 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-async def begun(stage: Stage) -> Handle:
+async def begun(stage: Stage, **changes: object) -> Handle:
+    request = RegionRequest.model_validate({**REQUEST.model_dump(), **changes})
     return await stage.client.start_workflow(
-        RegionLifecycle.run, REQUEST, id=f"region/{uuid.uuid4().hex}", task_queue=queues.MAIN
+        RegionLifecycle.run, request, id=f"region/{uuid.uuid4().hex}", task_queue=queues.MAIN
     )
 
 
@@ -141,6 +142,54 @@ async def test_storage_whose_lease_ends_is_replaced_once(stage: Stage) -> None:
     await handle.result()
     assert stage.world.events[REGION].count("region.storage-replaced") == 1
     assert stage.world.storage_added == 2
+
+
+def newest_becomes(stage: Stage, status: NodeStatus) -> None:
+    nodes = stage.world.storage[REGION]
+    nodes[-1] = nodes[-1].model_copy(update={"status": status})
+
+
+def storage_ids(stage: Stage) -> list[str]:
+    return [node.node_id for node in stage.world.storage[REGION]]
+
+
+async def replaces(stage: Stage, handle: Handle) -> None:
+    """The region waits for the second storage node."""
+    stage.world.storage_comes_as = NodeStatus.CONNECTING
+    await handle.signal(RegionLifecycle.replace, Replacement())
+    await eventually(lambda: "region.storage-added" in stage.world.events[REGION][-1:], "it waits")
+    assert storage_ids(stage) == ["nod-store-1", "nod-store-2"]
+
+
+@pytest.mark.parametrize(
+    ("becomes", "stays"),
+    [(NodeStatus.ACTIVE, "nod-store-2"), (NodeStatus.FAILED, "nod-store-1")],
+)
+async def test_a_replacement_that_is_forgotten_half_way_leaves_one_storage_node(
+    stage: Stage, becomes: NodeStatus, stays: str
+) -> None:
+    first = await healthy(stage)
+    await replaces(stage, first)
+    await first.terminate("Temporal forgets it")
+    row = {"resumed_status": "healthy", "sequence": stage.world.rows[REGION].sequence}
+    handle = await begun(stage, **row)
+    await handle.signal(RegionLifecycle.refresh)
+    newest_becomes(stage, becomes)
+    await handle.signal(RegionLifecycle.refresh)
+    await eventually(lambda: storage_ids(stage) == [stays], "one is left")
+
+
+async def test_a_replacement_that_a_refused_removal_breaks_off_leaves_one_storage_node(
+    stage: Stage,
+) -> None:
+    stage.world.dependents[REGION].add("nod-7")
+    handle = await healthy(stage)
+    await replaces(stage, handle)
+    await handle.signal(RegionLifecycle.remove, Removal())
+    await eventually(lambda: "region.removal-refused" in stage.world.events[REGION], "it stays")
+    newest_becomes(stage, NodeStatus.ACTIVE)
+    await handle.signal(RegionLifecycle.refresh)
+    await eventually(lambda: storage_ids(stage) == ["nod-store-2"], "one is left")
 
 
 async def test_storage_is_claimed_anew_when_it_is_replaced(stage: Stage) -> None:

@@ -1,6 +1,6 @@
 """GPU models as data: canonical name, class of the usage fee, memory in GB, other spellings.
 
-A spelling is compared without case, blanks, dashes and makers' names (see `gpus.py`), so only
+A spelling is compared without case, blanks, dashes and makers' names (see `gpu_names.py`), so only
 spellings that differ after that are listed. `family` is the shorter name that also takes this one.
 """
 

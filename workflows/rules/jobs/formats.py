@@ -8,7 +8,7 @@ PYTHON_REQUIREMENT_RULE = (
     "is a package by name, such as scikit-learn or torch>=2.4 (PEP 508), at most 100 characters"
 )
 APT_PACKAGE_RULE = "is the exact name of a Debian package, such as ffmpeg"
-IMAGE_RULE = "is an image reference, such as docker.io/library/python:3.12"
+IMAGE_RULE = "is an image reference, such as pytorch/pytorch:latest or ghcr.io/owner/name:1"
 SECRET_RULE = "is a reference, store://projects/<project>/<name>"  # noqa: S105 - a rule, no secret
 
 _PROJECT_SECRET = re.compile(r"store://projects/(prj-[a-z0-9]+)/([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
@@ -54,6 +54,14 @@ def is_apt_package(text: str) -> bool:
 
 def is_image(text: str) -> bool:
     return len(text) <= 255 and _IMAGE.fullmatch(text) is not None
+
+
+def full_image(text: str) -> str:
+    """An image reference with its registry: docker.io, as elsewhere, where it names none."""
+    first, slash, _ = text.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return text
+    return f"docker.io/{text}" if slash else f"docker.io/library/{text}"
 
 
 def is_secret_reference(text: str) -> bool:

@@ -16,6 +16,7 @@ from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.rules.jobs import formats
 from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.resources import Mistakes, amounts, field_error, gpu_names, gpus_asked
+from workflows.rules.jobs.shape import rule_of
 
 MAX_WORKERS = 256
 MAX_PRICE = 10**12
@@ -84,7 +85,7 @@ def _mistake_of_shape(details: Any) -> FieldError:
     plain = isinstance(given, str | int | float | bool) and not hidden
     return FieldError(
         field=".".join(str(step) for step in path) or "job",
-        rule=details["msg"][:1].lower() + details["msg"][1:],
+        rule=rule_of(JobSubmission, details),
         value=given if plain else None,
     )
 

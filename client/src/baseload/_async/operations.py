@@ -478,9 +478,12 @@ class AsyncOperations:
         """Start a stopped notebook or endpoint again."""
         return await self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
-    async def cancel_job(self, job_id: str) -> models.Job:
+    async def cancel_job(self, job_id: str, *, discard: bool | None = None) -> models.Job:
         """Cancel a job, whatever its status is; a canceled job cannot be started again."""
-        return await self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/cancel"))
+        return await self._ask(
+            models.Job,
+            Call("POST", f"/v1/jobs/{segment(job_id)}/cancel", query={"discard": discard}),
+        )
 
     async def get_job_charges(self, job_id: str) -> models.JobCharges:
         """Get Job Charges."""

@@ -464,9 +464,12 @@ class Operations:
         """Start a stopped notebook or endpoint again."""
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
-    def cancel_job(self, job_id: str) -> models.Job:
+    def cancel_job(self, job_id: str, *, discard: bool | None = None) -> models.Job:
         """Cancel a job, whatever its status is; a canceled job cannot be started again."""
-        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/cancel"))
+        return self._ask(
+            models.Job,
+            Call("POST", f"/v1/jobs/{segment(job_id)}/cancel", query={"discard": discard}),
+        )
 
     def get_job_charges(self, job_id: str) -> models.JobCharges:
         """Get Job Charges."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.lookup import find, find_id
+from baseload.commands.lookup import find_id, find_newest_job, find_open_job
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.terminal import bytes_text, credits_text, moment_text, pick
 
@@ -43,7 +43,7 @@ def ps(
 @command(app)
 def show(session: Session, job: Reference) -> None:
     """Show a job and its workers."""
-    found = find(session, "jobs", job)
+    found = find_newest_job(session, job)
     if session.screen.as_json:
         session.screen.json(found)
         return
@@ -80,7 +80,7 @@ def show(session: Session, job: Reference) -> None:
 @command(app)
 def placement(session: Session, job: Reference) -> None:
     """Show where a job went, or every offer that was refused and why."""
-    found = session.get(f"/v1/jobs/{find_id(session, 'jobs', job)}/placement")
+    found = session.get(f"/v1/jobs/{find_newest_job(session, job)['id']}/placement")
     if session.screen.as_json:
         session.screen.json(found)
         return
@@ -94,7 +94,7 @@ def placement(session: Session, job: Reference) -> None:
 @command(app)
 def charges(session: Session, job: Reference) -> None:
     """Show each charge of a job and their sum."""
-    found = session.get(f"/v1/jobs/{find_id(session, 'jobs', job)}/charges")
+    found = session.get(f"/v1/jobs/{find_newest_job(session, job)['id']}/charges")
     if session.screen.as_json:
         session.screen.json(found)
         return
@@ -112,14 +112,23 @@ def charges(session: Session, job: Reference) -> None:
 
 
 @command(app)
-def cancel(session: Session, job: Reference) -> None:
-    """End a job for good, in whatever state it is."""
-    _signal(session, job, "cancel")
+def cancel(
+    session: Session,
+    job: Reference,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="store no output, the log only")
+    ] = False,
+) -> None:
+    """End a job for good, in whatever state it is; its log and output stay."""
+    _signal(session, job, "cancel", discard=discard or None)
 
 
 @command(app)
 def stop(session: Session, job: Reference) -> None:
-    """Stop a notebook or endpoint; it can be started again."""
+    """Stop a notebook or endpoint; it can be started again.
+
+    Of its files only $BASELOAD_STATE is there then, and only if its machine was leased.
+    """
     _signal(session, job, "stop")
 
 
@@ -173,8 +182,8 @@ def refusals_table(session: Session, refusals: list[Document]) -> None:
         session.screen.table(("refused", "code", "why", "may change"), rows)
 
 
-def _signal(session: Session, job: str, verb: str) -> None:
-    found = session.post(f"/v1/jobs/{find_id(session, 'jobs', job)}/{verb}")
+def _signal(session: Session, job: str, verb: str, **query: Any) -> None:
+    found = session.post(f"/v1/jobs/{find_open_job(session, job)['id']}/{verb}", **query)
     if session.screen.as_json:
         session.screen.json(found)
     else:

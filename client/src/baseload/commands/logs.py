@@ -10,10 +10,12 @@ from typing import Annotated, TextIO
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.lookup import find
-from baseload.commands.session import Document, Session, command
+from baseload.commands.lookup import find_newest_job
+from baseload.commands.session import Document, NegativeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
-from baseload.commands.terminal import printable
+from baseload.commands.terminal import credits_text, printable
+from baseload.commands.wait_reasons import WaitReasons
+from baseload.commands.waiting import state_line
 from baseload.errors import ApiError
 from baseload.server_events import ServerEvent
 
@@ -78,8 +80,11 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="until the job ends")] = False,
     worker: Annotated[int | None, typer.Option(help="default: all of them")] = None,
 ) -> None:
-    """Print what a job printed; with --json a line for each piece: worker, offset, text."""
-    found = find(session, "jobs", job)
+    """Print what a job printed; with --json a line for each piece: worker, offset, text.
+
+    With --follow, the exit code is 0 only for a job that has finished.
+    """
+    found = find_newest_job(session, job)
     workers = [worker] if worker is not None else workers_of(found)
     printer = LogPrinter(len(workers), sys.stdout, is_own=_is_own(session, found))
     pieces = _followed(session, found, workers) if follow else _stored(session, found, workers)
@@ -93,6 +98,17 @@ def logs(
         last = piece["worker"]
         printer.piece(last, piece["text"])
     printer.end()
+    if follow:
+        say_end(session, session.get(f"/v1/jobs/{found['id']}"))
+
+
+def say_end(session: Session, job: Document) -> None:
+    """Say how a followed job has ended. Raises: NegativeError, unless it has finished."""
+    session.screen.say(
+        f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
+    )
+    if job["status"] != "finished":
+        raise NegativeError(f"{job['name']} did not finish: it is {job['status']}")
 
 
 def _is_own(session: Session, job: Document) -> bool:
@@ -127,8 +143,12 @@ def _followed(session: Session, job: Document, workers: list[int]) -> Iterator[D
     feed = Feed(session.transport)
     for stream in log_streams(job, workers):
         feed.add(stream)
+    why, has_printed = WaitReasons(session, job), False
     for arrival in feed.arrivals():
+        if arrival is None and not has_printed:
+            why.look()
         if arrival is not None and arrival.event is not None:
+            has_printed = True
             yield log_piece(arrival.event)
 
 

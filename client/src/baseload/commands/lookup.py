@@ -17,6 +17,8 @@ PREFIXES = {
     "projects": "prj",
 }
 GONE = frozenset({"archived", "removing"})
+ENDED = frozenset({"finished", "failed", "canceled"})
+"""The statuses of a job that nothing changes any more but its removal."""
 
 
 class UnknownNameError(MistakeError):
@@ -31,21 +33,58 @@ def find(session: Session, noun: str, reference: str) -> Document:
     Raises: ApiError, when the id is not known; UnknownNameError, when no resource has the name;
     MistakeError, when several have it.
     """
+    found = _all(session, noun, reference)
+    if len(found) > 1:
+        raise _ambiguous(noun, reference, found)
+    return found[0]
+
+
+def find_newest_job(session: Session, reference: str) -> Document:
+    """The job with this id, or the newest one of this name: for commands that only read.
+
+    That there are several is said on stderr. Raises: as `find`, but MistakeError.
+    """
+    found = _all(session, "jobs", reference)
+    if len(found) > 1:
+        newest = found[0]
+        session.screen.say(
+            f"{len(found)} jobs have the name {reference!r}; this is the newest: "
+            f"{newest['id']}, {newest['status']}"
+        )
+    return found[0]
+
+
+def find_open_job(session: Session, reference: str) -> Document:
+    """The job with this id, or the only one of this name that has not ended: for changes.
+
+    Raises: as `find`.
+    """
+    found = _all(session, "jobs", reference)
+    going = [each for each in found if each["status"] not in ENDED] or found
+    if len(going) > 1:
+        raise _ambiguous("jobs", reference, going)
+    return going[0]
+
+
+def _all(session: Session, noun: str, reference: str) -> list[Document]:
+    """The resource with this id, or all of this name, newest first; there is at least one."""
     if re.fullmatch(rf"{PREFIXES[noun]}-[0-9a-z]{{26}}", reference):
-        return session.get(f"/v1/{noun}/{quote(reference, safe='')}")
+        return [session.get(f"/v1/{noun}/{quote(reference, safe='')}")]
     named = [
         each
         for each in session.transport.pages(f"/v1/{noun}", limit=1000)
         if each["name"] == reference
     ]
     found = [each for each in named if each.get("status") not in GONE] or named
-    singular = noun.removesuffix("s")
     if not found:
+        singular = noun.removesuffix("s")
         raise UnknownNameError(f"no {singular} has the id or the name {reference!r}")
-    if len(found) > 1:
-        ids = "".join(f"\n  {each['id']}  {each.get('status', '')}".rstrip() for each in found[:20])
-        raise MistakeError(f"{len(found)} {noun} have the name {reference!r}; say which:{ids}")
-    return found[0]
+    return found
+
+
+def _ambiguous(noun: str, reference: str, found: list[Document]) -> MistakeError:
+    ids = "".join(f"\n  {each['id']}  {each.get('status', '')}".rstrip() for each in found[:20])
+    return MistakeError(f"{len(found)} {noun} have the name {reference!r}; say which:{ids}")
 
 
 def find_id(session: Session, noun: str, reference: str) -> str:

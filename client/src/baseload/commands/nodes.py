@@ -39,7 +39,9 @@ def add(
     port: Annotated[int | None, typer.Option(help="of its SSH server")] = None,
     user: Annotated[str | None, typer.Option(help="to log in as")] = None,
     service: Annotated[list[str] | None, typer.Option(help="compute (default), storage")] = None,
-    no_upnp: Annotated[bool, typer.Option("--no-upnp", help="behind a firewall")] = False,
+    no_upnp: Annotated[
+        bool, typer.Option("--no-upnp", help="noted in the node; has no effect yet")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is in maintenance")] = False,
     timeout: Limit = WAIT_LIMIT_S,
 ) -> None:
@@ -139,7 +141,7 @@ def show(session: Session, node: Reference) -> None:
             ("memory", bytes_text(found.get("memory_bytes") or None)),
             ("runtimes", hardware.get("runtimes")),
             ("trusted jobs only", preparation.get("trusted_only_reason")),
-            ("other log-ins", _other_logins(preparation)),
+            ("other logins", _other_logins(preparation)),
             ("jobs", found.get("job_ids") or None),
             ("created", moment_text(found.get("created_at"))),
         ]

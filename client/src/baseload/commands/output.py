@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.lookup import find
+from baseload.commands.lookup import find_newest_job
 from baseload.commands.session import NegativeError, Session, command
 from baseload.commands.terminal import bytes_text
 from baseload.commands.waiting import spinner
+from baseload.packing import OUTPUT_MARK
 from baseload.unpacking import UnpackingError, unpack_from_file
 
 app = new_app()
@@ -27,8 +28,9 @@ def output(
     """Fetch a job's output folder and unpack it."""
     from baseload.calls import Call
 
-    found = find(session, "jobs", job)
+    found = find_newest_job(session, job)
     folder = to or Path(str(found["id"]))
+    is_new = not folder.exists() or not any(folder.iterdir())
     call = Call("GET", f"/v1/jobs/{found['id']}/output", {"worker": worker})
     with unpack_from_file(folder) as archive:
         with spinner(session) as show:
@@ -38,6 +40,8 @@ def output(
             unpacked = archive.unpack()
         except UnpackingError as cause:
             raise NegativeError(str(cause)) from cause
+    if is_new:  # A folder that had files of its own may be code.
+        (folder / OUTPUT_MARK).write_text(f"the output of {found['id']}, which submit leaves out\n")
     for name in unpacked.left_out:
         session.screen.say(f"left out: {name}, a link out of the folder or a device")
     if session.screen.as_json:
@@ -45,4 +49,6 @@ def output(
         session.screen.json({"job_id": found["id"], "folder": str(folder), **names})
         return
     size = bytes_text(unpacked.content_bytes)
+    if not unpacked.files:
+        session.screen.say(f"{found['name']}: its command has left no file in $BASELOAD_OUTPUT")
     session.screen.result(f"{folder}: {len(unpacked.files)} files, {size}")

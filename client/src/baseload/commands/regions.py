@@ -61,10 +61,14 @@ def create(
         list[str] | None, typer.Option(help="a requirement that may fail here, or all")
     ] = None,
     shared: Annotated[
-        bool, typer.Option("--shared", help="leave other log-ins of its nodes alone")
+        bool,
+        typer.Option(
+            "--shared", help="leave other logins of its nodes open, which are closed otherwise"
+        ),
     ] = False,
     node_root: Annotated[
-        str | None, typer.Option(help="our folder on its nodes; default: each node's own")
+        str | None,
+        typer.Option(help="the platform's folder on its nodes; default: each node's own"),
     ] = None,
     own_worker: Annotated[
         bool, typer.Option("--own-worker", help="a worker in its own network serves it")
@@ -133,7 +137,7 @@ def show(session: Session, region: Annotated[str, typer.Argument(help="id or nam
             ("storage", found.get("storage_mode")),
             ("storage node", found.get("storage_node_class")),
             ("public", found.get("public")),
-            ("nodes are ours alone", found.get("exclusive_nodes")),
+            ("other logins closed", found.get("exclusive_nodes")),
             ("internal addresses", found.get("uses_internal_addresses") or None),
             ("own worker", found.get("own_worker")),
             ("apt packages of others", found.get("allows_apt_packages")),

@@ -11,17 +11,20 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
 from baseload.commands.jobs import job_has_ended
-from baseload.commands.logs import LogPrinter, log_piece, log_streams, workers_of
-from baseload.commands.session import Document, MistakeError, NegativeError, Session, command
+from baseload.commands.logs import LogPrinter, log_piece, log_streams, say_end, workers_of
+from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
-from baseload.commands.terminal import bytes_text, credits_text
-from baseload.commands.waiting import event_line, event_name, spinner, state_line
+from baseload.commands.terminal import bytes_text
+from baseload.commands.wait_reasons import WaitReasons
+from baseload.commands.waiting import event_line, event_name, spinner
 from baseload.errors import ApiError
 from baseload.job_files import JobFile, JobFileError, read_job_file
 from baseload.packing import PackingError, pack_to_file
 
 app = new_app()
 EVENTS = "events"
+BEFORE_PLACED = ("", "requested", "waiting", "restarting", "rescheduled")
+"""The last events of a job that has no machine."""
 
 
 @command(app)
@@ -49,11 +52,7 @@ def submit(
         raise typer.Exit(INTERRUPTED) from None
     if session.screen.as_json:
         session.screen.json(job)
-    session.screen.say(
-        f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
-    )
-    if job["status"] != "finished":
-        raise NegativeError(f"{job['name']} did not finish: it is {job['status']}")
+    say_end(session, job)
 
 
 def follow_job(session: Session, job: Document) -> Document:
@@ -69,7 +68,10 @@ def follow_job(session: Session, job: Document) -> Document:
     shown = sys.stderr if session.screen.as_json else sys.stdout
     printer = LogPrinter(len(workers), shown, is_own=True)
     last_event = ""
+    why = WaitReasons(session, job)
     for arrival in feed.arrivals():
+        if arrival is None and last_event in BEFORE_PLACED:
+            why.look()
         if arrival is not None and arrival.event is not None:
             if arrival.name != EVENTS:
                 piece = log_piece(arrival.event)
@@ -121,6 +123,8 @@ def _uploaded(session: Session, folder: Path) -> str:
             f"code: {archive.packed.file_count} files of {folder}, "
             f"{bytes_text(archive.size_bytes)} packed"
         )
+        for name in archive.packed.outputs:
+            session.screen.say(f"left out: {folder / name}, the output of a job")
         call = Call("POST", "/v1/uploads", file=archive.path)
         with spinner(session) as show:
             show("code: on its way")

@@ -1,6 +1,8 @@
 """A service-account key: what is one, and what is refused before anybody is asked."""
 
+import base64
 import json
+import time
 from typing import Any
 
 import pytest
@@ -33,6 +35,23 @@ KEY = {
 }
 
 
+def with_prime(prime: int, bits: int = 2048) -> str:
+    """A private key that names this prime beside a modulus of so many bits."""
+    numbers = (0, (1 << bits - 1) | 1, 65537, 3, prime, 3, 3, 1, 1)
+    return f"-----BEGIN RSA PRIVATE KEY-----\n{sequence(numbers)}\n-----END RSA PRIVATE KEY-----\n"
+
+
+def sequence(numbers: tuple[int, ...]) -> str:
+    body = b"".join(tagged(2, n.to_bytes(n.bit_length() // 8 + 1, "big")) for n in numbers)
+    return base64.b64encode(tagged(0x30, body)).decode()
+
+
+def tagged(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    short = size.to_bytes((size.bit_length() + 7) // 8 or 1, "big")
+    return bytes((tag, *(() if size < 0x80 else (0x80 | len(short),)))) + short + content
+
+
 def refused(**changes: Any) -> KeyMistakeError:
     document = {name: value for name, value in {**KEY, **changes}.items() if value is not None}
     with pytest.raises(KeyMistakeError) as refusal:
@@ -44,6 +63,14 @@ def test_a_key_tells_its_project_and_its_account() -> None:
     key = read_key(json.dumps(KEY))
     assert (key.project_id, key.email) == (KEY["project_id"], KEY["client_email"])
     assert key.shown["key"] == "…4567"
+
+
+@pytest.mark.parametrize(("exponent", "bits"), [(4423, 2048), (4423, 9000)])
+def test_a_key_that_takes_long_to_check_is_refused_at_once(exponent: int, bits: int) -> None:
+    private = with_prime(2**exponent - 1, bits)
+    before_s = time.process_time()
+    assert refused(private_key=private).field == "credentials.private_key"
+    assert time.process_time() - before_s < 0.5
 
 
 def test_nothing_that_is_shown_of_a_key_is_secret() -> None:

@@ -1,0 +1,68 @@
+"""The virtual environments of jobs: one for each set of packages, built once, shared read-only.
+
+An environment's folder is used only when its marker exists, and it is built under a lock, so two
+jobs build it once, and an interrupted build starts again. `building.py` builds it.
+
+Packages of the machine's owner may come from an index that only the owner may read. They lie in a
+folder of their own, which runs of others cannot enter, and they serve no run of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+
+from ..folders import OWNED_GROUP, Folders
+from ..host import job_accounts
+from ..host.interpreter import interpreter_for_jobs
+from ..loading import load
+
+MARKER = "baseload-complete"
+
+
+def environment(
+    folders: Folders, python_packages: list[str], *, owned: bool, cache: str | None = None
+) -> tuple[str, int | None]:
+    """The virtual environment with these packages, built if it does not exist.
+
+    Returns its path, and the group that a run needs to read it; None: every run can read it.
+    owned: whether it is for a run of the machine's owner, whose settings of pip it is built with.
+    cache: host:port of the region's cache, through which pip uses the package index; pip uses the
+    index itself when the cache does not answer, or the installation from the cache fails. The cache
+    may read its index with the owner's credentials, so only the owner's packages come through it.
+    Raises: RefusedError `packages` with the end of pip's own output; `job-user`; `network-wall`.
+    """
+    python, version = interpreter_for_jobs(folders)
+    wanted = sorted(set(python_packages))
+    # An earlier release built the sets without this line with the owner's settings, for everybody.
+    whose = ["others"] if wanted and not owned else []
+    text = "\n".join([python, version, *whose, *wanted])
+    folder, group = _owned_folder(folders) if wanted and owned else (folders.packages, None)
+    path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest()[:32])
+    if is_whole(path):
+        os.utime(os.path.join(path, MARKER))
+        return path, group
+    build = load("packages.building:build")
+    build(folders, python, path, wanted, owned=owned, group=group, cache=cache if owned else None)
+    return path, group
+
+
+def is_whole(path: str) -> bool:
+    """Whether our own marker is there; a marker of another owner may come from a package."""
+    try:
+        found = os.lstat(os.path.join(path, MARKER))
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _owned_folder(folders: Folders) -> tuple[str, int | None]:
+    """The folder of the owner's packages, and the group of the runs that may enter it."""
+    os.makedirs(folders.owned_packages, mode=0o700, exist_ok=True)
+    if os.geteuid() != 0:  # All runs of such a node are the owner's.
+        return folders.owned_packages, None
+    group = job_accounts.make_group(OWNED_GROUP)
+    os.chown(folders.owned_packages, 0, group)
+    os.chmod(folders.owned_packages, 0o710)
+    return folders.owned_packages, group
