@@ -34,11 +34,11 @@ def list_jobs(
     project_id: str | None = None,
 ) -> JobPage:
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
-    jobs.check_statuses(status or ())
+    wanted = jobs.statuses(status or ())
     with database().read() as session:
         rows = jobs.jobs_of(session, caller)
         state = col(tables.Job.status)
-        rows = rows.where(state.in_(status) if status else state != "archived")
+        rows = rows.where(state.in_(wanted) if wanted else state != "archived")
         if project_id is not None:
             rows = rows.where(tables.Job.project_id == project_id)
         return page(
@@ -46,7 +46,7 @@ def list_jobs(
             JobPage,
             rows,
             paging,
-            (col(tables.Job.id), lambda found: jobs.job_responses(session, found)),
+            (col(tables.Job.id), lambda found: jobs.job_responses(session, caller, found)),
         )
 
 
@@ -66,7 +66,7 @@ async def kill_all_jobs(change: Writer) -> JobsKilled:
 @router.get("/{job_id}", operation_id="get_job")
 def get_job(job_id: str, caller: Reader) -> Job:
     with database().read() as session:
-        return jobs.job_response(session, visible_job(session, caller, job_id))
+        return jobs.job_response(session, caller, visible_job(session, caller, job_id))
 
 
 @router.post("/{job_id}/stop", status_code=202, operation_id="stop_job")

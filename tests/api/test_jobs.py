@@ -223,7 +223,8 @@ async def test_a_job_shows_its_workers_as_they_were_recorded(site: Site, ada: Pe
     assert (job["status"], job["status_reason"]) == ("failed", "exit code 3")
     assert job["workers"] == [
         {
-            "index": 0, "status": "exited", "node_id": "nod-1", "lease_id": None,
+            "index": 0, "status": "exited", "node_id": "nod-1", "node_name": None,
+            "address": None, "lease_id": None,
             "gpu_uuids": ["GPU-1"], "exit_code": 3, "signal": None, "reason": "exited",
             "elapsed_s": 12.5, "started_at": "2026-03-01T12:00:00Z", "finished_at": None,
         }
@@ -293,7 +294,7 @@ async def test_offers_are_those_of_the_projects_owner(site: Site, ada: Person, b
 @pytest.mark.parametrize(
     ("gpus", "codes", "label"),
     [
-        ("A100:1", ["gpu-count", "price"], "waiting for GPUs"),
+        ("A100:1", ["gpu-count", "price"], "waiting for resources: GPUs"),
         ("A100:1", ["price"], "waiting for resources"),
         ("A100:1", [], "waiting for resources"),
         (None, ["no-offers"], "waiting for resources"),

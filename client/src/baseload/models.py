@@ -235,6 +235,8 @@ class JobWorker(BaseModel):
     index: Annotated[int, Field(title="Index")]
     status: Annotated[str, Field(title="Status")]
     node_id: Annotated[str | None, Field(title="Node Id")]
+    node_name: Annotated[str | None, Field(title="Node Name")]
+    address: Annotated[str | None, Field(title="Address")]
     lease_id: Annotated[str | None, Field(title="Lease Id")]
     gpu_uuids: Annotated[list[str], Field(title="Gpu Uuids")]
     exit_code: Annotated[int | None, Field(title="Exit Code")]
@@ -1130,8 +1132,12 @@ class Job(BaseModel):
     port: Annotated[int | None, Field(title="Port")]
     workers: Annotated[list[JobWorker], Field(title="Workers")]
     placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
+    started_at: Annotated[AwareDatetime | None, Field(title="Started At")]
+    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
 
 
@@ -1153,6 +1159,8 @@ class JobCharges(BaseModel):
     )
     job_id: Annotated[str, Field(title="Job Id")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     rates: Annotated[dict[str, Any] | None, Field(title="Rates")]
     charges: Annotated[list[JobCharge], Field(title="Charges")]

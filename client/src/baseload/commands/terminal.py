@@ -45,8 +45,8 @@ class Screen:
         print(printable(message), flush=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Rows below headings; columns line up."""
-        shown = [[printable(_cell(value)) for value in row] for row in rows]
+        """Rows below headings, each on one line; columns line up."""
+        shown = [[printable(_in_one_line(_cell(value))) for value in row] for row in rows]
         if self.is_rich:
             self._rich_table(columns, shown)
             return
@@ -112,6 +112,33 @@ def bytes_text(count: int | None) -> str:
 def moment_text(instant: str | None) -> str:
     """An instant of the API to the second: `2026-11-21 10:56:06`, UTC."""
     return instant[:19].replace("T", " ") if instant else "-"
+
+
+def per_hour_text(microcredits_per_hour: int | None) -> str:
+    """A rate as credits per hour: `1.25/h`."""
+    if microcredits_per_hour is None:
+        return "-"
+    return f"{credits_text(microcredits_per_hour)}/h"
+
+
+def duration_text(seconds: float | None) -> str:
+    """Seconds in the two units that fit: `1 h 05 min`."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def _in_one_line(text: str) -> str:
+    """The first line of a text; `…` says that there are more."""
+    line, more, _ = text.partition("\n")
+    return f"{line.rstrip()}…" if more else text
 
 
 def printable(text: str) -> str:
