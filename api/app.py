@@ -44,6 +44,7 @@ from api.routes import (
     regions,
     uploads,
     users,
+    utilisation,
 )
 from api.schemas.base import ProblemDetails
 from api.schemas.events import LogPiece
@@ -52,8 +53,8 @@ from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
-    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs, billing,
-    events, audit,
+    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
+    utilisation, billing, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.

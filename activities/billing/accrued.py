@@ -56,10 +56,12 @@ def accrued_of(session: Session, jobs: Sequence[Job], now: datetime) -> dict[str
     return {job.id: _accrued(job, found[job.id], now) for job in jobs}
 
 
-def microcredits_per_hour_of(session: Session, payer_id: str) -> int:
-    """The burn rate of a payer: what an hour of all its running jobs costs."""
-    rates = select(func.sum(UsageMeter.microcredits_per_hour)).where(
-        col(UsageMeter.payer_id) == payer_id, col(UsageMeter.running).is_(True)
+def microcredits_per_hour_of(session: Session, account_id: str) -> int:
+    """What an hour of all jobs of an account costs that run now, whoever pays."""
+    rates = (
+        select(func.sum(UsageMeter.microcredits_per_hour))
+        .join(Job, col(Job.id) == col(UsageMeter.job_id))
+        .where(Job.account_id == account_id, col(UsageMeter.running).is_(True))
     )
     return int(session.exec(rates).one() or 0)
 

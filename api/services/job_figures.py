@@ -27,6 +27,10 @@ class JobFigures:
         self.accrued = accrued_of(session, rows, self._now)
         self.people = People(session, caller, [row.status_reason for row in rows])
 
+    def node_names(self) -> dict[str, str]:
+        """The names of the nodes of all these jobs, by their ids."""
+        return {node_id: name for node_id, (name, _) in self._nodes.items()}
+
     def elapsed(self, row: tables.Job) -> tuple[datetime | None, int | None]:
         """When the attempt has started, and the seconds from then until now, or until its end."""
         began = [_instant(worker["started_at"]) for worker in row.workers if _has_started(worker)]
@@ -48,7 +52,7 @@ class JobFigures:
         assignment = worker.get("assignment") or {}
         ended = worker.get("exit") or {}
         node_id = (assignment.get("node") or {}).get("node_id")
-        name, host = self._nodes.get(node_id, (None, None))
+        name, host = self._nodes.get(node_id or "", (None, None))
         serves = port and host and row.status in _RUNS and worker["status"] == WorkerStatus.RUNNING
         return schemas.JobWorker(
             index=worker["index"],
@@ -67,9 +71,7 @@ class JobFigures:
         )
 
 
-def _nodes_of(
-    session: Session, rows: Sequence[tables.Job]
-) -> dict[str | None, tuple[str, str | None]]:
+def _nodes_of(session: Session, rows: Sequence[tables.Job]) -> dict[str, tuple[str, str | None]]:
     """The names and hosts of the nodes of these jobs, by their ids."""
     ids = {
         ((worker.get("assignment") or {}).get("node") or {}).get("node_id")

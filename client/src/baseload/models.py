@@ -204,6 +204,23 @@ class DataSource(BaseModel):
     upload_id: Annotated[str | None, Field(title="Upload Id")] = None
 
 
+class Gpu(BaseModel):
+    """
+    A GPU in use; what its driver has not told lately is null.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    index: Annotated[int | None, Field(title="Index")]
+    uuid: Annotated[str | None, Field(title="Uuid")]
+    name: Annotated[str | None, Field(title="Name")]
+    percent: Annotated[int | None, Field(title="Percent")]
+    memory_used_bytes: Annotated[int | None, Field(title="Memory Used Bytes")]
+    memory_total_bytes: Annotated[int | None, Field(title="Memory Total Bytes")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
+
+
 class Health(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -877,6 +894,30 @@ class RunnableJobs(BaseModel):
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
 
 
+class RunningWorker(BaseModel):
+    """
+    A worker of a job that runs, and what its command uses.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    job_name: Annotated[str, Field(title="Job Name")]
+    worker: Annotated[int, Field(title="Worker")]
+    status: Annotated[str, Field(title="Status")]
+    node_id: Annotated[str | None, Field(title="Node Id")]
+    node_name: Annotated[str | None, Field(title="Node Name")]
+    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    cpu_percent: Annotated[float | None, Field(title="Cpu Percent")]
+    memory_limit_bytes: Annotated[int, Field(title="Memory Limit Bytes")]
+    memory_bytes: Annotated[int | None, Field(title="Memory Bytes")]
+    gpus: Annotated[list[Gpu], Field(title="Gpus")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
+    measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+
+
 class StatementLine(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1057,6 +1098,28 @@ class AuditVerification(BaseModel):
     unchained_entries: Annotated[int, Field(title="Unchained Entries")]
     newest_unchained_at: Annotated[AwareDatetime | None, Field(title="Newest Unchained At")]
     broken: Annotated[list[BrokenChain], Field(title="Broken")]
+
+
+class BusyNode(BaseModel):
+    """
+    A node of the account, and how much of it jobs hold.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    node_id: Annotated[str, Field(title="Node Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    worker_count: Annotated[int, Field(title="Worker Count")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    reserved_cpu_count: Annotated[int, Field(title="Reserved Cpu Count")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    reserved_memory_bytes: Annotated[int, Field(title="Reserved Memory Bytes")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    held_gpu_count: Annotated[int, Field(title="Held Gpu Count")]
+    gpus: Annotated[list[Gpu], Field(title="Gpus")]
+    measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
 
 
 class Event(BaseModel):
@@ -1400,3 +1463,18 @@ class Statement(BaseModel):
     closing_microcredits: Annotated[int, Field(title="Closing Microcredits")]
     totals_microcredits: Annotated[dict[str, int], Field(title="Totals Microcredits")]
     lines: Annotated[list[StatementLine], Field(title="Lines")]
+
+
+class Utilisation(BaseModel):
+    """
+    What runs now. Nodes measure it every ten seconds; it decides nothing and is not stored.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    at: Annotated[AwareDatetime, Field(title="At")]
+    microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
+    workers: Annotated[list[RunningWorker], Field(title="Workers")]
+    nodes: Annotated[list[BusyNode], Field(title="Nodes")]
+    is_whole: Annotated[bool, Field(title="Is Whole")]

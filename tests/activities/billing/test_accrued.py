@@ -104,10 +104,8 @@ def test_a_placed_job_has_a_rate_before_it_runs_and_a_waiting_one_has_none(
         assert accrued(session, job_id, NOW) == Accrued(0, None)
 
 
-def test_the_burn_rate_of_a_payer_is_that_of_its_running_jobs(
-    migrated: Database, job_id: str
-) -> None:
+def test_an_account_spends_what_its_running_jobs_cost(migrated: Database, job_id: str) -> None:
     with migrated.write() as session:
-        payer_id = session.get_one(tables.Job, job_id).account_id
-        assert microcredits_per_hour_of(session, payer_id) == RATE
+        account_id = session.get_one(tables.Job, job_id).account_id
+        assert microcredits_per_hour_of(session, account_id) == RATE
         assert microcredits_per_hour_of(session, "acc-other") == 0

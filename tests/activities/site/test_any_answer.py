@@ -81,7 +81,7 @@ class Plan:
 
 
 header = st.fixed_dictionaries(
-    {"kind": st.sampled_from(("log", "exit", "lost", "idle", "beat"))},
+    {"kind": st.sampled_from(("log", "exit", "lost", "idle", "beat", "utilisation"))},
     optional={
         "run_id": st.sampled_from(NAMES) | leaf,
         "offset": st.integers(0, 9) | leaf,
@@ -90,6 +90,8 @@ header = st.fixed_dictionaries(
         "log_bytes": st.integers(0, 9) | leaf,
         "elapsed_s": st.integers(0, 9) | leaf,
         "idle_s": st.integers(0, 9) | leaf,
+        "runs": st.lists(st.fixed_dictionaries({}, optional={"run_id": leaf}), max_size=2) | leaf,
+        "gpus": st.lists(st.fixed_dictionaries({}, optional={"uuid": leaf}), max_size=2) | leaf,
     },
 )
 plan = st.builds(

@@ -497,6 +497,11 @@ class AsyncOperations:
             models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement")
         )
 
+    async def get_utilisation(self) -> models.Utilisation:
+        """The jobs that run and the account's nodes, with what they use of CPUs, memory and
+        GPUs."""
+        return await self._ask(models.Utilisation, Call("GET", "/v1/utilisation"))
+
     async def list_transactions(
         self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.TransactionPage:

@@ -479,6 +479,11 @@ class Operations:
         """Why the job waits, or on which nodes it was placed."""
         return self._ask(models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement"))
 
+    def get_utilisation(self) -> models.Utilisation:
+        """The jobs that run and the account's nodes, with what they use of CPUs, memory and
+        GPUs."""
+        return self._ask(models.Utilisation, Call("GET", "/v1/utilisation"))
+
     def list_transactions(
         self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
     ) -> models.TransactionPage:

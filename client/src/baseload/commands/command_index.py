@@ -41,6 +41,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("submit", "Submit a job file: submit job.yaml [--follow]", "submit"),
             Entry("ps", "List jobs", "jobs"),
             Entry("show", "Show a job", "jobs"),
+            Entry("top", "What runs now: time, cost, CPUs, memory, GPUs", "top"),
             Entry("logs", "Print what a job printed; -f follows it", "logs"),
             Entry("output", "Fetch and unpack a job's output", "output"),
             Entry("placement", "Why a job waits, or where it was placed", "jobs"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 GOOD = frozenset({"active", "finished", "healthy", "ready", "running", "ok", "passed"})
 BAD = frozenset({"failed", "unreachable", "offline", "lost", "refused"})
@@ -46,10 +47,10 @@ class Screen:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows below headings, each on one line; columns line up."""
-        shown = [[printable(_in_one_line(_cell(value))) for value in row] for row in rows]
         if self.is_rich:
-            self._rich_table(columns, shown)
+            console_of(sys.stdout).print(table_of(columns, rows))
             return
+        shown = [[_shown(value) for value in row] for row in rows]
         widths = [max(len(text) for text in column) for column in zip(columns, *shown, strict=True)]
         for row in ([name.upper() for name in columns], *shown):
             padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -69,15 +70,18 @@ class Screen:
         for name, text in shown:
             console.print(Text(name.ljust(width), "dim"), Text(text, _style(text)), sep="  ")
 
-    def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for row in rows:
-            table.add_row(*(Text(text, _style(text)) for text in row))
-        console_of(sys.stdout).print(table)
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """The table for a terminal, each row on one line of text."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for row in rows:
+        shown = [_shown(value) for value in row]
+        table.add_row(*(Text(text, _style(text)) for text in shown))
+    return table
 
 
 def console_of(stream: TextIO) -> Console:
@@ -133,6 +137,11 @@ def duration_text(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def _shown(value: Any) -> str:
+    """A value as the cell of a table."""
+    return printable(_in_one_line(_cell(value)))
 
 
 def _in_one_line(text: str) -> str:
