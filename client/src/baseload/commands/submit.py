@@ -10,6 +10,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
+from baseload.commands.follow_order import InOrder
 from baseload.commands.jobs import job_has_ended
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, say_end, workers_of
 from baseload.commands.session import Document, MistakeError, Session, command
@@ -69,7 +70,7 @@ def follow_job(session: Session, job: Document) -> Document:
     printer = LogPrinter(len(workers), shown, is_own=True)
     last_event = ""
     why = WaitReasons(session, job)
-    for arrival in feed.arrivals():
+    for arrival in InOrder(feed, EVENTS).arrivals():
         if arrival is None and last_event in BEFORE_PLACED:
             why.look()
         if arrival is not None and arrival.event is not None:
