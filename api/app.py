@@ -14,7 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
-from api import problems
+from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
 from api.documentation import get_documentation
@@ -94,6 +94,7 @@ def create_app(
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
+    guide.install(app, settings().guide)
     for module in ROUTERS:
         app.include_router(module.router)
     app.add_middleware(Readable)
