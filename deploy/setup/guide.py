@@ -20,7 +20,7 @@ def build_guide() -> None:
     with locked(CHECKOUT / ".baseload", "guide"):
         say("building the guide")
         fresh = GUIDE.with_name("guide.new")
-        command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--clean"]
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean"]
         run([*command, "-f", SETTINGS, "-d", fresh], "building the guide",
             advice="A page or link that is named above is wrong",
             environment={"NO_MKDOCS_2_WARNING": "true"})  # fmt: skip
