@@ -17,7 +17,7 @@ from activities.settings import settings
 from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
-from api.documentation import get_documentation
+from api.documentation import get_documentation, get_start
 from api.event_streams import Streams
 from api.join_script import get_join_script
 from api.json_bodies import Readable
@@ -84,6 +84,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.add_api_route("/", get_start, include_in_schema=False)
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
     app.add_api_route("/join.sh", get_join_script, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher

@@ -40,9 +40,9 @@ class Script(Feed):
             return first
         paused_s = min(first, limit_s)
         time.sleep(paused_s)
-        self._script[0] = first - paused_s
-        if self._script[0] <= 0:
-            self._script.popleft()
+        self._script.popleft()
+        if first > paused_s:
+            self._script.appendleft(first - paused_s)
         return None
 
 
