@@ -50,7 +50,9 @@ ROUTES_WITHOUT_SERVICE = {
     "users": "are part of accounts",
 }
 SERVICES_WITHOUT_ROUTE = {
+    "job_figures": "stand beside the rows of jobs",
     "job_outputs": "are read under job_logs and jobs",
+    "people": "are named in reasons and events",
 }
 
 
