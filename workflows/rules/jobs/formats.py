@@ -9,9 +9,7 @@ PYTHON_REQUIREMENT_RULE = (
 )
 APT_PACKAGE_RULE = "is the exact name of a Debian package, such as ffmpeg"
 IMAGE_RULE = "is an image reference, such as pytorch/pytorch:latest or ghcr.io/owner/name:1"
-SECRET_RULE = (  # noqa: S105 - a rule, no secret
-    "is the name of a secret of the job's project, or store://projects/<project>/<name>"
-)
+SECRET_RULE = "is the name of a secret of the job's project, or store://projects/<project>/<name>"  # noqa: S105 - a rule, no secret
 
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PROJECT_SECRET = re.compile(rf"store://projects/(prj-[a-z0-9]+)/({_SECRET_NAME.pattern})")

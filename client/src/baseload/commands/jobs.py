@@ -1,30 +1,45 @@
-"""The commands for jobs: list, show, cancel, stop, start and remove them."""
+"""The commands that read jobs: list and show them, their placement and their charges."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.lookup import find_id, find_newest_job, find_open_job
-from baseload.commands.session import Document, MistakeError, Session, command
-from baseload.commands.terminal import bytes_text, credits_text, moment_text, pick
+from baseload.commands.job_names import job_names
+from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
+from baseload.commands.people import named_people
+from baseload.commands.session import Document, Session, command
+from baseload.commands.terminal import bytes_text, credits_text, first_line, moment_text, pick
 
 app = new_app()
-Reference = Annotated[str, typer.Argument(help="id or name")]
+Reference = Annotated[str, typer.Argument(help="id or name", autocompletion=job_names)]
+
+References = Annotated[
+    list[str],
+    typer.Argument(help="ids, names or patterns such as 'sweep-*'", autocompletion=job_names),
+]
 
 
 @command(app)
 def ps(
     session: Session,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="only these: ids, names, patterns such as 'sweep-*'", autocompletion=job_names
+        ),
+    ] = None,
     status: Annotated[list[str] | None, typer.Option(help="only these; may be repeated")] = None,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 50,
 ) -> None:
     """List jobs, newest first."""
-    jobs = session.items("/v1/jobs", limit, status=status or None)
+    found = session.items("/v1/jobs", NEWEST if jobs else limit, status=status or None)
+    if jobs:
+        found = [job for job in found if any(is_like(job, each) for each in jobs)][:limit]
     if session.screen.as_json:
-        session.screen.json({"items": jobs})
+        session.screen.json({"items": found})
         return
     rows = [
         [
@@ -32,26 +47,37 @@ def ps(
             job["resources"].get("gpus") or _asked(job),
             credits_text(job["charged_microcredits"]),
             moment_text(job["created_at"]),
-            job.get("status_reason"),
+            first_line(named_people(session, job.get("status_reason"))),
         ]
-        for job in jobs
+        for job in found
     ]
     columns = ("id", "name", "type", "status", "gpus", "credits", "created", "reason")
-    session.screen.table(columns, rows)
+    session.screen.table(columns, rows, cuts_last=True)
 
 
 @command(app)
-def show(session: Session, job: Reference) -> None:
-    """Show a job and its workers."""
-    found = find_newest_job(session, job)
+def show(
+    session: Session,
+    jobs: References,
+) -> None:
+    """Show jobs and their workers."""
+    found = find_jobs(session, jobs)
+    is_one = len(jobs) == 1 and not is_pattern(jobs[0])
     if session.screen.as_json:
-        session.screen.json(found)
+        session.screen.json(found[0] if is_one else {"items": found})
         return
+    for number, each in enumerate(found):
+        if number:
+            session.screen.result("")
+        _show(session, each)
+
+
+def _show(session: Session, found: Document) -> None:
     session.screen.fields(
         [
             *((name, found.get(name)) for name in ("id", "name", "type")),
             ("status", found.get("status_label")),
-            ("reason", found.get("status_reason")),
+            ("reason", named_people(session, found.get("status_reason"))),
             ("project", found.get("project_id")),
             ("priority", found.get("priority")),
             ("attempt", found.get("attempt")),
@@ -111,62 +137,6 @@ def charges(session: Session, job: Reference) -> None:
     session.screen.result(f"sum: {credits_text(found['charged_microcredits'])} credits")
 
 
-@command(app)
-def cancel(
-    session: Session,
-    job: Reference,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="store no output, the log only")
-    ] = False,
-) -> None:
-    """End a job for good, in whatever state it is; its log and output stay."""
-    _signal(session, job, "cancel", discard=discard or None)
-
-
-@command(app)
-def stop(session: Session, job: Reference) -> None:
-    """Stop a notebook or endpoint; it can be started again.
-
-    Of its files only $BASELOAD_STATE is there then, and only if its machine was leased.
-    """
-    _signal(session, job, "stop")
-
-
-@command(app)
-def start(session: Session, job: Reference) -> None:
-    """Start a stopped notebook or endpoint again."""
-    _signal(session, job, "start")
-
-
-@command(app)
-def rm(session: Session, jobs: Annotated[list[str], typer.Argument(help="ids or names")]) -> None:
-    """Remove jobs that have ended, with their logs and outputs; their charges stay."""
-    ids = [find_id(session, "jobs", each) for each in jobs]
-    removed = [session.delete(f"/v1/jobs/{each}") for each in ids]
-    if session.screen.as_json:
-        session.screen.json({"items": removed})
-        return
-    for each in removed:
-        session.screen.result(f"{each['id']}  {each['name']}  {each['status']}")
-
-
-@command(app)
-def kill_all(
-    session: Session,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
-) -> None:
-    """End all jobs of the account."""
-    if not yes:
-        open_ = [job for job in session.items("/v1/jobs") if not job_has_ended(job)]
-        if not typer.confirm(f"End {len(open_)} jobs for good?", err=True):
-            raise MistakeError("nothing was ended")
-    killed = session.post("/v1/jobs/kill-all")
-    if session.screen.as_json:
-        session.screen.json(killed)
-    else:
-        session.screen.result(f"{len(killed['job_ids'])} jobs are being canceled")
-
-
 def job_has_ended(job: Document) -> bool:
     """Whether the job has ended or is stopped."""
     return job["status"] in {"finished", "failed", "canceled", "stopped", "archived"}
@@ -180,14 +150,6 @@ def refusals_table(session: Session, refusals: list[Document]) -> None:
             for each in refusals
         ]
         session.screen.table(("refused", "code", "why", "may change"), rows)
-
-
-def _signal(session: Session, job: str, verb: str, **query: Any) -> None:
-    found = session.post(f"/v1/jobs/{find_open_job(session, job)['id']}/{verb}", **query)
-    if session.screen.as_json:
-        session.screen.json(found)
-    else:
-        session.screen.result(f"{found['id']}  {found['name']}  {found['status']}")
 
 
 def _asked(job: Document) -> str:

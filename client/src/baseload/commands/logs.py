@@ -10,7 +10,9 @@ from typing import Annotated, TextIO
 import typer
 
 from baseload.commands.app import new_app
+from baseload.commands.jobs import Reference
 from baseload.commands.lookup import find_newest_job
+from baseload.commands.people import named_people
 from baseload.commands.session import Document, NegativeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
 from baseload.commands.terminal import credits_text, printable
@@ -20,6 +22,7 @@ from baseload.errors import ApiError
 from baseload.server_events import ServerEvent
 
 app = new_app()
+ENDS = {"failed": "has failed", "canceled": "was canceled", "stopped": "was stopped"}
 
 
 class LogPrinter:
@@ -76,7 +79,7 @@ class LogPrinter:
 @command(app)
 def logs(
     session: Session,
-    job: Annotated[str, typer.Argument(help="id or name")],
+    job: Reference,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="until the job ends")] = False,
     worker: Annotated[int | None, typer.Option(help="default: all of them")] = None,
 ) -> None:
@@ -104,11 +107,10 @@ def logs(
 
 def say_end(session: Session, job: Document) -> None:
     """Say how a followed job has ended. Raises: NegativeError, unless it has finished."""
-    session.screen.say(
-        f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
-    )
+    line = f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
+    session.screen.say(str(named_people(session, line)))
     if job["status"] != "finished":
-        raise NegativeError(f"{job['name']} did not finish: it is {job['status']}")
+        raise NegativeError(f"{job['name']} {ENDS.get(job['status'], 'has not finished')}")
 
 
 def _is_own(session: Session, job: Document) -> bool:
