@@ -80,9 +80,9 @@ class Overrides:
             ("environment.requirements", self.requirements, "--requirements"),
         )
         yield from ((path, value, option) for path, value, option in named if value is not None)
-        for path in self.variable_files:
-            for name, value in variables_in(path, environment).items():
-                yield f"{VARIABLES}.{name}", value, f"--env-file {path}"
+        for file in self.variable_files:
+            for name, value in variables_in(file, environment).items():
+                yield f"{VARIABLES}.{name}", value, f"--env-file {file}"
         for text in self.variables:
             name, value = _variable(text, f"--env {text.partition('=')[0]}", environment)
             yield f"{VARIABLES}.{name}", value, f"--env {name}"

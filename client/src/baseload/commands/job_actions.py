@@ -203,8 +203,8 @@ def _each(
             answers.append(change(each))
         except ApiError as refusal:
             refusals.append(refusal)
-    for refusal in refusals[1:]:
-        session.screen.say(f"baseload: {error_text(refusal)}")
+    for other in refusals[1:]:
+        session.screen.say(f"baseload: {error_text(other)}")
     if refusals:
         _print(session, [] if session.screen.as_json else answers)
         raise refusals[0]
