@@ -18,7 +18,6 @@ from api.schemas.accounts import (
     AccountCreation,
     AccountPage,
     CreditGrant,
-    OwnAccount,
     OwnAccountChange,
 )
 from api.schemas.billing import Transaction
@@ -68,12 +67,11 @@ async def grant_credits(account_id: str, asked: CreditGrant, change: Administrat
 
 
 @router.get("/v1/account", operation_id="get_own_account")
-def get_own_account(caller: Reader) -> OwnAccount:
+def get_own_account(caller: Reader) -> Account:
     """The account of the key, or the account that an administrator acts for."""
     with database().read() as session:
         row = accounts.find_account(session, caller.account_id)
-        found = accounts.account_response(session, row)
-    return OwnAccount(**found.model_dump(), user_id=caller.user_id)
+        return accounts.account_response(session, row)
 
 
 @router.patch("/v1/account", operation_id="change_own_account")

@@ -75,12 +75,6 @@ class Account(ResponseBody):
     updated_at: datetime
 
 
-class OwnAccount(Account):
-    """The account that a key acts for, and the user of the key."""
-
-    user_id: str
-
-
 class AccountPage(Page[Account]):
     pass
 

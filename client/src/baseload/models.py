@@ -517,27 +517,6 @@ class Offer(BaseModel):
     price_read_on: Annotated[date | None, Field(title="Price Read On")]
 
 
-class OwnAccount(BaseModel):
-    """
-    The account that a key acts for, and the user of the key.
-    """
-
-    model_config = ConfigDict(
-        extra="allow",
-    )
-    id: Annotated[str, Field(title="Id")]
-    name: Annotated[str, Field(title="Name")]
-    plan: Annotated[str, Field(title="Plan")]
-    billing_account_id: Annotated[str | None, Field(title="Billing Account Id")]
-    is_administrator: Annotated[bool, Field(title="Is Administrator")]
-    wallet_address: Annotated[str | None, Field(title="Wallet Address")]
-    personal_project_id: Annotated[str, Field(title="Personal Project Id")]
-    balance_microcredits: Annotated[int, Field(title="Balance Microcredits")]
-    created_at: Annotated[AwareDatetime, Field(title="Created At")]
-    updated_at: Annotated[AwareDatetime, Field(title="Updated At")]
-    user_id: Annotated[str, Field(title="User Id")]
-
-
 class WalletAddress(RootModel[str]):
     root: Annotated[str, Field(max_length=200, min_length=1, title="Wallet Address")]
 

@@ -73,9 +73,9 @@ class AsyncOperations:
             Call("POST", f"/v1/accounts/{segment(account_id)}/credits", body=_sent(body)),
         )
 
-    async def get_own_account(self) -> models.OwnAccount:
+    async def get_own_account(self) -> models.Account:
         """The account of the key, or the account that an administrator acts for."""
-        return await self._ask(models.OwnAccount, Call("GET", "/v1/account"))
+        return await self._ask(models.Account, Call("GET", "/v1/account"))
 
     async def change_own_account(self, body: models.OwnAccountChange) -> models.Account:
         """Change Own Account."""

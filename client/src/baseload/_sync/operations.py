@@ -73,9 +73,9 @@ class Operations:
             Call("POST", f"/v1/accounts/{segment(account_id)}/credits", body=_sent(body)),
         )
 
-    def get_own_account(self) -> models.OwnAccount:
+    def get_own_account(self) -> models.Account:
         """The account of the key, or the account that an administrator acts for."""
-        return self._ask(models.OwnAccount, Call("GET", "/v1/account"))
+        return self._ask(models.Account, Call("GET", "/v1/account"))
 
     def change_own_account(self, body: models.OwnAccountChange) -> models.Account:
         """Change Own Account."""

@@ -19,7 +19,6 @@ from baseload.commands.lookup import (
     find_open_job,
     is_pattern,
 )
-from baseload.commands.people import named_people
 from baseload.commands.session import (
     Document,
     MistakeError,
@@ -168,7 +167,7 @@ def _ended(session: Session, jobs: list[Document], deadline: Deadline) -> list[D
             known[job_id] = session.get(f"/v1/jobs/{job_id}")
             if job_has_ended(known[job_id]):
                 wanted.discard(job_id)
-                session.screen.say(str(named_people(session, state_line(known[job_id]))))
+                session.screen.say(state_line(known[job_id]))
     return list(known.values())
 
 

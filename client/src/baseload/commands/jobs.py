@@ -9,9 +9,9 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.job_names import job_names
 from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
-from baseload.commands.people import named_people
+from baseload.commands.reason_lines import with_short_reasons
 from baseload.commands.session import Document, Session, command
-from baseload.commands.terminal import bytes_text, credits_text, first_line, moment_text, pick
+from baseload.commands.terminal import bytes_text, credits_text, moment_text, pick
 
 app = new_app()
 Reference = Annotated[str, typer.Argument(help="id or name", autocompletion=job_names)]
@@ -25,21 +25,23 @@ References = Annotated[
 @command(app)
 def ps(
     session: Session,
-    jobs: Annotated[
+    only: Annotated[
         list[str] | None,
         typer.Argument(
-            help="only these: ids, names, patterns such as 'sweep-*'", autocompletion=job_names
+            metavar="[JOB]...",
+            help="only these: ids, names, patterns such as 'sweep-*'",
+            autocompletion=job_names,
         ),
     ] = None,
     status: Annotated[list[str] | None, typer.Option(help="only these; may be repeated")] = None,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 50,
 ) -> None:
     """List jobs, newest first."""
-    found = session.items("/v1/jobs", NEWEST if jobs else limit, status=status or None)
-    if jobs:
-        found = [job for job in found if any(is_like(job, each) for each in jobs)][:limit]
+    jobs = session.items("/v1/jobs", NEWEST if only else limit, status=status or None)
+    if only:
+        jobs = [job for job in jobs if any(is_like(job, each) for each in only)][:limit]
     if session.screen.as_json:
-        session.screen.json({"items": found})
+        session.screen.json({"items": jobs})
         return
     rows = [
         [
@@ -47,12 +49,12 @@ def ps(
             job["resources"].get("gpus") or _asked(job),
             credits_text(job["charged_microcredits"]),
             moment_text(job["created_at"]),
-            first_line(named_people(session, job.get("status_reason"))),
+            job.get("status_reason"),
         ]
-        for job in found
+        for job in jobs
     ]
     columns = ("id", "name", "type", "status", "gpus", "credits", "created", "reason")
-    session.screen.table(columns, rows, cuts_last=True)
+    session.screen.table(columns, with_short_reasons(session.screen, columns, rows))
 
 
 @command(app)
@@ -77,7 +79,7 @@ def _show(session: Session, found: Document) -> None:
         [
             *((name, found.get(name)) for name in ("id", "name", "type")),
             ("status", found.get("status_label")),
-            ("reason", named_people(session, found.get("status_reason"))),
+            ("reason", found.get("status_reason")),
             ("project", found.get("project_id")),
             ("priority", found.get("priority")),
             ("attempt", found.get("attempt")),

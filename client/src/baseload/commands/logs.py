@@ -12,7 +12,6 @@ import typer
 from baseload.commands.app import new_app
 from baseload.commands.jobs import Reference
 from baseload.commands.lookup import find_newest_job
-from baseload.commands.people import named_people
 from baseload.commands.session import Document, NegativeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
 from baseload.commands.terminal import credits_text, printable
@@ -108,7 +107,7 @@ def logs(
 def say_end(session: Session, job: Document) -> None:
     """Say how a followed job has ended. Raises: NegativeError, unless it has finished."""
     line = f"{state_line(job)}, charged {credits_text(job['charged_microcredits'])} credits"
-    session.screen.say(str(named_people(session, line)))
+    session.screen.say(line)
     if job["status"] != "finished":
         raise NegativeError(f"{job['name']} {ENDS.get(job['status'], 'has not finished')}")
 

@@ -62,13 +62,6 @@ class Session:
             )
         return Transport(configuration)
 
-    @cached_property
-    def people(self) -> dict[str, str]:
-        """The users of the account by their ids, the caller as `you`; read at the first use."""
-        from baseload.commands.people import people_of
-
-        return people_of(self)
-
     def close(self) -> None:
         """Close the connections, if any were made."""
         if "transport" in self.__dict__:

@@ -12,7 +12,6 @@ from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
 from baseload.commands.jobs import job_has_ended
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, say_end, workers_of
-from baseload.commands.people import named_people
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.stream_merge import Feed, Stream
 from baseload.commands.submission import dry_run as show_dry_run
@@ -135,7 +134,7 @@ def follow_job(session: Session, job: Document) -> Document:
                 continue
             event = arrival.event.json()
             last_event = event_name(event)
-            session.screen.say(str(named_people(session, event_line(job, event))))
+            session.screen.say(event_line(job, event))
         if feed.open - {EVENTS}:
             continue
         job = session.get(f"/v1/jobs/{job['id']}")

@@ -7,7 +7,6 @@ plain text, and with `--json` it is JSON.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-NARROWEST = 20
 GOOD = frozenset({"active", "finished", "healthy", "ready", "running", "ok", "passed"})
 BAD = frozenset({"failed", "unreachable", "offline", "lost", "refused"})
 
@@ -46,17 +44,10 @@ class Screen:
     def result(self, message: str) -> None:
         print(printable(message), flush=True)
 
-    def table(
-        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cuts_last: bool = False
-    ) -> None:
-        """Rows below headings; columns line up.
-
-        cuts_last: on a terminal the last column is cut to what is left of its width.
-        """
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Rows below headings; columns line up."""
         shown = [[printable(_cell(value)) for value in row] for row in rows]
         if self.is_rich:
-            if cuts_last:
-                _cut_last(columns, shown)
             self._rich_table(columns, shown)
             return
         widths = [max(len(text) for text in column) for column in zip(columns, *shown, strict=True)]
@@ -121,24 +112,6 @@ def bytes_text(count: int | None) -> str:
 def moment_text(instant: str | None) -> str:
     """An instant of the API to the second: `2026-11-21 10:56:06`, UTC."""
     return instant[:19].replace("T", " ") if instant else "-"
-
-
-def first_line(text: str | None) -> str | None:
-    """The first line of a text that says something, with `…` if there are more."""
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    return f"{lines[0]} …" if len(lines) > 1 else (lines[0] if lines else text)
-
-
-def _cut_last(columns: Sequence[str], rows: Sequence[list[str]]) -> None:
-    """Cut the last cell of each row to what the terminal's width leaves, at least its heading."""
-    if not rows:
-        return
-    widths = [max(len(text) for text in column) for column in zip(columns, *rows, strict=True)]
-    left = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * len(widths)
-    width = max(left, len(columns[-1]), NARROWEST)
-    for row in rows:
-        if len(row[-1]) > width:
-            row[-1] = f"{row[-1][: width - 1]}…"
 
 
 def printable(text: str) -> str:

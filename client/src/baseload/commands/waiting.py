@@ -59,10 +59,8 @@ def newest_event(session: Session, path: str) -> str | None:
 
 
 def event_line(resource: Document, event: Document) -> str:
-    """`name: what: sentence` of an event of this resource; what the sentence repeats, once."""
-    name, message = event_name(event), str(event["message"])
-    says_more = message.casefold() != name.casefold()
-    return f"{resource['name']}: {name}" + (f": {message}" if says_more else "")
+    """`name: what: sentence` of an event of this resource."""
+    return f"{resource['name']}: {event_name(event)}: {event['message']}"
 
 
 def event_name(event: Document) -> str:
