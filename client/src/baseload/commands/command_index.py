@@ -44,8 +44,10 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("run", "Run a command here as a job: run --gpus A100:1 -- python x.py", "run"),
             Entry("submit", "Submit a job file: submit job.yaml [--follow | --dry-run]", "submit"),
             Entry("ps", "List jobs", "jobs"),
-            Entry("show", "Show a job", "jobs"),
-            Entry("logs", "Print what a job printed; -f follows it", "logs"),
+            Entry("show", "Show jobs", "jobs"),
+            Entry(
+                "logs", "Print what a job printed; -f follows it, --tail 20, --since 10m", "logs"
+            ),
             Entry("output", "Fetch and unpack a job's output", "output"),
             Entry("placement", "Why a job waits, or where it was placed", "jobs"),
             Entry("charges", "What a job has cost so far", "jobs"),
