@@ -20,6 +20,7 @@ def folder(desk: Desk) -> Path:
     (desk.folder / ".gitignore").write_text("data/\n")
     (desk.folder / "data").mkdir()
     (desk.folder / "data" / "a.csv").write_text("1")
+    assert desk.baseload("credits", "add", "25").code == 0
     return desk.folder
 
 
@@ -32,7 +33,8 @@ def _json(desk: Desk, command: str, *arguments: str) -> dict[str, Any]:
 
 
 def _ready_node(desk: Desk) -> None:
-    _node(desk, status="active", cpu_count=4, memory_bytes=8 << 30)
+    hardware = {"cpu_count": 4, "memory_bytes": 2**33, "free_disk_bytes": 10**12}
+    _node(desk, status="active", cpu_count=4, memory_bytes=2**33, hardware=hardware)
 
 
 def test_a_dry_run_shows_what_would_be_sent_where_to_and_for_how_much(
@@ -45,7 +47,7 @@ def test_a_dry_run_shows_what_would_be_sent_where_to_and_for_how_much(
     assert "code: 4 files of" in ended.out
     assert "4.9 KiB  weights.pt" in ended.out
     assert "left out: data/ (.gitignore)" in ended.out
-    assert "fits: n1, 1.00 credits/h" in ended.out
+    assert "fits: n1, 0.00 credits/h" in ended.out
     assert "CREDITS/H" in ended.out
     assert (desk.site.rows(tables.Job), desk.site.rows(tables.Upload)) == ([], [])
 
@@ -73,7 +75,7 @@ def test_a_dry_run_of_a_job_that_fits_nowhere_says_why_and_is_a_negative_answer(
 def test_each_submission_says_where_the_job_fits(desk: Desk, folder: Path) -> None:
     _ready_node(desk)
     ended = desk.baseload("submit", "job.yaml")
-    assert (ended.code, "fits: n1, 1.00 credits/h" in ended.err) == (0, True)
+    assert (ended.code, "fits: n1, 0.00 credits/h" in ended.err) == (0, True)
     assert "left out: data/ (.gitignore)" in ended.err
     large = desk.baseload("submit", "job.yaml", "--set", "resources.cpu_count=64")
     assert large.code == 0
@@ -92,8 +94,8 @@ def test_a_job_that_is_refused_is_refused_before_its_code_is_sent(desk: Desk, fo
 def test_options_and_a_command_replace_what_the_file_says(desk: Desk, folder: Path) -> None:
     (folder / "variables").write_text("SEED=7\n")
     job = _json(
-        desk, "submit", "job.yaml", "--name", "other", "--env", "EPOCHS=3", "--env-file", "variables",
-        "--set", "priority=1", "--", "python", "train.py", "--fast",
+        desk, "submit", "job.yaml", "--name", "other", "--env", "EPOCHS=3", "--env-file",
+        "variables", "--set", "priority=1", "--", "python", "train.py", "--fast",
     )  # fmt: skip
     assert (job["name"], job["priority"]) == ("other", 1)
     assert job["commands"] == [{"command": "python train.py --fast"}]

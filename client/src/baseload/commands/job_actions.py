@@ -159,7 +159,10 @@ def _ended(session: Session, jobs: list[Document], deadline: Deadline) -> list[D
     feed = Feed(session.transport)
     for each in jobs[:MOST_STREAMS]:
         feed.add(Stream(each["id"], f"/v1/jobs/{each['id']}/events", {"follow": True}))
-    wanted = {each["id"] for each in jobs if not job_has_ended(each)}
+    waited = [each for each in jobs if not job_has_ended(each)]
+    if waited:
+        session.screen.say(f"waiting for {_names(waited)}")
+    wanted = {each["id"] for each in waited}
     while wanted and not deadline.passed:
         arrival = _arrival(feed, min(POLL_S, deadline.left_s))
         looked_at = {arrival.name} & wanted if arrival is not None else set(wanted)
@@ -197,6 +200,8 @@ def _each(
     Raises: ApiError, the first refusal, after the last job.
     """
     answers, refusals = [], []
+    if not jobs:
+        session.screen.say("nothing to do: no job of such a name is in a state for this")
     for each in jobs:
         try:
             answers.append(change(each))

@@ -78,8 +78,9 @@ def find_jobs(
 ) -> list[Document]:
     """The jobs that ids, names and shell patterns such as `sweep-*` mean, each once, in order.
 
-    one: what an id or a name means. suits: which of the jobs of such names a pattern means.
-    Raises: as `one`; UnknownNameError, when a pattern means no job.
+    one: what an id or a name means. suits: which of the jobs of such names a pattern means, which
+    may be none of them.
+    Raises: as `one`; UnknownNameError, when no job has a name like a pattern.
     """
     found: dict[str, Document] = {}
     named: list[Document] | None = None
@@ -89,10 +90,10 @@ def find_jobs(
             found[job["id"]] = job
             continue
         named = list(session.transport.pages("/v1/jobs", limit=NEWEST)) if named is None else named
-        matching = [each for each in named if is_like(each, reference) and suits(each)]
+        matching = [each for each in named if is_like(each, reference)]
         if not matching:
-            raise UnknownNameError(f"no job that this is for has a name like {reference!r}")
-        found.update((each["id"], each) for each in matching)
+            raise UnknownNameError(f"no job has a name like {reference!r}")
+        found.update((each["id"], each) for each in matching if suits(each))
     return list(found.values())
 
 
