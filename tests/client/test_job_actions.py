@@ -120,6 +120,27 @@ def test_a_wait_has_a_timeout_that_leaves_the_job(desk: Desk) -> None:
     assert desk.baseload("wait", "a", "--timeout", "soon").code == 2
 
 
+def test_a_wait_may_be_for_a_status_and_ends_with_the_job(desk: Desk) -> None:
+    jobs = _jobs(desk, "a", text=NOTEBOOK)
+    desk.site.set(tables.Job, jobs["a"], status="running")
+    assert desk.baseload("wait", "a", "--for", "running").code == 0
+    desk.site.set(tables.Job, jobs["a"], status="failed")
+    ended = desk.baseload("wait", "a", "--for", "running")
+    assert (ended.code, "ended without being running: a" in ended.err) == (1, True)
+    unknown = desk.baseload("wait", "a", "--for", "runing")
+    assert (unknown.code, "did you mean running?" in unknown.err) == (3, True)
+
+
+def test_a_stop_may_wait_until_the_job_can_be_started_again(desk: Desk) -> None:
+    jobs = _jobs(desk, "a", text=NOTEBOOK)
+    with running(desk, "stop", "a", "--wait") as command:
+        wait_until(lambda: "waiting for a" in command.err, "it waits")
+        Workflows(desk, tables.Job, jobs["a"]).becomes("stopped")
+        ended = command.end()
+    assert (ended.code, "a: stopped" in ended.err) == (0, True)
+    assert desk.baseload("start", "a").code == 0
+
+
 def test_a_job_is_submitted_again_as_it_was(desk: Desk) -> None:
     (desk.folder / "train.py").write_text("print()")
     (desk.folder / "job.yaml").write_text(

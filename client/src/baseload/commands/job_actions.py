@@ -33,6 +33,7 @@ from baseload.errors import ApiError
 
 app = new_app()
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+Wait = Annotated[bool, typer.Option("--wait", help="until they have ended")]
 SERVICES = frozenset({"notebook", "endpoint"})
 MOST_STREAMS = 10
 POLL_S = 5.0
@@ -46,20 +47,23 @@ def cancel(
     discard: Annotated[
         bool, typer.Option("--discard", help="store no output, the log only")
     ] = False,
+    wait: Wait = False,
     yes: Yes = False,
 ) -> None:
     """End jobs for good, in whatever state they are; their logs and output stay."""
     found = find_jobs(session, jobs, find_open_job, lambda job: job["status"] not in ENDED)
     _confirm(jobs, found, "End {} for good?", yes=yes)
     _signal(session, jobs, found, "cancel", discard=discard or None)
+    _wait_for(session, found if wait else [])
 
 
 @command(app)
-def stop(session: Session, jobs: References, yes: Yes = False) -> None:
+def stop(session: Session, jobs: References, wait: Wait = False, yes: Yes = False) -> None:
     """Stop notebooks or endpoints; they can be started again, with their files."""
     found = find_jobs(session, jobs, find_open_job, _can_stop)
     _confirm(jobs, found, "Stop {}?", yes=yes)
     _signal(session, jobs, found, "stop")
+    _wait_for(session, found if wait else [])
 
 
 @command(app)
@@ -111,29 +115,33 @@ def retry(
         _print(session, [again])
 
 
-@command(app)
-def wait(
+@command(app, "wait")
+def wait_(
     session: Session,
     jobs: References,
+    for_: Annotated[
+        str, typer.Option("--for", metavar="STATUS", help="such as running, or an end before it")
+    ] = "finished",
     timeout: Annotated[str | None, typer.Option(help="at most: 90, 10m, 1h30m")] = None,
 ) -> None:
     """Wait until jobs have ended or are stopped; the exit code is 0 only if all have finished.
 
-    It is 1 too, when the timeout passes; the jobs go on then.
+    With --for, until they have that status. It is 1 too when the timeout passes; the jobs go on.
     """
-    limit_s = None if timeout is None else seconds_of(timeout, "--timeout")
-    found = find_jobs(session, jobs)
-    ended = _ended(session, found, Deadline(limit_s))
+    deadline = Deadline(None if timeout is None else seconds_of(timeout, "--timeout"))
+    session.items("/v1/jobs", 1, status=[for_])  # The API knows which statuses there are.
+    ended = _wait_for(session, find_jobs(session, jobs), for_, deadline)
     if session.screen.as_json:
         session.screen.json({"items": ended})
     else:
         _print(session, ended)
-    open_ = [each for each in ended if not job_has_ended(each)]
+    open_ = [each for each in ended if not _is_over(each, for_)]
     if open_:
-        raise NegativeError(f"{_names(open_)}: not ended after {timeout}")
-    failed = [each for each in ended if each["status"] != "finished"]
-    if failed:
-        raise NegativeError(f"{len(failed)} of {len(ended)} did not finish: {_names(failed)}")
+        raise NegativeError(f"{_names(open_)}: not {_goal(for_)} after {timeout}")
+    missed = [each for each in ended if each["status"] != for_]
+    if missed:
+        what = "did not finish" if for_ == "finished" else f"ended without being {for_}"
+        raise NegativeError(f"{len(missed)} of {len(ended)} {what}: {_names(missed)}")
 
 
 @command(app)
@@ -150,25 +158,39 @@ def kill_all(session: Session, yes: Yes = False) -> None:
         session.screen.result(f"{len(killed['job_ids'])} jobs are being canceled")
 
 
-def _ended(session: Session, jobs: list[Document], deadline: Deadline) -> list[Document]:
-    """The jobs once all have ended, or the limit has passed; each end is said on stderr.
+def _is_over(job: Document, status: str) -> bool:
+    return job["status"] == status or job_has_ended(job)
 
-    The events of the first ten jobs wake it at once; all jobs are looked at every five seconds.
+
+def _goal(status: str) -> str:
+    return "ended" if status == "finished" else status
+
+
+def _wait_for(
+    session: Session,
+    jobs: list[Document],
+    status: str = "finished",
+    deadline: Deadline | None = None,
+) -> list[Document]:
+    """The jobs once all have this status or have ended, or the limit has passed.
+
+    Each is said on stderr. The events of the first ten jobs wake it at once; all jobs are looked
+    at every five seconds.
     """
     known = {each["id"]: each for each in jobs}
-    feed = Feed(session.transport)
-    for each in jobs[:MOST_STREAMS]:
-        feed.add(Stream(each["id"], f"/v1/jobs/{each['id']}/events", {"follow": True}))
-    waited = [each for each in jobs if not job_has_ended(each)]
+    waited = [each for each in jobs if not _is_over(each, status)]
     if waited:
         session.screen.say(f"waiting for {_names(waited)}")
+    limit = deadline or Deadline(None)
+    feed = Feed(session.transport)
+    for each in waited[:MOST_STREAMS] if not limit.passed else ():
+        feed.add(Stream(each["id"], f"/v1/jobs/{each['id']}/events", {"follow": True}))
     wanted = {each["id"] for each in waited}
-    while wanted and not deadline.passed:
-        arrival = _arrival(feed, min(POLL_S, deadline.left_s))
-        looked_at = {arrival.name} & wanted if arrival is not None else set(wanted)
-        for job_id in looked_at:
+    while wanted and not limit.passed:
+        arrival = _arrival(feed, min(POLL_S, limit.left_s))
+        for job_id in {arrival.name} & wanted if arrival is not None else set(wanted):
             known[job_id] = session.get(f"/v1/jobs/{job_id}")
-            if job_has_ended(known[job_id]):
+            if _is_over(known[job_id], status):
                 wanted.discard(job_id)
                 session.screen.say(state_line(known[job_id]))
     return list(known.values())
