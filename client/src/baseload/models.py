@@ -1252,6 +1252,22 @@ class JobPlacement(BaseModel):
     refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
 
 
+class JobPreview(BaseModel):
+    """
+    Where a job would go now that is not submitted; its document breaks no rule.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    placeable: Annotated[bool, Field(title="Placeable")]
+    offers: Annotated[list[Offer], Field(title="Offers")]
+    refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
+    name: Annotated[str, Field(title="Name")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    worker_count: Annotated[int, Field(title="Worker Count")]
+
+
 class JobSubmission(BaseModel):
     model_config = ConfigDict(
         extra="allow",

@@ -88,7 +88,7 @@ def test_no_expression_sees_a_long_text_or_many(monkeypatch: pytest.MonkeyPatch)
             }
         )
     )
-    assert len(lengths) <= 3 * 256 + 2 * 64 + 1
+    assert len(lengths) <= 4 * 256 + 2 * 64 + 1
     assert max(lengths) <= 255
     for path in FIELDS:
         lengths.clear()
