@@ -61,8 +61,9 @@ class SubmittedResources(Submitted):
     """How many CPUs (logical cores) are reserved for each worker, 1 to 4096. A job without GPUs
     needs it; one with GPUs reserves none by default."""
     memory_gib: float | None = Field(None, examples=[8])
-    """How much memory is reserved for each worker, in GiB (2^30 bytes), above 0, at most 65536.
-    In an image (`environment.image`) the command cannot use more."""
+    """How much memory is reserved for each worker, in GiB (2^30 bytes), above 0, at most 65536. By
+    default 1.5 for each CPU, or 6 for each GPU if that is more. In an image (`environment.image`)
+    the command cannot use more; elsewhere it can."""
     disk_size_gb: int = Field(10, examples=[50])
     """How much disk each worker needs for its files, packages and output, in GB (10^9 bytes), 10
     to 2000."""

@@ -1120,7 +1120,7 @@ class SubmittedResources(BaseModel):
     memory_gib: Annotated[
         float | None,
         Field(
-            description="How much memory is reserved for each worker, in GiB (2^30 bytes), above 0, at most 65536. In an image (`environment.image`) the command cannot use more.",
+            description="How much memory is reserved for each worker, in GiB (2^30 bytes), above 0, at most 65536. By default 1.5 for each CPU, or 6 for each GPU if that is more. In an image (`environment.image`) the command cannot use more; elsewhere it can.",
             examples=[8],
             title="Memory Gib",
         ),

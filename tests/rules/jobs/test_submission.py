@@ -277,3 +277,22 @@ def test_only_what_people_are_at_keeps_its_machine_unless_it_is_said_otherwise(
     submission = read_submission(document(**changes)).submission
     assert submission is not None
     assert spot_policy_of(submission) == policy
+
+
+@pytest.mark.parametrize(
+    ("resources", "gib"),
+    [
+        ({"cpu_count": 2}, 3.0),
+        ({"gpus": "A100"}, 6.0),
+        ({"gpus": "A100:4", "cpu_count": 4}, 24.0),
+        ({"gpu_types": ["A100"], "gpu_count": 1, "cpu_count": 8}, 12.0),
+        ({"cpu_count": 2, "memory_gib": 0.5}, 0.5),
+    ],
+)
+def test_memory_is_reserved_by_cpus_and_gpus_unless_it_is_named(
+    resources: dict[str, Any], gib: float
+) -> None:
+    read = read_submission(document(resources=resources)).submission
+    assert read is not None
+    assert read.resources.memory_gib == gib
+    assert resources_of(read).memory_bytes == int(gib * 2**30)

@@ -15,7 +15,14 @@ from workflows.contracts.job_submission import FieldError, JobSubmission
 from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.rules.jobs import formats
 from workflows.rules.jobs.bounds import out_of_bounds
-from workflows.rules.jobs.resources import Mistakes, amounts, field_error, gpu_names, gpus_asked
+from workflows.rules.jobs.resources import (
+    Mistakes,
+    amounts,
+    field_error,
+    gpu_names,
+    gpus_asked,
+    with_memory,
+)
 from workflows.rules.jobs.shape import rule_of
 
 MAX_WORKERS = 256
@@ -47,7 +54,9 @@ def read_submission(document: Any, known_gpu_types: Collection[str] = ()) -> Rea
     except ValidationError as error:
         return Reading(mistakes=_malformed(document, error, known_gpu_types))
     mistakes = mistakes_of(submission, known_gpu_types)
-    return Reading(submission=None if mistakes else submission, mistakes=mistakes)
+    if mistakes:
+        return Reading(mistakes=mistakes)
+    return Reading(submission=with_memory(submission))
 
 
 def mistakes_of(
