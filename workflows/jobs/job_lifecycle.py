@@ -252,11 +252,10 @@ class JobLifecycle:
             await self._journal.continue_when_long()
             await self._end_on_failure()
             arrival = wait_until(
-                lambda: len(self._attempt.inbox) > 0,
-                self._outages.poll_interval(self._attempt.workers),
-                "poll",
+                lambda: len(self._attempt.inbox) > 0, self._until_next_look(), "poll"
             )
             await self._interruptible(arrival)
+            self._end_when_over()
             message = self._attempt.inbox.take()
             if message is None or isinstance(message, WorkerIdle):
                 await self._interruptible(self._poll())
@@ -454,6 +453,17 @@ class JobLifecycle:
         if request := end_of_idle(self._attempt.workers, self._request.idle_timeout_s):
             self._termination.stop(request, is_service=False)
 
+    def _end_when_over(self) -> None:
+        """End a job that has run for as long as it may; a service can be started again."""
+        if request := self._termination.end_of_duration(self._attempt.workers):
+            self._termination.stop(request, is_service=self._request.type.is_service)
+
+    def _until_next_look(self) -> timedelta:
+        """How long to wait for messages: until a poll is due or the job has run long enough."""
+        workers = self._attempt.workers
+        interval, left = self._outages.poll_interval(workers), self._termination.time_left(workers)
+        return interval if left is None else max(min(interval, left), timedelta(seconds=1))
+
     async def _bill(self) -> None:
         billing = billing_of(
             self._request, self._attempt.number, progress_of(self._attempt.workers)
@@ -489,7 +499,7 @@ class JobLifecycle:
         self._status = JobStatus.NEW
         self._resumed = self._concluded = self._start_again = False
         self._outages.forget()
-        self._termination.start_next_attempt()
+        self._termination.start_next_attempt(self._attempt.workers)
 
     def _next_run(self) -> JobRequest | None:
         """The request of the next workflow run; None while a message or a request to end waits."""
@@ -503,6 +513,8 @@ class JobLifecycle:
             lost=self._outages.progress(),
             restarts=self._termination.restarts,
             reschedules=self._termination.reschedules,
+            retries=self._termination.retries,
+            ran_s=self._termination.ran_s,
             has_copies=self._snapshots.has_copies,
             unsettled=self._teardown.unsettled,
             reason=self._termination.before,
@@ -524,6 +536,8 @@ class JobLifecycle:
             output_bytes=self._teardown.output_bytes,
             confirms=confirms,
             restarts=ending.next_restarts if release else ending.restarts,
+            retries=ending.next_retries if release else ending.retries,
+            ran_s=ending.next_ran_s(self._attempt.workers) if release else ending.ran_s,
             unsettled=self._teardown.unsettled,
             ending=ending.progress(removes=self._remove_asked) if is_asked else None,
             release=release,

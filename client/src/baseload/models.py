@@ -1191,6 +1191,22 @@ class SubmittedSafety(BaseModel):
             title="Max Restarts",
         ),
     ] = 3
+    max_retries: Annotated[
+        int,
+        Field(
+            description="How often the job is tried again after a command has failed by itself (exit code other than 0), 0 to 100. Each attempt keeps its log and finds the resume state of the one before; the output is that of the last attempt alone.",
+            examples=[2],
+            title="Max Retries",
+        ),
+    ] = 0
+    max_duration_s: Annotated[
+        int | None,
+        Field(
+            description="Ends the job when its commands have run for this many seconds, 60 to 31536000, in all attempts together; waiting does not count. Its output is stored as after a cancel. Notebooks and endpoints are stopped. By default there is no limit.",
+            examples=[86400],
+            title="Max Duration S",
+        ),
+    ] = None
 
 
 class SubmittedWorker(BaseModel):

@@ -28,6 +28,7 @@ from workflows.rules.jobs.shape import rule_of
 MAX_WORKERS = 256
 MAX_PRICE = 10**12
 MAX_RESTARTS = 100
+MAX_RETRIES = 100
 
 _STAND_INS: dict[str, JsonValue] = {"name": "unnamed", "command": "true", "upload_id": "upl-0"}
 """Values for required fields that could not be read, so that the rules can check the rest."""
@@ -246,6 +247,11 @@ def _safety(job: JobSubmission) -> Mistakes:
     if not 0 <= job.safety.max_restarts <= MAX_RESTARTS:
         rule = f"is 0 to {MAX_RESTARTS}"
         yield field_error("safety.max_restarts", rule, job.safety.max_restarts)
+    if not 0 <= job.safety.max_retries <= MAX_RETRIES:
+        yield field_error("safety.max_retries", f"is 0 to {MAX_RETRIES}", job.safety.max_retries)
+    longest_s = job.safety.max_duration_s
+    if longest_s is not None and not 60 <= longest_s <= 365 * 86_400:
+        yield field_error("safety.max_duration_s", "is 60 to 31536000", longest_s)
 
 
 _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
