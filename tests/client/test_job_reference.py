@@ -13,7 +13,11 @@ from tests.architecture.source import ROOT
 from workflows.contracts.statuses import JobStatus, JobType
 
 DOCUMENT = (ROOT / "docs" / "job.md").read_text()
-SET_BY = ("activities/agent/host/spawn.py", "activities/jobs/run_specs.py", "api/services/jobs.py")
+SET_BY = (
+    "activities/agent/host/spawn.py",
+    "activities/jobs/run_specs.py",
+    "workflows/rules/jobs/arrays.py",
+)
 """What puts variables into a command's environment."""
 LIMIT_S = 0.15
 

@@ -3,9 +3,19 @@
 The job's row stores the submission without the values of its variables.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import SpotPolicy
@@ -22,6 +32,60 @@ class FieldError(Contract):
     rule: str
     value: JsonValue = None
     """The given value; None if the field is missing or its value could be a secret."""
+
+
+MAX_ARRAY = 1000
+"""The number of jobs of one array."""
+_ARRAY_RULE = f"is the number of jobs, 1 to {MAX_ARRAY}, or a list of maps of names to values"
+_WORDS = {True: "true", False: "false"}
+
+
+def _array(given: Any) -> Any:
+    """The parameters of each job of an array: as many empty maps as its number says, if it is one.
+
+    Raises: PydanticCustomError, for a number of jobs that an array cannot have.
+    """
+    if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MAX_ARRAY:
+        return ({},) * given
+    if given is not None and (not isinstance(given, list | tuple) or not given):
+        raise PydanticCustomError("array", _ARRAY_RULE)
+    return given if given is None else tuple(_parameters(each) for each in given)
+
+
+def _parameters(given: Any) -> Any:
+    """The parameters of one job as texts, as YAML writes numbers and booleans."""
+    if not isinstance(given, dict):
+        return given
+    return {
+        name: _WORDS[value] if isinstance(value, bool) else _text(value)
+        for name, value in given.items()
+    }
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) else value
+
+
+_Array = Annotated[
+    tuple[dict[str, str], ...] | None,
+    BeforeValidator(_array),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_ARRAY},
+                {
+                    "type": "array",
+                    "maxItems": MAX_ARRAY,
+                    "items": {
+                        "type": "object",
+                        "additionalProperties": {"type": ["string", "number", "boolean"]},
+                    },
+                },
+                {"type": "null"},
+            ]
+        }
+    ),
+]
 
 
 def _in_one_line(schema: dict[str, Any]) -> None:
@@ -100,9 +164,8 @@ class SubmittedEnvironment(Submitted):
     def _write_booleans_as_yaml_does(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        words = {True: "true", False: "false"}
         return {
-            name: words[value] if isinstance(value, bool) else value
+            name: _WORDS[value] if isinstance(value, bool) else value
             for name, value in given.items()
         }
 
@@ -237,6 +300,10 @@ class JobSubmission(Submitted):
     """A reserved port; not available yet."""
     priority: int = Field(3, examples=[1])
     """From 1, placed first, to 5, placed last, among the jobs of its account."""
+    array: _Array = Field(None, examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10])
+    """Makes several jobs of one submission, at most 1000: their number, or for each the variables
+    that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in
+    BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made."""
 
     @model_validator(mode="before")
     @classmethod

@@ -147,7 +147,9 @@ def _kind(schema: dict[str, Any], field: dict[str, Any]) -> str:
 
 
 def _plural(kind: str) -> str:
-    return f"{kind}s" if kind in ("text", "map", "number", "whole number") else kind
+    if kind in ("text", "map", "number", "whole number"):
+        return f"{kind}s"
+    return kind.replace("map of", "maps of")
 
 
 def _default(field: dict[str, Any]) -> str:

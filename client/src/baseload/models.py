@@ -242,6 +242,43 @@ class JobAssignment(BaseModel):
     released_at: Annotated[AwareDatetime | None, Field(title="Released At")]
 
 
+class JobOfArray(BaseModel):
+    """
+    One job of an array; its number is the end of its name.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    id: Annotated[str, Field(title="Id")]
+    name: Annotated[str, Field(title="Name")]
+
+
+class Array(RootModel[int]):
+    root: Annotated[
+        int,
+        Field(
+            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
+            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
+            ge=1,
+            le=1000,
+            title="Array",
+        ),
+    ] = None
+
+
+class Array1(RootModel[list[dict[str, str | float | bool]]]):
+    root: Annotated[
+        list[dict[str, str | float | bool]],
+        Field(
+            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
+            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
+            max_length=1000,
+            title="Array",
+        ),
+    ] = None
+
+
 class JobWorker(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1395,6 +1432,19 @@ class Job(BaseModel):
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
 
 
+class JobArray(BaseModel):
+    """
+    The jobs that one submission with `array` has made, in the order of their numbers.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    name: Annotated[str, Field(title="Name")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    jobs: Annotated[list[JobOfArray], Field(title="Jobs")]
+
+
 class JobCharge(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1538,6 +1588,14 @@ class JobSubmission(BaseModel):
             title="Priority",
         ),
     ] = 3
+    array: Annotated[
+        Array | Array1 | None,
+        Field(
+            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
+            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
+            title="Array",
+        ),
+    ] = None
 
 
 class Lease(BaseModel):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.rules.jobs.submissions import document
 from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.statuses import JobType
+from workflows.rules.jobs.arrays import jobs_of_array
 from workflows.rules.jobs.formats import full_image, is_image
 from workflows.rules.jobs.resources import resources_of, spot_policy_of
 from workflows.rules.jobs.submission import read_submission
@@ -18,6 +19,44 @@ SERVICE = {"type": "notebook", "port": 8888}
 
 def fields(job: Any, known: tuple[str, ...] = ()) -> list[str]:
     return sorted(mistake.field for mistake in read_submission(job, known).mistakes)
+
+
+def test_an_array_is_a_job_for_each_number_with_its_parameters_as_variables() -> None:
+    made = document(
+        environment={"variables": {"LR": "1", "EPOCHS": "20"}}, array=[{"LR": 0.1}, {"FAST": True}]
+    )
+    read = read_submission(made).submission
+    assert read is not None
+    jobs = jobs_of_array(read)
+    assert [(job.name, job.array) for job in jobs] == [("digits-0", None), ("digits-1", None)]
+    own = {"EPOCHS": "20", "BASELOAD_ARRAY_SIZE": "2"}
+    assert [job.environment.variables for job in jobs] == [
+        own | {"LR": "0.1", "BASELOAD_ARRAY_INDEX": "0"},
+        own | {"LR": "1", "FAST": "true", "BASELOAD_ARRAY_INDEX": "1"},
+    ]
+    counted = read_submission(document(array=1000)).submission
+    assert counted is not None
+    assert jobs_of_array(counted)[-1].name == "digits-999"
+
+
+@pytest.mark.parametrize(
+    ("array", "field"),
+    [
+        *((wrong, "array") for wrong in (0, 1001, -1, True, "ten", [], [{}] * 1001, 10**30)),
+        ([{"BASELOAD_X": "1"}], "array.0"),
+        ([{}, {"no name": "1"}], "array.1"),
+        ([3], "array.0"),
+        ([{"A": [1]}], "array.0.A"),
+        ([{"A": "\0"}], "array.0.A"),
+    ],
+)
+def test_an_array_that_cannot_be_is_refused_once(array: Any, field: str) -> None:
+    assert fields(document(array=array)) == [field]
+
+
+def test_a_name_of_an_array_leaves_room_for_its_numbers() -> None:
+    assert fields(document(name="n" * 97, array=1000)) == ["name"]
+    assert fields(document(name="n" * 97)) == []
 
 
 def test_the_documented_job_is_sound() -> None:

@@ -14,6 +14,7 @@ from workflows.contracts.base import Contract
 from workflows.contracts.job_submission import FieldError, JobSubmission
 from workflows.contracts.statuses import JobType, ProviderKind
 from workflows.rules.jobs import formats
+from workflows.rules.jobs.arrays import array_rules
 from workflows.rules.jobs.bounds import out_of_bounds
 from workflows.rules.jobs.resources import (
     Mistakes,
@@ -265,4 +266,5 @@ _RULES: tuple[Callable[[JobSubmission], Mistakes], ...] = (
     _variables,
     _placing,
     _safety,
+    array_rules,
 )

@@ -444,6 +444,10 @@ class Operations:
         """Submit a job. The answer to a wrong document names all of its mistakes."""
         return self._ask(models.Job, Call("POST", "/v1/jobs", body=_sent(body)))
 
+    def submit_job_array(self, body: models.JobSubmission) -> models.JobArray:
+        """Submit all jobs of an array, a document with `array`, in one transaction."""
+        return self._ask(models.JobArray, Call("POST", "/v1/jobs/arrays", body=_sent(body)))
+
     def kill_all_jobs(self) -> models.JobsKilled:
         """Cancel every open job of the account."""
         return self._ask(models.JobsKilled, Call("POST", "/v1/jobs/kill-all"))

@@ -38,6 +38,9 @@ def submit(
 ) -> None:
     """Submit a job. With --follow, the exit code is 0 only for a job that has finished."""
     job = _submitted(session, job_file, name)
+    if "jobs" in job:
+        _show_array(session, job, is_followed=follow)
+        return
     if not follow:
         _show(session, job)
         return
@@ -99,7 +102,8 @@ def _submitted(session: Session, path: Path, name: str | None) -> Document:
     except (JobFileError, PackingError) as cause:
         raise MistakeError(str(cause)) from cause
     try:
-        return session.post("/v1/jobs", document)
+        is_array = document.get("array") is not None
+        return session.post("/v1/jobs/arrays" if is_array else "/v1/jobs", document)
     except ApiError as refusal:
         raise _with_lines(refusal, file) from refusal
 
@@ -129,6 +133,19 @@ def _uploaded(session: Session, folder: Path) -> str:
         with spinner(session) as show:
             show("code: on its way")
             return str(session.transport.json(call)["id"])
+
+
+def _show_array(session: Session, array: Document, *, is_followed: bool) -> None:
+    jobs = array["jobs"]
+    if session.screen.as_json:
+        session.screen.json(array)
+    else:
+        session.screen.result(
+            f"{array['name']}: submitted {len(jobs)} jobs, {jobs[0]['name']} ({jobs[0]['id']}) "
+            f"to {jobs[-1]['name']} ({jobs[-1]['id']})"
+        )
+    if is_followed:
+        session.screen.say("an array is not followed; one of its jobs: baseload logs -f NAME-0")
 
 
 def _show(session: Session, job: Document) -> None:
