@@ -80,9 +80,9 @@ def generated_files(openapi: Path = OPENAPI) -> dict[Path, str]:
 def _job_reference() -> dict[Path, str]:
     """The reference of job files, and the schema as the command reads it."""
     schema = (DOCS / "job.schema.json").read_text()
-    template = (DOCS / "job.template.md").read_text()
+    template = (CLIENT / "job.md.template").read_text()
     tables = markdown_text(field_references(json.loads(schema)))
-    banner = "<!-- Written by client/generate.py: change job.template.md instead. -->\n"
+    banner = "<!-- Written by client/generate.py: change client/job.md.template instead. -->\n"
     return {
         PACKAGE / "job.schema.json": schema,
         DOCS / "job.md": banner + template.replace(FIELDS, tables),

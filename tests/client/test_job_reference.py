@@ -16,6 +16,7 @@ DOCUMENT = (ROOT / "docs" / "job.md").read_text()
 SET_BY = (
     "activities/agent/host/spawn.py",
     "activities/jobs/run_specs.py",
+    "activities/jobs/worker_addresses.py",
     "workflows/rules/jobs/arrays.py",
 )
 """What puts variables into a command's environment."""
