@@ -15,7 +15,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from workflows.contracts.base import Contract
 from workflows.contracts.placement import SpotPolicy
@@ -43,12 +42,12 @@ _WORDS = {True: "true", False: "false"}
 def _array(given: Any) -> Any:
     """The parameters of each job of an array: as many empty maps as its number says, if it is one.
 
-    Raises: PydanticCustomError, for a number of jobs that an array cannot have.
+    Raises: ValueError, for a number of jobs that an array cannot have.
     """
     if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MAX_ARRAY:
         return ({},) * given
     if given is not None and (not isinstance(given, list | tuple) or not given):
-        raise PydanticCustomError("array", _ARRAY_RULE)
+        raise ValueError(_ARRAY_RULE)
     return given if given is None else tuple(_parameters(each) for each in given)
 
 
