@@ -35,6 +35,7 @@ from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
 from activities.site.signal_rates import FRAMES_AT_ONCE, FRAMES_PER_S, TokenBucket
 from activities.site.utilisation import UtilisationNote
+from activities.storage.log_times import log_times
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.stream import NodeStream
@@ -120,6 +121,7 @@ class Watch:
         self._node = command.node
         self._boot_id = command.boot_id
         self._logs = logs
+        self._times = log_times(settings().storage)
         self._names = RunNames(command.node)
         self._utilisation = UtilisationNote(self._names)
         self._waiting = Waiting()
@@ -253,6 +255,7 @@ class Watch:
                 self._tails[piece.run_id] = self._logs.append(
                     piece.run_id, piece.offset, piece.content, tail
                 )
+                self._times.note(piece.run_id, piece.offset, self._tails[piece.run_id])
             except LogGapError as gap:
                 behind[piece.run_id] = self._tails[piece.run_id] = gap.length
             except OSError as error:

@@ -13,7 +13,7 @@ from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
 from activities.db.session import database
-from activities.jobs.submissions import sealed_variables, stored_spec
+from activities.jobs.submissions import open_variables, sealed_variables, stored_spec
 from activities.placement.refusals import refusals_of_jobs
 from activities.settings import settings
 from api.authorization import Caller
@@ -28,6 +28,8 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
+from workflows.rules.jobs.arrays import jobs_of_array
+from workflows.rules.jobs.formats import secret_reference
 from workflows.rules.jobs.resources import demand_key, resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
 from workflows.rules.placement.cloud_refusals import BEING_MADE
@@ -120,12 +122,34 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     `insufficient-credits`, when the job costs and the payer's balance is not positive;
     `storage-exhausted`, when the account has no room for the output that the job stores.
     """
-    submission = _submission(context, asked)
-    project = _project(context, submission.project_id)
-    resources = resources_of(submission, asked.known_gpu_types)
-    _check_balance(context.session, project.account_id, resources)
-    if submission.keeps_output:
-        _check_room(context.session, project.account_id)
+    submission, project = accepted(context, asked)
+    if submission.array is not None:
+        raise invalid(field_error("array", "is for POST /v1/jobs/arrays", len(submission.array)))
+    row = _create(context, project, submission)
+    return job_response(context.session, context.caller, row)
+
+
+def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArray:
+    """Create all jobs of an array, or none, from a document that breaks no rule.
+
+    Raises: Problem, as `submit_job`; `invalid-request`, when the document is no array.
+    """
+    submission, project = accepted(context, asked)
+    if submission.array is None:
+        raise invalid(field_error("array", "is needed here; POST /v1/jobs takes one job", None))
+    rows = [_create(context, project, each) for each in jobs_of_array(submission)]
+    context.resource_id = project.id
+    return schemas.JobArray(
+        name=submission.name,
+        project_id=project.id,
+        jobs=[schemas.JobOfArray(id=row.id, name=row.name) for row in rows],
+    )
+
+
+def _create(
+    context: ChangeContext, project: tables.Project, submission: JobSubmission
+) -> tables.Job:
+    """Create the row of one job, which starts its workflow."""
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -147,7 +171,40 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     row.sealed_variables = sealed_variables(row.id, submission)
     context.concerned_account_id = row.account_id
     context.create(row)
-    return job_response(context.session, context.caller, row)
+    return row
+
+
+def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission, tables.Project]:
+    """The submission, its secrets as whole references, and its project, once nothing refuses it.
+
+    Raises: Problem, as `submit_job`.
+    """
+    submission = _submission(context, asked)
+    project = _project(context, submission.project_id)
+    resources = resources_of(submission, asked.known_gpu_types)
+    _check_balance(context.session, project.account_id, resources)
+    if submission.keeps_output:
+        _check_room(context.session, project.account_id)
+    return _with_references(submission, project.id), project
+
+
+def _with_references(submission: JobSubmission, project_id: str) -> JobSubmission:
+    given = submission.environment.secrets
+    whole = {name: secret_reference(project_id, text) for name, text in given.items()}
+    environment = submission.environment.model_copy(update={"secrets": whole})
+    return submission.model_copy(update={"environment": environment})
+
+
+def document_again(caller: Caller, job_id: str) -> dict[str, Any]:
+    """The document of a job that was submitted before, with the values of its variables.
+
+    Raises: Problem `not-found`, `forbidden`, when the caller may not change the job.
+    """
+    with database().read() as session:
+        row = visible_job(session, caller, job_id, "all")
+        variables = open_variables(row.id, row.sealed_variables)
+        environment = row.spec["environment"] | {"variables": variables}
+        return row.spec | {"project_id": row.project_id, "environment": environment}
 
 
 def _submission(context: ChangeContext, asked: ReadDocument) -> JobSubmission:

@@ -1,14 +1,16 @@
-"""The commands for jobs: list, show, cancel, stop, start and remove them."""
+"""The commands that read jobs: list and show them, their placement and their charges."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from baseload.commands.app import new_app
-from baseload.commands.lookup import find_id, find_newest_job, find_open_job
-from baseload.commands.session import Document, MistakeError, Session, command
+from baseload.commands.job_names import job_names
+from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
+from baseload.commands.reason_lines import with_short_reasons
+from baseload.commands.session import Document, Session, command
 from baseload.commands.terminal import (
     bytes_text,
     credits_text,
@@ -21,17 +23,32 @@ from baseload.commands.terminal import (
 app = new_app()
 FORWARD = "baseload forward "
 """The command that reaches the port of a job from anywhere; the job follows."""
-Reference = Annotated[str, typer.Argument(help="id or name")]
+Reference = Annotated[str, typer.Argument(help="id or name", autocompletion=job_names)]
+
+References = Annotated[
+    list[str],
+    typer.Argument(help="ids, names or patterns such as 'sweep-*'", autocompletion=job_names),
+]
 
 
 @command(app)
 def ps(
     session: Session,
+    only: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JOB]...",
+            help="only these: ids, names, patterns such as 'sweep-*'",
+            autocompletion=job_names,
+        ),
+    ] = None,
     status: Annotated[list[str] | None, typer.Option(help="only these; may be repeated")] = None,
     limit: Annotated[int, typer.Option(help="how many of the newest")] = 50,
 ) -> None:
     """List jobs, newest first."""
-    jobs = session.items("/v1/jobs", limit, status=status or None)
+    jobs = session.items("/v1/jobs", NEWEST if only else limit, status=status or None)
+    if only:
+        jobs = [job for job in jobs if any(is_like(job, each) for each in only)][:limit]
     if session.screen.as_json:
         session.screen.json({"items": jobs})
         return
@@ -40,7 +57,7 @@ def ps(
         "id", "name", "type", "status", "node", "elapsed", "gpus", "credits", "rate", "created",
         "reason",
     )  # fmt: skip
-    session.screen.table(columns, rows)
+    session.screen.table(columns, with_short_reasons(session.screen, columns, rows))
 
 
 def _listed(job: Document) -> list[object]:
@@ -57,12 +74,23 @@ def _listed(job: Document) -> list[object]:
 
 
 @command(app)
-def show(session: Session, job: Reference) -> None:
-    """Show a job and its workers."""
-    found = find_newest_job(session, job)
+def show(
+    session: Session,
+    jobs: References,
+) -> None:
+    """Show jobs and their workers."""
+    found = find_jobs(session, jobs)
+    is_one = len(jobs) == 1 and not is_pattern(jobs[0])
     if session.screen.as_json:
-        session.screen.json(found)
+        session.screen.json(found[0] if is_one else {"items": found})
         return
+    for number, each in enumerate(found):
+        if number:
+            session.screen.result("")
+        _show(session, each)
+
+
+def _show(session: Session, found: Document) -> None:
     session.screen.fields(
         [
             *((name, found.get(name)) for name in ("id", "name", "type")),
@@ -136,62 +164,6 @@ def charges(session: Session, job: Reference) -> None:
             session.screen.result(f"{name}: {text}")
 
 
-@command(app)
-def cancel(
-    session: Session,
-    job: Reference,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="store no output, the log only")
-    ] = False,
-) -> None:
-    """End a job for good, in whatever state it is; its log and output stay."""
-    _signal(session, job, "cancel", discard=discard or None)
-
-
-@command(app)
-def stop(session: Session, job: Reference) -> None:
-    """Stop a notebook or endpoint; it can be started again.
-
-    Of its files only $BASELOAD_STATE is there then, and only if its machine was leased.
-    """
-    _signal(session, job, "stop")
-
-
-@command(app)
-def start(session: Session, job: Reference) -> None:
-    """Start a stopped notebook or endpoint again."""
-    _signal(session, job, "start")
-
-
-@command(app)
-def rm(session: Session, jobs: Annotated[list[str], typer.Argument(help="ids or names")]) -> None:
-    """Remove jobs that have ended, with their logs and outputs; their charges stay."""
-    ids = [find_id(session, "jobs", each) for each in jobs]
-    removed = [session.delete(f"/v1/jobs/{each}") for each in ids]
-    if session.screen.as_json:
-        session.screen.json({"items": removed})
-        return
-    for each in removed:
-        session.screen.result(f"{each['id']}  {each['name']}  {each['status']}")
-
-
-@command(app)
-def kill_all(
-    session: Session,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
-) -> None:
-    """End all jobs of the account."""
-    if not yes:
-        open_ = [job for job in session.items("/v1/jobs") if not job_has_ended(job)]
-        if not typer.confirm(f"End {len(open_)} jobs for good?", err=True):
-            raise MistakeError("nothing was ended")
-    killed = session.post("/v1/jobs/kill-all")
-    if session.screen.as_json:
-        session.screen.json(killed)
-    else:
-        session.screen.result(f"{len(killed['job_ids'])} jobs are being canceled")
-
-
 def job_has_ended(job: Document) -> bool:
     """Whether the job has ended or is stopped."""
     return job["status"] in {"finished", "failed", "canceled", "stopped", "archived"}
@@ -242,14 +214,6 @@ def _reached(job: Document) -> list[tuple[str, str]]:
         return []
     said = ", ".join(f"http://{address}" for address in addresses)
     return [("address", f"{said} (from the node's network)"), ("from here", FORWARD + job["name"])]
-
-
-def _signal(session: Session, job: str, verb: str, **query: Any) -> None:
-    found = session.post(f"/v1/jobs/{find_open_job(session, job)['id']}/{verb}", **query)
-    if session.screen.as_json:
-        session.screen.json(found)
-    else:
-        session.screen.result(f"{found['id']}  {found['name']}  {found['status']}")
 
 
 def _asked(job: Document) -> str:
