@@ -20,6 +20,7 @@ from api.authorization import Caller
 from api.changes import ChangeContext
 from api.problems import Problem, field_error, invalid
 from api.schemas import jobs as schemas
+from api.services.account_limits import check_limit
 from api.services.job_references import personal_project, wrong_references
 from api.services.lifecycles import GONE, wrong_state
 from api.services.ownership import lifecycle, project_for, visible_job, visible_jobs
@@ -125,12 +126,14 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
 
     Raises: Problem `invalid-request`, with every mistake in the document;
     `insufficient-credits`, when the job costs and the payer's balance is not positive;
-    `storage-exhausted`, when the account has no room for the output that the job stores.
+    `storage-exhausted`, when the account has no room for the output that the job stores;
+    `limit-reached`, when the account has as many open jobs as it may have.
     """
     submission = _submission(context, asked)
     project = _project(context, submission.project_id)
     resources = resources_of(submission, asked.known_gpu_types)
     _check_balance(context.session, project.account_id, resources)
+    check_limit(context, tables.Job, project.account_id)
     if submission.keeps_output:
         _check_room(context.session, project.account_id)
     row = tables.Job(

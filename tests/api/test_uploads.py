@@ -209,9 +209,9 @@ async def test_an_account_sends_a_limited_number_of_uploads_at_once(
 
     sent = [
         asyncio.create_task(ada.call("POST", "/v1/uploads", content=held()))
-        for _ in range(uploads.MAX_AT_ONCE)
+        for _ in range(settings().account_uploads_at_once)
     ]
-    await wait_until(lambda: begun == uploads.MAX_AT_ONCE, "all to be under way")
+    await wait_until(lambda: begun == settings().account_uploads_at_once, "all to be under way")
     refused = await ada.upload(WHOLE)
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
     assert refused.headers["Retry-After"]
