@@ -107,7 +107,10 @@ class Settings(BaseSettings):
     upload_max_bytes: int = 2 * 1024**3
     upload_max_unpacked_bytes: int = 20 * 1024**3
     account_stored_max_bytes: int = Field(default=1024**4, ge=0)
-    """What uploads and outputs of one account may have in the object store together."""
+    """What uploads, outputs, logs and state snapshots of one account may have in the object store
+    together."""
+    run_log_max_bytes: int = Field(default=1024**3, ge=1)
+    """What is stored of the log of one run; the last line of a cut log says that it is cut."""
     account_most_open_jobs: int = Field(default=10_000, ge=1)
     """How many jobs of one account may be open, which is: neither ended nor removed."""
     account_most_api_keys: int = Field(default=1000, ge=1)

@@ -79,6 +79,7 @@ def resume_job(session: Session, row: Job, request: JobRequest) -> JobRequest:
         lost=_unreachable_nodes(session, row.id),
         restarts=row.restarts,
         has_copies=leased or row.attempt + is_over > 1,
+        log_bytes=row.log_bytes,
         unsettled=_USAGES.validate_python(row.unsettled or ()),
         reason=row.status_reason if waits else None,
         ending=None if row.ending is None else JobEnding.model_validate(row.ending),

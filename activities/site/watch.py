@@ -49,6 +49,8 @@ EXIT_BYTES = 4 << 10
 """How much of it an exit counts for."""
 STATUS_S = 20.0
 STORE_PAUSE_S = 2.0
+END_OF_ALL = 1 << 62
+"""The byte from which we request a log that is cut: beyond all bytes, so that none comes."""
 
 
 @activity.defn
@@ -159,7 +161,14 @@ class Watch:
         runs = [run_id for name in answer.runs if (run_id := self._names.read(name))]
         lengths = await asyncio.to_thread(lambda: [self._logs.length(run_id) for run_id in runs])
         self._tails = dict(zip(runs, lengths, strict=True))
-        return self._by_name(self._tails)
+        return self._by_name({run_id: self._next(run_id) for run_id in runs})
+
+    def _next(self, run_id: str) -> int:
+        """The byte from which we want the log of a run."""
+        return END_OF_ALL if self._is_cut(run_id) else self._tails[run_id]
+
+    def _is_cut(self, run_id: str) -> bool:
+        return self._logs.is_cut(self._tails.get(run_id, 0))
 
     def _by_name(self, offsets: dict[str, int]) -> dict[str, int]:
         return {self._names.of(run_id): offset for run_id, offset in offsets.items()}
@@ -227,10 +236,14 @@ class Watch:
             self._arrived.clear()
             waiting, self._waiting = self._waiting, Waiting()
             self._taken.set()
+            cut = {piece.run_id for piece in waiting.pieces if not self._is_cut(piece.run_id)}
             behind = await asyncio.to_thread(self._append, waiting.pieces)
+            cut = {run_id for run_id in cut if self._is_cut(run_id)}
             for run_id, ended in waiting.exits:
                 # Also for logs that are behind: their jobs collect the missing bytes.
                 signals.tell_exit(run_id, ended)
+            if cut:
+                await stream.send({"watch": self._by_name(dict.fromkeys(cut, END_OF_ALL))})
             if behind:
                 self._rewound.update(behind)
                 await asyncio.sleep(STORE_PAUSE_S)

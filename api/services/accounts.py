@@ -22,7 +22,8 @@ from api.services.ownership import own
 
 def account_response(session: Session, row: tables.Account) -> schemas.Account:
     return schemas.Account(
-        **row.model_dump(), balance_microcredits=payers.balance_microcredits(session, row)
+        **row.model_dump(exclude={"job_bytes"}),
+        balance_microcredits=payers.balance_microcredits(session, row),
     )
 
 

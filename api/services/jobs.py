@@ -8,7 +8,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from activities.accounts.stored_bytes import refusal_of_output
+from activities.accounts.stored_bytes import refusal_of_job
 from activities.billing import payers
 from activities.db import tables
 from activities.db.ids import new_id
@@ -126,7 +126,7 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
 
     Raises: Problem `invalid-request`, with every mistake in the document;
     `insufficient-credits`, when the job costs and the payer's balance is not positive;
-    `storage-exhausted`, when the account has no room for the output that the job stores;
+    `storage-exhausted`, when the account has no room for what the job stores;
     `limit-reached`, when the account has as many open jobs as it may have.
     """
     submission = _submission(context, asked)
@@ -134,8 +134,7 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     resources = resources_of(submission, asked.known_gpu_types)
     _check_balance(context.session, project.account_id, resources)
     check_limit(context, tables.Job, project.account_id)
-    if submission.keeps_output:
-        _check_room(context.session, project.account_id)
+    _check_room(context.session, project.account_id)
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -187,8 +186,8 @@ def _project(context: ChangeContext, project_id: str | None) -> tables.Project:
 
 
 def _check_room(session: Session, account_id: str) -> None:
-    """Refuse a job whose output would be stored if the account has no room for it."""
-    refusal = refusal_of_output(session, account_id)
+    """Refuse a job if the account has no room for the log and the output that it stores."""
+    refusal = refusal_of_job(session, account_id)
     if refusal is not None:
         raise Problem("storage-exhausted", refusal)
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import text
-from sqlmodel import col, select
+from sqlmodel import SQLModel, col, select
 
 from activities.accounts.limits import LIMITS, Limited
 from activities.db import tables
@@ -120,7 +120,9 @@ async def test_a_limit_holds_for_administrators_unless_the_settings_say_otherwis
 
 def test_a_job_is_open_until_its_status_is_final() -> None:
     [index] = [
-        index for index in tables.Job.__table__.indexes if index.name == "jobs_open_by_account"
+        index
+        for index in SQLModel.metadata.tables["jobs"].indexes
+        if index.name == "jobs_open_by_account"
     ]
     condition = str(index.dialect_options["sqlite"]["where"])
     assert {each for each in JobStatus if f"'{each}'" in condition} == {

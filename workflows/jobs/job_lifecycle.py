@@ -589,6 +589,8 @@ class JobLifecycle:
             restarts=self._termination.restarts,
             reschedules=self._termination.reschedules,
             has_copies=self._snapshots.has_copies,
+            log_bytes=self._teardown.log_bytes,
+            snapshot_bytes=self._snapshots.snapshot_bytes,
             unsettled=self._teardown.unsettled,
             reason=self._termination.before,
         )
@@ -607,6 +609,8 @@ class JobLifecycle:
             attempt=self._attempt,
             workers=progress_of(self._workers),
             output_bytes=self._teardown.output_bytes,
+            log_bytes=self._teardown.log_bytes,
+            state_bytes=self._snapshots.stored_bytes(self._status),
             confirms=confirms,
             restarts=ending.next_restarts if release else ending.restarts,
             unsettled=self._teardown.unsettled,
