@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from ..folders import JOB_USER, Run
-from . import containers, file_tree
+from . import containers, deleted_files, file_tree
 
 LEAST_FREE_TO_RUN_BYTES = 32 << 20
 LEAST_FREE_TO_STAGE_BYTES = 64 << 20
@@ -116,6 +116,7 @@ class DiskUse:
             else:
                 used += entry.stat(follow_symlinks=False).st_blocks * 512
         used += yield from self._sum(folders)
+        used += yield from deleted_files.measuring()
         if self.allowed_gb and used > float(self.allowed_gb) * 1e9:
             return "the job has written %.1f GB, its disk_size_gb is %s" % (
                 used / 1e9,
