@@ -2,7 +2,7 @@
 
     frames of the node's watcher → pieces that wait → the store → signals to jobs
 
-Reading stops while too many bytes wait, and slows down above a rate of frames: the channel then
+Reading stops while too many bytes wait, and slows down above a rate of frames and of bytes: the channel then
 fills up, and the watcher on the node waits, so a job with a large log is slowed, our memory does
 not fill, and no node keeps others waiting. A watch may break at any time: the next one starts where
 the store ends, and repeats the exits.
@@ -32,7 +32,13 @@ from activities.site.answers.verbs import Status
 from activities.site.job_signals import JobSignals
 from activities.site.node_client import NodeClient
 from activities.site.run_names import RunNames
-from activities.site.signal_rates import FRAMES_AT_ONCE, FRAMES_PER_S, TokenBucket
+from activities.site.signal_rates import (
+    FRAMES_AT_ONCE,
+    FRAMES_PER_S,
+    LOG_BYTES_AT_ONCE,
+    LOG_BYTES_PER_S,
+    TokenBucket,
+)
 from activities.storage.logs import LogGapError, LogStore, log_store
 from activities.temporal.heartbeats import heartbeating
 from activities.transport.stream import NodeStream
@@ -176,8 +182,12 @@ class Watch:
     async def _read(self, stream: NodeStream, signals: JobSignals) -> None:
         by = NodeClient(self._node).speaker("watch")
         turns = TokenBucket(FRAMES_PER_S, FRAMES_AT_ONCE)
+        log_bytes = TokenBucket(LOG_BYTES_PER_S, LOG_BYTES_AT_ONCE)
         async for frame in self._within_limit(frames(stream, by)):
-            if (delay_s := turns.delay_s()) > 0:  # Else small frames would leave no time to others.
+            delay_s = turns.delay_s()
+            if isinstance(frame, LogFrame):
+                delay_s = max(delay_s, log_bytes.delay_s(len(frame.payload)))
+            if delay_s > 0:  # Else much, or much that is small, would leave no time to others.
                 await asyncio.sleep(delay_s)
             if isinstance(frame, BeatFrame):
                 continue
