@@ -2,10 +2,10 @@
 
     frames of the node's watcher → pieces that wait → the store → signals to jobs
 
-Reading stops while too many bytes wait, and slows down above a rate of frames and of bytes: the channel then
-fills up, and the watcher on the node waits, so a job with a large log is slowed, our memory does
-not fill, and no node keeps others waiting. A watch may break at any time: the next one starts where
-the store ends, and repeats the exits.
+Reading stops while too many bytes wait, and slows down above a rate of frames and of bytes: the
+channel then fills up, and the watcher on the node waits, so a job with a large log is slowed, our
+memory does not fill, and no node keeps others waiting. A watch may break at any time: the next one
+starts where the store ends, and repeats the exits.
 """
 
 import asyncio

@@ -29,8 +29,9 @@ Process = asyncssh.SSHServerProcess[bytes]
 class Words:
     """What a verb of the machine says.
 
-    repeat: how often `out` is said; err_repeat: how often `err` is, before it. stays: whether the verb goes on until its caller leaves.
-    takes: whether it takes the bytes that follow the request before it says anything.
+    repeat: how often `out` is said; err_repeat: how often `err` is, before it. stays: whether the
+    verb goes on until its caller leaves. takes: whether it takes the bytes that follow the request
+    before it says anything.
     """
 
     out: bytes = b""

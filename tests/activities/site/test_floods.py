@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -57,17 +56,18 @@ async def _flooding(site: Site) -> AsyncIterator[None]:
     runs = [f"job-flood{index}-0-1" for index in range(FLOODING)]
     names = [RunNames(_address(index)).of(run) for index, run in enumerate(runs)]
     command = [sys.executable, "-m", flooding_node.__name__, *names]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     try:
         assert process.stdout is not None
-        words = [(await asyncio.to_thread(process.stdout.readline)).split() for _ in runs]
+        words = [(await process.stdout.readline()).decode().split() for _ in runs]
         nodes = [_address(index, int(port), mid) for index, (port, mid) in enumerate(words)]
         async with _watched(site, *nodes):
             for run in runs:
                 await wait_until(lambda run=run: site.logs.length(run) >= 4 << 20, "the flood")
             yield
     finally:
-        process.communicate()
+        await process.communicate()
 
 
 async def _latencies_s(site: Site, count: int) -> list[float]:

@@ -87,7 +87,7 @@ async def test_a_machine_that_says_nothing_but_progress_is_read_slowly(
                         assert [chunk async for chunk in said] == []
     finally:
         await pool.close()
-    assert node.said_bytes < WINDOWS * MIB
+    assert node.said_bytes < ENDLESS * MIB / 3  # Most of it lies in buffers.
 
 
 async def test_words_that_end_without_an_answer_are_told_as_a_broken_agent(
