@@ -2,9 +2,13 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 SCRIPT = "#!/bin/sh\nset -e\n"
 
@@ -57,3 +61,17 @@ class DebianRepository:
         for path in self.folder.glob("*.deb"):
             path.unlink()
         (self.folder / "Packages").write_text("")
+
+
+@pytest.fixture
+def repository() -> Iterator[DebianRepository]:
+    """A repository where set-up scripts may see it: not in folders that all may write to."""
+    folder = Path(tempfile.mkdtemp(prefix="baseload-test-", dir="/opt"))
+    yield DebianRepository(folder)
+    shutil.rmtree(folder)
+
+
+def is_on_this_machine(name: str) -> bool:
+    """Whether dpkg knows a package, outside of any run."""
+    done = subprocess.run(["dpkg-query", "-W", name], check=False, capture_output=True)
+    return done.returncode == 0

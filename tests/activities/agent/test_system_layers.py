@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tests.activities.agent.agent_process import LocalAgent, Refused, removed, spec
-from tests.activities.agent.debian import DebianRepository
+from tests.activities.agent.debian import DebianRepository, is_on_this_machine, repository
 from tests.activities.waiting import wait_for
 
+__all__ = ["repository"]
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root installs: run as root")
 RUN, NEXT = "job-packages-0-1", "job-next-0-1"
 TOOL = "baseload-test-tool"
@@ -24,24 +25,15 @@ STATUS = Path("/var/lib/dpkg/status")
 
 
 @pytest.fixture
-def agent() -> Iterator[LocalAgent]:
+def agent(repository: DebianRepository) -> Iterator[LocalAgent]:
     """An agent whose root is where that of a node is."""
     folder = Path(tempfile.mkdtemp(prefix="baseload-test-", dir="/var/lib"))
     folder.chmod(0o755)
-    found = LocalAgent(folder / "root")
+    found = LocalAgent(folder / "root", repository.environment)
     yield found
     found.end_all()
     found.call("clean", run_ids=[path.name for path in (folder / "root/runs").glob("job-*")])
     wait_for(lambda: removed(folder), f"{folder} is gone")
-
-
-@pytest.fixture
-def repository(agent: LocalAgent) -> Iterator[DebianRepository]:
-    folder = Path(tempfile.mkdtemp(prefix="baseload-test-", dir="/opt"))
-    found = DebianRepository(folder)
-    agent.environment = found.environment
-    yield found
-    shutil.rmtree(folder)
 
 
 def stage(agent: LocalAgent, run_id: str, command: str, **more: Any) -> None:
@@ -63,11 +55,6 @@ def said(agent: LocalAgent, run_id: str, command: str, **more: Any) -> list[str]
     log = agent.path(run_id, "log").read_text()
     assert ended["exit_code"] == 0, log
     return log.splitlines()
-
-
-def is_on_this_machine(name: str) -> bool:
-    done = subprocess.run(["dpkg-query", "-W", name], check=False, capture_output=True)
-    return done.returncode == 0
 
 
 def mounts() -> str:
