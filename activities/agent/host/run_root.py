@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import shutil
@@ -40,6 +41,10 @@ BUILD_OPTIONS = "redirect_dir=off,index=off,metacopy=off"
 """What is written into a layer has its meaning without settings of the kernel."""
 MS_REMOUNT, MS_UNBINDABLE, MS_PRIVATE = 32, 1 << 17, 1 << 18
 MNT_DETACH = 2
+_HINTS = {
+    errno.EINVAL: "; the file system of that folder can hold no layer, as where it is itself an "
+    "overlay: put the folder onto a disk",
+}
 OPAQUE = "trusted.overlay.opaque"
 
 
@@ -76,7 +81,12 @@ def why_not(folders: Folders) -> str | None:
         try:
             _try(trial)
         except OSError as error:
-            os.write(tell, str(error).encode())
+            words = "overlayfs with %s: %s: %s" % (
+                folders.root,
+                error.strerror,
+                os.strerror(error.errno or 0),
+            )
+            os.write(tell, (words + _HINTS.get(error.errno or 0, "")).encode())
         finally:
             os._exit(0)
     os.close(tell)
@@ -109,7 +119,7 @@ def unshare(flags: int) -> None:
     """Give this process namespaces of its own. Raises: OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(flags) != 0:
-        raise OSError(ctypes.get_errno(), "unshare: " + os.strerror(ctypes.get_errno()))
+        raise OSError(ctypes.get_errno(), "unshare")
 
 
 def pivot(top: str) -> None:
@@ -118,7 +128,7 @@ def pivot(top: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     os.chdir(top)
     if libc.pivot_root(b".", b".") != 0 or libc.umount2(b".", MNT_DETACH) != 0:
-        raise OSError(ctypes.get_errno(), "pivot_root: " + os.strerror(ctypes.get_errno()))
+        raise OSError(ctypes.get_errno(), "pivot_root")
     os.chdir("/")
 
 

@@ -26,9 +26,6 @@ APT_OPTIONS = (
 )
 """Packages of jobs remove none of the machine's, and their names are no expressions."""
 
-Step = Callable[[str, "list[str]"], "tuple[int, str]"]
-"""Runs one command, named by its words; returns its exit status and its output."""
-
 
 def provide(folders: Folders, names: list[str], request: dict[str, Any]) -> str | None:
     """Have Debian packages for a run; return its layer, None when the machine itself has them.
@@ -87,10 +84,13 @@ def _is_installed(name: str) -> bool:
     return done.stdout.endswith(b" installed")
 
 
-def install(missing: list[str], run: Step, *options: str) -> None:
+def install(
+    missing: list[str], run: Callable[[str, list[str]], tuple[int, str]], *options: str
+) -> None:
     """Install packages with apt, whose lists are refreshed when the packages cannot be had.
 
-    run: runs each of the commands. options: further ones of `apt-get install`.
+    run: runs one command, named by its words; returns its exit status and its output.
+    options: further ones of `apt-get install`.
     Raises: RefusedError `apt`.
     """
     arguments = ["apt-get", "install", "-y", "-q", *APT_OPTIONS, *options, "--", *missing]

@@ -313,7 +313,7 @@ def test_a_machine_that_can_give_no_root_says_why_and_what_helps(
     plain = agent.command
     weak = ["setpriv", "--bounding-set=-sys_admin"]
     agent.command = lambda verb: [*weak, *plain(verb)]  # type: ignore[method-assign]
-    assert "not permitted" in agent.call("prepare", peers=[])["no_run_root_reason"]
+    assert "Operation not permitted" in agent.call("prepare", peers=[])["no_run_root_reason"]
     with pytest.raises(Refused, match=rf"{TOOL}.*not permitted.*allows_apt_packages.*image") as no:
         stage(agent, RUN, "true")
     assert no.value.code == "apt-not-allowed"
