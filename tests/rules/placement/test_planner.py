@@ -129,8 +129,7 @@ def test_a_trusted_only_node_runs_its_owners_jobs() -> None:
 
 def test_packages_need_a_node_with_run_roots_or_one_that_keeps_them() -> None:
     asked = job(needs_apt_packages=True)
-    for whose in ({}, {"account_id": OTHER, "public": True}):
-        node = offer(**whose)
+    for node in (offer(), offer(account_id=OTHER, public=True)):
         assert placed(planned([asked], [node]))
         without = node.model_copy(update={"has_run_roots": False})
         assert not placed(planned([asked], [without]))
