@@ -193,9 +193,17 @@ def _join(path: str, top: str) -> None:
         os.chown(top + path, found.st_uid, found.st_gid)
         shutil.copymode(path, top + path)
         return
+    _overlay(path, top)
+
+
+def _overlay(path: str, top: str) -> None:
+    """Show a folder of the layer over that of this machine, and what is mounted in the latter."""
     options = "lowerdir=%s:%s" % (UPPER + path, path)
     mount("overlay", top + path, "overlay", MS_RDONLY | MS_NODEV, options)
     for inner in mounted_below(path):
+        if _is_folder(UPPER + inner) and os.path.isdir(inner):
+            _overlay(inner, top)  # A file system of its own.
+            continue
         with contextlib.suppress(OSError):  # The layer has something else there.
             mount(inner, top + inner, None, MS_BIND | MS_REC)
 

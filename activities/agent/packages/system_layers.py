@@ -115,9 +115,13 @@ def _path(folders: Folders, names: list[str], owned: bool) -> str:
     for name in STATE:
         with contextlib.suppress(OSError), open(name, "rb") as file:
             text.update(hashlib.sha256(file.read()).digest())
-    if owned and any(os.path.exists(each) for each in install_root.CREDENTIALS):
+    if owned and any(map(_has_content, install_root.CREDENTIALS)):
         text.update(b"owned")
     return os.path.join(folders.system_layers, text.hexdigest()[:32])
+
+
+def _has_content(path: str) -> bool:
+    return os.path.isfile(path) or bool(names_in(path))
 
 
 def _check_can_be_had(folders: Folders, names: list[str]) -> None:

@@ -327,3 +327,17 @@ def test_what_the_machine_has_already_needs_no_layer(
     said(agent, RUN, "true", names=["coreutils", "dpkg"])
     assert agent.document(RUN, "spec.json")["system_layer"] is None
     assert not (agent.root / "system").exists()
+
+
+def test_a_file_system_of_its_own_below_usr_is_part_of_the_root_too(
+    agent: LocalAgent, repository: DebianRepository
+) -> None:
+    there = f"/usr/local/bin/{TOOL}"
+    repository.add(TOOL, {there: f"#!/bin/sh\necho {TOOL} runs\n", **PROGRAM})
+    plain = agent.command
+    mounted = 'mount -t tmpfs none /usr/local && echo own > /usr/local/own && exec "$@"'
+    apart = ["unshare", "--mount", "--propagation=private", "sh", "-c", mounted, "sh"]
+    agent.command = lambda verb: [*apart, *plain(verb)]  # type: ignore[method-assign]
+    found = said(agent, RUN, f"cat /usr/local/own; {there}; /usr/bin/{TOOL}; ls /usr/local")
+    assert found == ["own", f"{TOOL} runs", f"{TOOL} runs", "bin", "own"]
+    assert not Path(there).exists()
