@@ -195,18 +195,18 @@ async def test_a_run_with_packages_has_a_root_of_its_own_and_leaves_no_mount(
     machine.run("mount", "--bind", "/var/lib/containers", "/var/lib/baseload")
     spec = {"command": "baseload-test-tool && touch done && sleep 5001",
             "environment": {}, "runtime": runtime, "gpu_uuids": [], "grace_s": 1}  # fmt: skip
-    run = "/var/lib/baseload/runs/job-i-0-1"
+    run = "/var/lib/baseload/runs/job-layered-0-1"
     async with agent_on(lab, machine) as agent:
         prepared = await agent.call("prepare", exclusive=False, authorized_key="", peers=[])
         assert prepared["no_run_root_reason"] is None
         before = machine.run("cat", "/proc/mounts")
-        await agent.call("stage", run_id="job-i-0-1", apt_packages=["baseload-test-tool"],
+        await agent.call("stage", run_id="job-layered-0-1", apt_packages=["baseload-test-tool"],
                          spec={**spec, "user": prepared["job_user"]})  # fmt: skip
-        await agent.call("start", run_id="job-i-0-1")
+        await agent.call("start", run_id="job-layered-0-1")
         wait_until(lambda: machine.run("find", run, "-name", "done") != "", "the program")
         assert machine.run("cat", f"{run}/log") == "tool\n"
-        await agent.call("end", run_id="job-i-0-1", grace_s=0)
-        await agent.call("clean", run_ids=["job-i-0-1"])
+        await agent.call("end", run_id="job-layered-0-1", grace_s=0)
+        await agent.call("clean", run_ids=["job-layered-0-1"])
         assert machine.run("cat", "/proc/mounts") == before
     assert family(machine) == set()
     assert "baseload-test-tool" not in machine.run("dpkg-query", "-W", "-f", "${Package}\n")

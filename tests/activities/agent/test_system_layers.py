@@ -18,7 +18,7 @@ from tests.activities.waiting import wait_for
 
 __all__ = ["repository"]
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root installs: run as root")
-RUN, NEXT = "job-packages-0-1", "job-next-0-1"
+RUN, NEXT = "job-packages-0-1", "job-layer-next-0-1"
 TOOL = "baseload-test-tool"
 PROGRAM = {f"/usr/bin/{TOOL}": f"#!/bin/sh\necho {TOOL} runs\n"}
 STATUS = Path("/var/lib/dpkg/status")
@@ -158,7 +158,7 @@ def test_a_second_job_of_the_same_set_builds_nothing(
     again = said(agent, NEXT, f"cat /usr/share/{TOOL}", names=[f"{TOOL}-more", TOOL, TOOL])
     assert again == first
     with pytest.raises(Refused, match="knows no package") as caught:
-        stage(agent, "job-other-0-1", "true", names=[TOOL])
+        stage(agent, "job-layer-other-0-1", "true", names=[TOOL])
     assert caught.value.code == "apt"
 
 
