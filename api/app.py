@@ -19,6 +19,8 @@ from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
 from api.documentation import get_documentation, get_start
 from api.event_streams import Streams
+from api.job_file_schema import PATH as JOB_FILE_SCHEMA
+from api.job_file_schema import get_job_file_schema
 from api.join_script import get_join_script
 from api.json_bodies import Readable
 from api.metrics import Measured
@@ -86,6 +88,7 @@ def create_app(
     )
     app.add_api_route("/", get_start, include_in_schema=False)
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
+    app.add_api_route(JOB_FILE_SCHEMA, get_job_file_schema, include_in_schema=False)
     app.add_api_route("/join.sh", get_join_script, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal

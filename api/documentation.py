@@ -10,6 +10,8 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
+from api.job_file_schema import PATH
+
 _STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto}code{font-size:14px}"
 
 _PARTS = {
@@ -50,7 +52,8 @@ def get_documentation(request: Request) -> HTMLResponse:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
         f"<style>{_STYLE}</style><h1>{title}</h1>"
         f"<p>{_text(document['info']['description'])}</p>"
-        "<p>The whole document, with every field: <a href=/openapi.json>openapi.json</a>. The "
+        "<p>The whole document, with every field: <a href=/openapi.json>openapi.json</a>, "
+        f"and of job files alone: <a href={PATH}>{PATH[1:]}</a>. The "
         f"command <code>baseload --help</code> uses all of it.</p><dl>{rows}</dl></html>"
     )
 

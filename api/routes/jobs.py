@@ -12,7 +12,7 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
-from api.schemas.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
+from api.schemas.jobs import Job, JobArray, JobCharges, JobPage, JobPlacement, JobsKilled
 from api.schemas.offers import JobPreview
 from api.services import billing, jobs, offers
 from api.services.ownership import visible_job
@@ -68,6 +68,13 @@ def preview_job(document: Annotated[Any, Body()], caller: Submitter) -> JobPrevi
     """
     with database().read() as session:
         return offers.preview(session, caller, document, datetime.now(UTC))
+
+
+@router.post("/arrays", status_code=202, operation_id="submit_job_array", openapi_extra=_SUBMISSION)
+async def submit_job_array(document: Annotated[Any, Body()], change: Writer) -> JobArray:
+    """Submit all jobs of an array, a document with `array`, in one transaction."""
+    asked = await run_in_threadpool(jobs.read_document, document)
+    return await change.apply(JobArray, lambda context: jobs.submit_array(context, asked))
 
 
 @router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")

@@ -95,6 +95,22 @@ class JobPage(Page[Job]):
     pass
 
 
+class JobOfArray(ResponseBody):
+    """One job of an array; its number is the end of its name."""
+
+    id: str
+    name: str
+
+
+class JobArray(ResponseBody):
+    """The jobs that one submission with `array` has made, in the order of their numbers."""
+
+    name: str
+    """The name of the submission, which theirs begin with."""
+    project_id: str
+    jobs: list[JobOfArray]
+
+
 class JobsKilled(ResponseBody):
     job_ids: list[str]
     """The jobs that are being canceled."""

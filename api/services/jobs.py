@@ -28,6 +28,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
+from workflows.rules.jobs.arrays import jobs_of_array
 from workflows.rules.jobs.formats import secret_reference
 from workflows.rules.jobs.resources import demand_key, resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
@@ -122,6 +123,33 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     `storage-exhausted`, when the account has no room for the output that the job stores.
     """
     submission, project = accepted(context, asked)
+    if submission.array is not None:
+        raise invalid(field_error("array", "is for POST /v1/jobs/arrays", len(submission.array)))
+    row = _create(context, project, submission)
+    return job_response(context.session, context.caller, row)
+
+
+def submit_array(context: ChangeContext, asked: ReadDocument) -> schemas.JobArray:
+    """Create all jobs of an array, or none, from a document that breaks no rule.
+
+    Raises: Problem, as `submit_job`; `invalid-request`, when the document is no array.
+    """
+    submission, project = accepted(context, asked)
+    if submission.array is None:
+        raise invalid(field_error("array", "is needed here; POST /v1/jobs takes one job", None))
+    rows = [_create(context, project, each) for each in jobs_of_array(submission)]
+    context.resource_id = project.id
+    return schemas.JobArray(
+        name=submission.name,
+        project_id=project.id,
+        jobs=[schemas.JobOfArray(id=row.id, name=row.name) for row in rows],
+    )
+
+
+def _create(
+    context: ChangeContext, project: tables.Project, submission: JobSubmission
+) -> tables.Job:
+    """Create the row of one job, which starts its workflow."""
     row = tables.Job(
         id=new_id("job"),
         account_id=project.account_id,
@@ -143,7 +171,7 @@ def submit_job(context: ChangeContext, asked: ReadDocument) -> schemas.Job:
     row.sealed_variables = sealed_variables(row.id, submission)
     context.concerned_account_id = row.account_id
     context.create(row)
-    return job_response(context.session, context.caller, row)
+    return row
 
 
 def accepted(context: ChangeContext, asked: ReadDocument) -> tuple[JobSubmission, tables.Project]:

@@ -52,6 +52,17 @@ def _job(desk: Desk) -> dict[str, Any]:
     return job
 
 
+def test_an_array_is_submitted_at_once_and_shown_by_its_first_and_last_job(desk: Desk) -> None:
+    (desk.folder / "job.yaml").write_text(JOB_FILE + "array: [{LR: 0.1}, {LR: 0.01}, {}]\n")
+    (desk.folder / "train.py").write_text("print('hello')")
+    ended = desk.baseload("submit", "job.yaml", "--name", "search", "--follow")
+    assert ended.code == 0, ended.err
+    rows = sorted(desk.site.rows(tables.Job), key=lambda row: row.id)
+    assert [row.name for row in rows] == ["search-0", "search-1", "search-2"]
+    assert "search: submitted 3 jobs, search-0 (job-" in ended.out
+    assert "not followed" in ended.err
+
+
 def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) -> None:
     region_id = _region(desk)
     ended = desk.baseload("node", "join-token", "--region", "home", "--expires-in-hours", "2")

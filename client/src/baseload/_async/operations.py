@@ -465,6 +465,10 @@ class AsyncOperations:
             models.JobPreview, Call("POST", "/v1/jobs/preview", body=_sent(body))
         )
 
+    async def submit_job_array(self, body: models.JobSubmission) -> models.JobArray:
+        """Submit all jobs of an array, a document with `array`, in one transaction."""
+        return await self._ask(models.JobArray, Call("POST", "/v1/jobs/arrays", body=_sent(body)))
+
     async def kill_all_jobs(self) -> models.JobsKilled:
         """Cancel every open job of the account."""
         return await self._ask(models.JobsKilled, Call("POST", "/v1/jobs/kill-all"))

@@ -449,6 +449,10 @@ class Operations:
         written."""
         return self._ask(models.JobPreview, Call("POST", "/v1/jobs/preview", body=_sent(body)))
 
+    def submit_job_array(self, body: models.JobSubmission) -> models.JobArray:
+        """Submit all jobs of an array, a document with `array`, in one transaction."""
+        return self._ask(models.JobArray, Call("POST", "/v1/jobs/arrays", body=_sent(body)))
+
     def kill_all_jobs(self) -> models.JobsKilled:
         """Cancel every open job of the account."""
         return self._ask(models.JobsKilled, Call("POST", "/v1/jobs/kill-all"))

@@ -111,6 +111,7 @@ def help_text() -> str:
     ]
     for title, section in SECTIONS:
         lines += ["", f"{title}:", *(f"  {entry.name:<11}{entry.help}" for entry in section)]
+    lines += ["", "Fields of a job file: baseload help job [FIELD], such as resources.gpus"]
     lines += ["", "Exit codes:", *(f"  {code:<5}{meaning}" for code, meaning in EXIT_CODES)]
     lines += [
         "",
