@@ -51,6 +51,7 @@ ROUTES_WITHOUT_SERVICE = {
 }
 SERVICES_WITHOUT_ROUTE = {
     "job_outputs": "are read under job_logs and jobs",
+    "log_parts": "are read under job_logs",
 }
 
 
