@@ -12,7 +12,7 @@ from activities.db.session import database
 from api.authorization import Caller, Needs
 from api.changes import Change, changing
 from api.pagination import Paging, page
-from api.schemas.jobs import Job, JobCharges, JobPage, JobPlacement, JobsKilled
+from api.schemas.jobs import Job, JobArray, JobCharges, JobPage, JobPlacement, JobsKilled
 from api.schemas.offers import JobPreview
 from api.services import billing, jobs, offers
 from api.services.ownership import visible_job
@@ -37,11 +37,11 @@ def list_jobs(
     project_id: str | None = None,
 ) -> JobPage:
     """Jobs of the account and of projects that its user is a member of; archived ones by status."""
-    jobs.check_statuses(status or ())
+    wanted = jobs.statuses(status or ())
     with database().read() as session:
         rows = jobs.jobs_of(session, caller)
         state = col(tables.Job.status)
-        rows = rows.where(state.in_(status) if status else state != "archived")
+        rows = rows.where(state.in_(wanted) if wanted else state != "archived")
         if project_id is not None:
             rows = rows.where(tables.Job.project_id == project_id)
         return page(
@@ -49,7 +49,7 @@ def list_jobs(
             JobPage,
             rows,
             paging,
-            (col(tables.Job.id), lambda found: jobs.job_responses(session, found)),
+            (col(tables.Job.id), lambda found: jobs.job_responses(session, caller, found)),
         )
 
 
@@ -70,6 +70,13 @@ def preview_job(document: Annotated[Any, Body()], caller: Submitter) -> JobPrevi
         return offers.preview(session, caller, document, datetime.now(UTC))
 
 
+@router.post("/arrays", status_code=202, operation_id="submit_job_array", openapi_extra=_SUBMISSION)
+async def submit_job_array(document: Annotated[Any, Body()], change: Writer) -> JobArray:
+    """Submit all jobs of an array, a document with `array`, in one transaction."""
+    asked = await run_in_threadpool(jobs.read_document, document)
+    return await change.apply(JobArray, lambda context: jobs.submit_array(context, asked))
+
+
 @router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")
 async def kill_all_jobs(change: Writer) -> JobsKilled:
     """Cancel every open job of the account."""
@@ -79,7 +86,7 @@ async def kill_all_jobs(change: Writer) -> JobsKilled:
 @router.get("/{job_id}", operation_id="get_job")
 def get_job(job_id: str, caller: Reader) -> Job:
     with database().read() as session:
-        return jobs.job_response(session, visible_job(session, caller, job_id))
+        return jobs.job_response(session, caller, visible_job(session, caller, job_id))
 
 
 @router.post("/{job_id}/stop", status_code=202, operation_id="stop_job")

@@ -52,6 +52,17 @@ def _job(desk: Desk) -> dict[str, Any]:
     return job
 
 
+def test_an_array_is_submitted_at_once_and_shown_by_its_first_and_last_job(desk: Desk) -> None:
+    (desk.folder / "job.yaml").write_text(JOB_FILE + "array: [{LR: 0.1}, {LR: 0.01}, {}]\n")
+    (desk.folder / "train.py").write_text("print('hello')")
+    ended = desk.baseload("submit", "job.yaml", "--name", "search", "--follow")
+    assert ended.code == 0, ended.err
+    rows = sorted(desk.site.rows(tables.Job), key=lambda row: row.id)
+    assert [row.name for row in rows] == ["search-0", "search-1", "search-2"]
+    assert "search: submitted 3 jobs, search-0 (job-" in ended.out
+    assert "not followed" in ended.err
+
+
 def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) -> None:
     region_id = _region(desk)
     ended = desk.baseload("node", "join-token", "--region", "home", "--expires-in-hours", "2")
@@ -238,8 +249,8 @@ def test_a_job_that_waits_for_gpus_says_so(desk: Desk) -> None:
         tables.Job, job["id"], status="waiting_for_resources", placement_refusals=[refusal],
         spec={**row.spec, "resources": {"gpus": "A100:1"}},
     )  # fmt: skip
-    assert "waiting for GPUs" in desk.baseload("ps").out
-    assert "waiting for GPUs" in desk.baseload("show", "digits").out
+    assert "waiting for resources: GPUs" in desk.baseload("ps").out
+    assert "waiting for resources: GPUs" in desk.baseload("show", "digits").out
 
 
 def test_json_has_the_shape_of_the_api_and_nothing_else_on_stdout(desk: Desk) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import typer
 from baseload.commands.app import LazyGroup
+from baseload.job_reference import reference_text
 from typer.main import get_command
 
 from tests.docs.snippets import Command, commands, documents, is_baseload
@@ -24,6 +25,10 @@ def _client() -> Any:
 def _wrong_in_baseload(command: Command, client: Any) -> str | None:
     """What the client's own command would not understand; None: nothing."""
     found, rest = client, list(command.words[1:])
+    if rest[0] == "help":
+        field = "".join(rest[2:])
+        is_there = rest[1:2] == ["job"] and (field == "[FIELD]" or reference_text(field))
+        return None if is_there else f"no help of {' '.join(rest[1:])}"
     while rest and hasattr(found, "get_command") and not rest[0].startswith("-"):
         name = rest.pop(0)
         context = found.make_context("baseload", [], resilient_parsing=True)

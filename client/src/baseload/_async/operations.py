@@ -465,6 +465,10 @@ class AsyncOperations:
             models.JobPreview, Call("POST", "/v1/jobs/preview", body=_sent(body))
         )
 
+    async def submit_job_array(self, body: models.JobSubmission) -> models.JobArray:
+        """Submit all jobs of an array, a document with `array`, in one transaction."""
+        return await self._ask(models.JobArray, Call("POST", "/v1/jobs/arrays", body=_sent(body)))
+
     async def kill_all_jobs(self) -> models.JobsKilled:
         """Cancel every open job of the account."""
         return await self._ask(models.JobsKilled, Call("POST", "/v1/jobs/kill-all"))
@@ -508,6 +512,11 @@ class AsyncOperations:
         return await self._ask(
             models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement")
         )
+
+    async def get_utilisation(self) -> models.Utilisation:
+        """The jobs that run and the account's nodes, with what they use of CPUs, memory and
+        GPUs."""
+        return await self._ask(models.Utilisation, Call("GET", "/v1/utilisation"))
 
     async def list_transactions(
         self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None

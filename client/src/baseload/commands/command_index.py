@@ -45,6 +45,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("submit", "Submit a job file: submit job.yaml [--follow | --dry-run]", "submit"),
             Entry("ps", "List jobs", "jobs"),
             Entry("show", "Show jobs", "jobs"),
+            Entry("top", "What runs now: time, cost, CPUs, memory, GPUs", "top"),
             Entry(
                 "logs", "Print what a job printed; -f follows it, --tail 20, --since 10m", "logs"
             ),
@@ -110,6 +111,7 @@ def help_text() -> str:
     ]
     for title, section in SECTIONS:
         lines += ["", f"{title}:", *(f"  {entry.name:<11}{entry.help}" for entry in section)]
+    lines += ["", "Fields of a job file: baseload help job [FIELD], such as resources.gpus"]
     lines += ["", "Exit codes:", *(f"  {code:<5}{meaning}" for code, meaning in EXIT_CODES)]
     lines += [
         "",

@@ -11,9 +11,18 @@ from baseload.commands.job_names import job_names
 from baseload.commands.lookup import NEWEST, find_jobs, find_newest_job, is_like, is_pattern
 from baseload.commands.reason_lines import with_short_reasons
 from baseload.commands.session import Document, Session, command
-from baseload.commands.terminal import bytes_text, credits_text, moment_text, pick
+from baseload.commands.terminal import (
+    bytes_text,
+    credits_text,
+    duration_text,
+    moment_text,
+    per_hour_text,
+    pick,
+)
 
 app = new_app()
+FORWARD = "baseload forward "
+"""The command that reaches the port of a job from anywhere; the job follows."""
 Reference = Annotated[str, typer.Argument(help="id or name", autocompletion=job_names)]
 
 References = Annotated[
@@ -43,18 +52,25 @@ def ps(
     if session.screen.as_json:
         session.screen.json({"items": jobs})
         return
-    rows = [
-        [
-            *pick(job, "id", "name", "type", "status_label"),
-            job["resources"].get("gpus") or _asked(job),
-            credits_text(job["charged_microcredits"]),
-            moment_text(job["created_at"]),
-            job.get("status_reason"),
-        ]
-        for job in jobs
-    ]
-    columns = ("id", "name", "type", "status", "gpus", "credits", "created", "reason")
+    rows = [_listed(job) for job in jobs]
+    columns = (
+        "id", "name", "type", "status", "node", "elapsed", "gpus", "credits", "rate", "created",
+        "reason",
+    )  # fmt: skip
     session.screen.table(columns, with_short_reasons(session.screen, columns, rows))
+
+
+def _listed(job: Document) -> list[object]:
+    return [
+        *pick(job, "id", "name", "type", "status_label"),
+        nodes_text(job),
+        duration_text(job.get("elapsed_s")),
+        job["resources"].get("gpus") or _asked(job),
+        cost_text(job),
+        per_hour_text(job.get("microcredits_per_hour")),
+        moment_text(job["created_at"]),
+        job.get("status_reason"),
+    ]
 
 
 @command(app)
@@ -85,16 +101,22 @@ def _show(session: Session, found: Document) -> None:
             ("attempt", found.get("attempt")),
             ("gpus", found["resources"].get("gpus") or _asked(found)),
             ("gpu seconds", found.get("gpu_seconds")),
+            ("elapsed", duration_text(found.get("elapsed_s"))),
             ("charged", f"{credits_text(found.get('charged_microcredits'))} credits"),
+            ("not yet posted", _unposted_text(found)),
+            ("rate", _rate_text(found)),
             ("output", bytes_text(found.get("output_bytes"))),
+            ("port", found.get("port")),
+            *_reached(found),
             ("created", moment_text(found.get("created_at"))),
             ("workflow", found.get("workflow_id")),
         ]
     )
-    names = ("index", "status", "node_id", "exit_code", "signal")
     rows = [
         [
-            *pick(worker, *names),
+            *pick(worker, "index", "status"),
+            worker.get("node_name") or worker.get("node_id"),
+            *pick(worker, "exit_code", "signal"),
             moment_text(worker.get("started_at")),
             moment_text(worker.get("finished_at")),
         ]
@@ -137,6 +159,9 @@ def charges(session: Session, job: Reference) -> None:
     ]
     session.screen.table(("at", "kind", "credits", "description"), rows)
     session.screen.result(f"sum: {credits_text(found['charged_microcredits'])} credits")
+    for name, text in (("not yet posted", _unposted_text(found)), ("rate", _rate_text(found))):
+        if text is not None:
+            session.screen.result(f"{name}: {text}")
 
 
 def job_has_ended(job: Document) -> bool:
@@ -152,6 +177,43 @@ def refusals_table(session: Session, refusals: list[Document]) -> None:
             for each in refusals
         ]
         session.screen.table(("refused", "code", "why", "may change"), rows)
+
+
+def nodes_text(job: Document) -> str | None:
+    """The names of a job's nodes: `n1`, `n1 and 3 more`."""
+    workers = job.get("workers") or ()
+    names = [worker.get("node_name") or worker.get("node_id") for worker in workers]
+    found = list(dict.fromkeys(name for name in names if name))
+    if len(found) < 2:
+        return found[0] if found else None
+    return f"{found[0]} and {len(found) - 1} more"
+
+
+def cost_text(job: Document) -> str:
+    """What a job has cost, with what is not yet posted, which `~` marks."""
+    unposted = job.get("unposted_microcredits") or 0
+    return ("~" if unposted else "") + credits_text(job["charged_microcredits"] + unposted)
+
+
+def _unposted_text(found: Document) -> str | None:
+    """What is not yet posted; None: nothing."""
+    unposted = found.get("unposted_microcredits")
+    return f"about {credits_text(unposted)} credits since the last posting" if unposted else None
+
+
+def _rate_text(found: Document) -> str | None:
+    rate = found.get("microcredits_per_hour")
+    return None if rate is None else f"{credits_text(rate)} credits per hour"
+
+
+def _reached(job: Document) -> list[tuple[str, str]]:
+    """Where a notebook or endpoint serves its port, and how to reach it from elsewhere."""
+    workers = job.get("workers") or ()
+    addresses = [worker["address"] for worker in workers if worker.get("address")]
+    if not addresses:
+        return []
+    said = ", ".join(f"http://{address}" for address in addresses)
+    return [("address", f"{said} (from the node's network)"), ("from here", FORWARD + job["name"])]
 
 
 def _asked(job: Document) -> str:

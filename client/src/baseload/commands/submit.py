@@ -10,6 +10,7 @@ import typer
 
 from baseload.commands.app import new_app
 from baseload.commands.command_index import INTERRUPTED
+from baseload.commands.follow_order import InOrder
 from baseload.commands.jobs import job_has_ended
 from baseload.commands.logs import LogPrinter, log_piece, log_streams, say_end, workers_of
 from baseload.commands.session import Document, MistakeError, Session, command
@@ -85,6 +86,9 @@ def submit_file(session: Session, file: JobFile, *, follow: bool, dry_run: bool)
         show_dry_run(session, file)
         return
     job = send(session, file)
+    if "jobs" in job:
+        _show_array(session, job, is_followed=follow)
+        return
     if not follow:
         _show(session, job)
         return
@@ -124,7 +128,7 @@ def follow_job(session: Session, job: Document) -> Document:
     printer = LogPrinter(len(workers), shown, is_own=True)
     last_event = ""
     why = WaitReasons(session, job)
-    for arrival in feed.arrivals():
+    for arrival in InOrder(feed, EVENTS).arrivals():
         if arrival is None and last_event in BEFORE_PLACED:
             why.look()
         if arrival is not None and arrival.event is not None:
@@ -143,6 +147,19 @@ def follow_job(session: Session, job: Document) -> Document:
             break
     printer.end()
     return job
+
+
+def _show_array(session: Session, array: Document, *, is_followed: bool) -> None:
+    jobs = array["jobs"]
+    if session.screen.as_json:
+        session.screen.json(array)
+    else:
+        session.screen.result(
+            f"{array['name']}: submitted {len(jobs)} jobs, {jobs[0]['name']} ({jobs[0]['id']}) "
+            f"to {jobs[-1]['name']} ({jobs[-1]['id']})"
+        )
+    if is_followed:
+        session.screen.say("an array is not followed; one of its jobs: baseload logs -f NAME-0")
 
 
 def _show(session: Session, job: Document) -> None:
