@@ -271,31 +271,6 @@ class JobOfArray(BaseModel):
     name: Annotated[str, Field(title="Name")]
 
 
-class Array(RootModel[int]):
-    root: Annotated[
-        int,
-        Field(
-            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
-            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
-            ge=1,
-            le=1000,
-            title="Array",
-        ),
-    ] = None
-
-
-class Array1(RootModel[list[dict[str, str | float | bool]]]):
-    root: Annotated[
-        list[dict[str, str | float | bool]],
-        Field(
-            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
-            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
-            max_length=1000,
-            title="Array",
-        ),
-    ] = None
-
-
 class JobWorker(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -708,17 +683,6 @@ class ProjectSecretPage(BaseModel):
     next: Annotated[str | None, Field(title="Next")]
 
 
-class Credentials(RootModel[str]):
-    root: Annotated[
-        str,
-        Field(
-            description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
-            max_length=16384,
-            title="Credentials",
-        ),
-    ]
-
-
 class ProviderChange(BaseModel):
     """
     A new key of the same project; all checks run again with that key.
@@ -728,7 +692,7 @@ class ProviderChange(BaseModel):
         extra="allow",
     )
     credentials: Annotated[
-        dict[str, Any] | Credentials,
+        dict[str, Any] | str,
         Field(
             description="A service-account key as its JSON, or a reference to one: `store://providers/<kind>/<name>`, for administrators `env://NAME` or `file:///path`",
             title="Credentials",
@@ -1676,7 +1640,7 @@ class JobSubmission(BaseModel):
         ),
     ] = 3
     array: Annotated[
-        Array | Array1 | None,
+        int | list[dict[str, str | float | bool]] | None,
         Field(
             description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
             examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
@@ -1827,7 +1791,7 @@ class ProviderCreation(BaseModel):
     ]
     name: Annotated[Name | None, Field(title="Name")] = None
     payment_mode: Annotated[Literal["credits", "stripe"], Field(title="Payment Mode")] = "credits"
-    credentials: Annotated[dict[str, Any] | Credentials | None, Field(title="Credentials")] = None
+    credentials: Annotated[dict[str, Any] | str | None, Field(title="Credentials")] = None
     preferred_credits_microcredits: Annotated[
         PreferredCreditsMicrocredits | None,
         Field(title="Preferred Credits Microcredits"),
