@@ -29,7 +29,7 @@ from workflows.contracts.job_submission import JobSubmission
 from workflows.contracts.jobs import EndRequest
 from workflows.contracts.placement import Resources
 from workflows.contracts.statuses import JobStatus, JobType, NodeStatus
-from workflows.rules.jobs.arrays import jobs_of_array
+from workflows.rules.jobs.arrays import INDEX, SIZE, jobs_of_array
 from workflows.rules.jobs.formats import secret_reference
 from workflows.rules.jobs.resources import demand_key, resources_of
 from workflows.rules.jobs.submission import Reading, read_submission
@@ -197,16 +197,37 @@ def _with_references(submission: JobSubmission, project_id: str) -> JobSubmissio
     return submission.model_copy(update={"environment": environment})
 
 
-def document_again(caller: Caller, job_id: str) -> dict[str, Any]:
-    """The document of a job that was submitted before, with the values of its variables.
+@dataclass(frozen=True, slots=True)
+class Resubmission:
+    """A job that was submitted before: its document, and its number in an array as variables."""
+
+    document: dict[str, Any]
+    numbers: dict[str, str]
+
+
+def document_again(caller: Caller, job_id: str) -> Resubmission:
+    """What was submitted of a job, with the values of its variables.
 
     Raises: Problem `not-found`, `forbidden`, when the caller may not change the job.
     """
     with database().read() as session:
         row = visible_job(session, caller, job_id, "all")
         variables = open_variables(row.id, row.sealed_variables)
-        environment = row.spec["environment"] | {"variables": variables}
-        return row.spec | {"project_id": row.project_id, "environment": environment}
+    numbers = {name: variables.pop(name) for name in (INDEX, SIZE) if name in variables}
+    environment = row.spec["environment"] | {"variables": variables}
+    document = row.spec | {"project_id": row.project_id, "environment": environment}
+    return Resubmission(document, numbers)
+
+
+def resubmit_job(
+    context: ChangeContext, asked: ReadDocument, numbers: dict[str, str]
+) -> schemas.Job:
+    """Create a job as `submit_job`; numbers: variables that an array gave to the earlier one."""
+    submission, project = accepted(context, asked)
+    given = submission.environment
+    environment = given.model_copy(update={"variables": given.variables | numbers})
+    row = _create(context, project, submission.model_copy(update={"environment": environment}))
+    return job_response(context.session, context.caller, row)
 
 
 def _submission(context: ChangeContext, asked: ReadDocument) -> JobSubmission:
