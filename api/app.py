@@ -17,7 +17,7 @@ from activities.settings import settings
 from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
-from api.documentation import get_documentation
+from api.documentation import get_documentation, get_start
 from api.event_streams import Streams
 from api.job_file_schema import PATH as JOB_FILE_SCHEMA
 from api.job_file_schema import get_job_file_schema
@@ -47,6 +47,7 @@ from api.routes import (
     regions,
     uploads,
     users,
+    utilisation,
 )
 from api.schemas.base import ProblemDetails
 from api.schemas.events import LogPiece
@@ -55,8 +56,8 @@ from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
-    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs, billing,
-    events, audit,
+    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
+    utilisation, billing, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
@@ -85,6 +86,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.add_api_route("/", get_start, include_in_schema=False)
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
     app.add_api_route(JOB_FILE_SCHEMA, get_job_file_schema, include_in_schema=False)
     app.add_api_route("/join.sh", get_join_script, include_in_schema=False)

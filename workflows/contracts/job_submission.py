@@ -152,11 +152,9 @@ class SubmittedEnvironment(Submitted):
     variables: dict[str, str] = Field(default_factory=dict, examples=[{"EPOCHS": "20"}])
     """Variables of the commands' environment. Their values are stored encrypted and never shown.
     Names do not begin with BASELOAD_."""
-    secrets: dict[str, str] = Field(
-        default_factory=dict, examples=[{"HF_TOKEN": "store://projects/prj-1/hf_token"}]
-    )
-    """Variables whose values are secrets of the job's project, each with its reference
-    `store://projects/PROJECT/NAME`."""
+    secrets: dict[str, str] = Field(default_factory=dict, examples=[{"HF_TOKEN": "hf_token"}])
+    """Variables whose values are secrets of the job's project, each with the secret's name
+    (`baseload secret`) or its reference `store://projects/PROJECT/NAME`."""
 
     @field_validator("variables", mode="before")
     @classmethod
