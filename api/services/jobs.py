@@ -196,7 +196,7 @@ def _with_references(submission: JobSubmission, project_id: str) -> JobSubmissio
 
 
 def read_again(caller: Caller, job_id: str) -> ReadDocument:
-    """The document of a job that was submitted before, read again; one of an array keeps its number.
+    """The document of a job, read again; one of an array keeps its number.
 
     Raises: Problem `not-found`, `forbidden`, when the caller may not change the job.
     """
