@@ -60,13 +60,6 @@ async def submit_job(document: Annotated[Any, Body()], change: Writer) -> Job:
     return await change.apply(Job, lambda context: jobs.submit_job(context, asked))
 
 
-@router.post("/arrays", status_code=202, operation_id="submit_job_array", openapi_extra=_SUBMISSION)
-async def submit_job_array(document: Annotated[Any, Body()], change: Writer) -> JobArray:
-    """Submit all jobs of an array, a document with `array`, in one transaction."""
-    asked = await run_in_threadpool(jobs.read_document, document)
-    return await change.apply(JobArray, lambda context: jobs.submit_array(context, asked))
-
-
 @router.post("/preview", operation_id="preview_job", openapi_extra=_SUBMISSION)
 def preview_job(document: Annotated[Any, Body()], caller: Submitter) -> JobPreview:
     """Check a job and say where it would go now, without submitting it: nothing is written.
@@ -75,6 +68,13 @@ def preview_job(document: Annotated[Any, Body()], caller: Submitter) -> JobPrevi
     """
     with database().read() as session:
         return offers.preview(session, caller, document, datetime.now(UTC))
+
+
+@router.post("/arrays", status_code=202, operation_id="submit_job_array", openapi_extra=_SUBMISSION)
+async def submit_job_array(document: Annotated[Any, Body()], change: Writer) -> JobArray:
+    """Submit all jobs of an array, a document with `array`, in one transaction."""
+    asked = await run_in_threadpool(jobs.read_document, document)
+    return await change.apply(JobArray, lambda context: jobs.submit_array(context, asked))
 
 
 @router.post("/kill-all", status_code=202, operation_id="kill_all_jobs")

@@ -153,8 +153,8 @@ class SubmittedEnvironment(Submitted):
     """Variables of the commands' environment. Their values are stored encrypted and never shown.
     Names do not begin with BASELOAD_."""
     secrets: dict[str, str] = Field(default_factory=dict, examples=[{"HF_TOKEN": "hf_token"}])
-    """Variables whose values are secrets of the job's project, each with the secret's name
-    (`baseload secret`) or its reference `store://projects/PROJECT/NAME`."""
+    """Variables whose values are secrets of the job's project, each with the name of its secret
+    (`baseload secret set`), or with the reference `store://projects/PROJECT/NAME`."""
 
     @field_validator("variables", mode="before")
     @classmethod

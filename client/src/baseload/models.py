@@ -1109,7 +1109,7 @@ class SubmittedEnvironment(BaseModel):
     secrets: Annotated[
         dict[str, str] | None,
         Field(
-            description="Variables whose values are secrets of the job's project, each with the secret's name (`baseload secret`) or its reference `store://projects/PROJECT/NAME`.",
+            description="Variables whose values are secrets of the job's project, each with the name of its secret (`baseload secret set`), or with the reference `store://projects/PROJECT/NAME`.",
             examples=[{"HF_TOKEN": "hf_token"}],
             title="Secrets",
         ),

@@ -458,16 +458,16 @@ class AsyncOperations:
         """Submit a job. The answer to a wrong document names all of its mistakes."""
         return await self._ask(models.Job, Call("POST", "/v1/jobs", body=_sent(body)))
 
-    async def submit_job_array(self, body: models.JobSubmission) -> models.JobArray:
-        """Submit all jobs of an array, a document with `array`, in one transaction."""
-        return await self._ask(models.JobArray, Call("POST", "/v1/jobs/arrays", body=_sent(body)))
-
     async def preview_job(self, body: models.JobSubmission) -> models.JobPreview:
         """Check a job and say where it would go now, without submitting it: nothing is
         written."""
         return await self._ask(
             models.JobPreview, Call("POST", "/v1/jobs/preview", body=_sent(body))
         )
+
+    async def submit_job_array(self, body: models.JobSubmission) -> models.JobArray:
+        """Submit all jobs of an array, a document with `array`, in one transaction."""
+        return await self._ask(models.JobArray, Call("POST", "/v1/jobs/arrays", body=_sent(body)))
 
     async def kill_all_jobs(self) -> models.JobsKilled:
         """Cancel every open job of the account."""

@@ -25,7 +25,7 @@ MOST_LEFT_OUT = 5
 
 
 def send(session: Session, file: JobFile) -> Document:
-    """Preview a job, send its code, and submit it; the job.
+    """Preview a job, send its code, and submit it; the job, or the array with its jobs.
 
     Raises: ApiError, each field with its line; MistakeError, when the code cannot be packed.
     """
@@ -35,8 +35,8 @@ def send(session: Session, file: JobFile) -> Document:
     document = file.job
     if file.code_folder is not None:
         document = document | {"code": {"upload_id": _uploaded(session, file.code_folder)}}
-    path = "/v1/jobs" if document.get("array") is None else "/v1/jobs/arrays"
-    return _posted(session, path, document, file)
+    is_array = document.get("array") is not None
+    return _posted(session, "/v1/jobs/arrays" if is_array else "/v1/jobs", document, file)
 
 
 def preview(session: Session, file: JobFile) -> Document | None:
