@@ -271,31 +271,6 @@ class JobOfArray(BaseModel):
     name: Annotated[str, Field(title="Name")]
 
 
-class Array(RootModel[int]):
-    root: Annotated[
-        int,
-        Field(
-            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
-            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
-            ge=1,
-            le=1000,
-            title="Array",
-        ),
-    ] = None
-
-
-class Array1(RootModel[list[dict[str, str | float | bool]]]):
-    root: Annotated[
-        list[dict[str, str | float | bool]],
-        Field(
-            description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
-            examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
-            max_length=1000,
-            title="Array",
-        ),
-    ] = None
-
-
 class JobWorker(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1676,7 +1651,7 @@ class JobSubmission(BaseModel):
         ),
     ] = 3
     array: Annotated[
-        Array | Array1 | None,
+        int | list[dict[str, str | float | bool]] | None,
         Field(
             description="Makes several jobs of one submission, at most 1000: their number, or for each the variables that differ. They are named `NAME-0`, `NAME-1` and so on, and each finds its number in BASELOAD_ARRAY_INDEX and their count in BASELOAD_ARRAY_SIZE. By default one job is made.",
             examples=[[{"LR": "0.1"}, {"LR": "0.01"}], 10],
