@@ -71,10 +71,9 @@ _Array = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": MAX_ARRAY},
+                {"type": "integer"},
                 {
                     "type": "array",
-                    "maxItems": MAX_ARRAY,
                     "items": {
                         "type": "object",
                         "additionalProperties": {"type": ["string", "number", "boolean"]},

@@ -110,7 +110,7 @@ def _fields(schema: dict[str, Any], part: dict[str, Any], prefix: str) -> Iterat
     needed = part.get("required", ())
     for name, field in part["properties"].items():
         kinds = list(_alternatives(schema, field))
-        (example,) = field["examples"][:1] or ("",)
+        example = next(iter(field.get("examples", ())), "")
         yield FieldReference(
             name=prefix + name,
             kind=" or ".join(dict.fromkeys(_kind(schema, each) for each in kinds)),

@@ -25,11 +25,15 @@ def jobs_of_array(submission: JobSubmission) -> tuple[JobSubmission, ...]:
 def _job_of_array(
     submission: JobSubmission, index: int, variables: dict[str, str]
 ) -> JobSubmission:
+    named = submission.model_copy(update={"name": f"{submission.name}-{index}", "array": None})
+    return with_variables(named, variables)
+
+
+def with_variables(submission: JobSubmission, variables: dict[str, str]) -> JobSubmission:
+    """The submission with these variables in place of those of the same name."""
     environment = submission.environment
     merged = environment.model_copy(update={"variables": environment.variables | variables})
-    return submission.model_copy(
-        update={"name": f"{submission.name}-{index}", "environment": merged, "array": None}
-    )
+    return submission.model_copy(update={"environment": merged})
 
 
 def array_rules(job: JobSubmission) -> Mistakes:
