@@ -49,9 +49,21 @@ class SubmittedEnvironment(Submitted):
     image: str | None = None
     python_packages: tuple[str, ...] = ()
     apt_packages: tuple[str, ...] = ()
+    requirements: str | None = None
+    """A file of the code that says which packages the job needs: pip's requirements.txt, a
+    pyproject.toml (with its uv.lock or pylock.toml, where there is one) or conda's environment.yml.
+    """
+    setup: tuple[str, ...] = ()
+    """What each worker runs before its command, one after the other, such as `pip install -e .`; a
+    single one may be given as a text."""
     variables: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
     """Variable names, each with a reference `store://projects/<project>/<name>`."""
+
+    @field_validator("setup", mode="before")
+    @classmethod
+    def _take_a_text_as_one_step(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str) else given
 
     @field_validator("variables", mode="before")
     @classmethod
