@@ -52,9 +52,6 @@ def _enter_environment(run: Run, shared: str, variables: dict[str, str]) -> None
     folders = [os.path.join(one, "bin") for one in found]
     variables["PATH"] = ":".join([*folders, variables["PATH"]])
     variables["VIRTUAL_ENV"] = found[0]
-    variables.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-    if found[0] == own:  # Beside what pip installs, because the work folder of a service is saved.
-        variables.setdefault("PIP_CACHE_DIR", os.path.join(own, ".pip-cache"))
 
 
 def spawn(run: Run, spec: dict[str, Any], log: int) -> int:

@@ -20,6 +20,11 @@ CONFIGURATION = """home = %s
 include-system-site-packages = false
 version = %s
 """
+# The cache lies here, because the work folder of a service, which is its home, is saved.
+PIP_CONFIGURATION = """[global]
+cache-dir = %s
+disable-pip-version-check = true
+"""
 # By an import, so that the `.pth` files of what is shared count as well.
 PATHS = "import site; site.addsitedir(%r)\n"
 PIP = "import sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n"
@@ -42,6 +47,7 @@ def make(folders: Folders, run: Run, spec: dict[str, Any]) -> None:
     os.mkdir(scripts)
     os.symlink("lib", os.path.join(top, "lib64"))
     _write(os.path.join(top, "pyvenv.cfg"), CONFIGURATION % (os.path.dirname(python), version))
+    _write(os.path.join(top, "pip.conf"), PIP_CONFIGURATION % os.path.join(top, ".pip-cache"))
     names = {"python", "python3", os.path.basename(os.path.dirname(library))}
     for name in names:
         os.symlink(python, os.path.join(scripts, name))
