@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=lambda: Path.home() / ".baseload")
     api: str = "127.0.0.1:8700"
     """Where the API listens, host:port."""
+    guide: Path | None = None
+    """The folder of the built guide that the API serves; None: the checkout's own."""
     database_url: str | None = None
     """SQLAlchemy URL; None: SQLite at `home/baseload.db`."""
     storage_url: str | None = None

@@ -14,11 +14,12 @@ from pydantic.json_schema import models_json_schema
 
 from activities.outbox.dispatcher import OutboxDispatcher
 from activities.settings import settings
-from api import problems
+from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
 from api.documentation import get_documentation
 from api.event_streams import Streams
+from api.join_script import get_join_script
 from api.json_bodies import Readable
 from api.metrics import Measured
 from api.rate_limits import Rate
@@ -83,6 +84,7 @@ def create_app(
         redoc_url=None,
     )
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
+    app.add_api_route("/join.sh", get_join_script, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher
     app.state.check_temporal = check_temporal
     app.state.stop = stop or asyncio.Event()
@@ -94,6 +96,7 @@ def create_app(
     app.state.account_request_rate = Rate(settings().account_requests_per_minute)
     app.state.announcement_rate = Rate(settings().announcements_per_minute)
     problems.install(app)
+    guide.install(app, settings().guide)
     for module in ROUTERS:
         app.include_router(module.router)
     app.add_middleware(Readable)

@@ -4,6 +4,7 @@ import json
 import shlex
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import text
@@ -57,9 +58,12 @@ def test_a_join_token_is_shown_as_the_command_to_run_on_the_machine(desk: Desk) 
     assert ended.code == 0, ended.err
     [line] = ended.out.splitlines()
     words = shlex.split(line)
-    given = dict(zip(words[1::2], words[2::2], strict=True))
-    assert words[0] == "deploy/node/join.sh"
-    assert given["--api"] == desk.url
+    begins, options = words[: words.index("--") + 1], words[words.index("--") + 1 :]
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    assert begins == ["curl", "-fsS", f"{given['--api']}/join.sh", "|", "sh", "-s", "--"]
+    assert urlsplit(given["--api"]).port == urlsplit(desk.url).port
+    # The API of this test listens on the loopback alone, which is of no use to another machine.
+    assert ("BASELOAD_API=0.0.0.0:8700" in ended.err) is (given["--api"] != desk.url)
     assert given["--key"].startswith("restrict ssh-ed25519 ")
     [row] = desk.site.rows(tables.JoinToken, region_id=region_id)
     assert row.secret_sha256 == hash_of(given["--token"])

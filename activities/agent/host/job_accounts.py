@@ -3,8 +3,8 @@
 The accounts are numbered and reused, but only after the earlier run has been cleaned, because its
 files must not become those of another run, and only while no process of the account is alive. They
 are numbered for the whole machine, on which several control planes may have a root each:
-`/var/lib/baseload-accounts/<number>` names the root, the run and its port. Agents of an earlier
-release named the run in `<root>/users/<number>`.
+`/var/lib/baseload-accounts/<number>` names the root, the run, its job and its port. Agents of an
+earlier release named the run in `<root>/users/<number>`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import itertools
 import os
 import pwd
 import subprocess
+from typing import Any
 
 from ..errors import RefusedError
 from ..folders import JOB_USER, Folders, Run, read_json, take_lock, write_json
@@ -45,11 +46,18 @@ def make_group(name: str) -> int:
         return grp.getgrnam(name).gr_gid
 
 
-def claim(folders: Folders, run_id: str, user: str, port: int | None = None) -> str:
+def claim(
+    folders: Folders,
+    run_id: str,
+    user: str,
+    port: int | None = None,
+    job_id: str | None = None,
+) -> str:
     """An account for this run alone on this machine, the same one when asked again.
 
     user: JOB_USER for one of the numbered accounts; any other is taken as it is.
     port: at which the run's command listens, and no other run may.
+    job_id: the job of the run; its workers may reach one another.
     """
     if user != JOB_USER:
         return user
@@ -60,21 +68,21 @@ def claim(folders: Folders, run_id: str, user: str, port: int | None = None) -> 
         make(JOB_USER)  # Its group is that of all of them.
         number = _number_for(run, _earlier_holders(folders))
         name = make(_name(number))
-        write_json(_note(number), {"root": folders.root, "run_id": run_id, "port": port})
+        note = {"root": folders.root, "run_id": run_id, "port": port, "job_id": job_id}
+        write_json(_note(number), note)
     finally:
         os.close(lock or 0)
     return name
 
 
-def held_ports() -> list[tuple[int, int]]:
-    """The accounts of this machine whose runs listen at a port, as numbers, and that port."""
+def holders() -> list[tuple[int, dict[str, Any]]]:
+    """The accounts of this machine that serve a run, as numbers, each with what its note says."""
     found = []
     for name in _numbers(ACCOUNTS):
         holder = read_json(_note(int(name)))
-        if holder is not None and holder.get("port") and _is_there(holder):
+        if holder is not None and _is_there(holder):
             with contextlib.suppress(KeyError):
-                uid = pwd.getpwnam(_name(int(name))).pw_uid
-                found.append((uid, int(holder["port"])))
+                found.append((pwd.getpwnam(_name(int(name))).pw_uid, holder))
     return found
 
 

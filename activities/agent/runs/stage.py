@@ -76,7 +76,10 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         )
     _say("copying the code")
     if spec.get("user"):
-        spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"], spec.get("port"))
+        job_id = (spec.get("environment") or {}).get("BASELOAD_JOB_ID")
+        spec["user"] = job_accounts.claim(
+            folders, run.run_id, spec["user"], spec.get("port"), job_id
+        )
         network_wall.keep(folders, spec["user"])
     owner = _owner(spec.get("user"))
     _make_work(folders, run, request.get("code_sha256"))
