@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from baseload.errors import BaseloadError
+from baseload.packing import packed_files
 
 
 class JobFileError(BaseloadError):
@@ -62,6 +63,28 @@ def read_job_file(path: Path) -> JobFile:
     if twice:
         raise JobFileError("\n".join(twice))
     return _with_code(path, job, lines)
+
+
+def check_requirements(file: JobFile) -> None:
+    """Check that the file of `environment.requirements` goes with the code.
+
+    Whatever else may be wrong with the field, the API says.
+    Raises: JobFileError, with the line of the field.
+    """
+    environment = file.job.get("environment")
+    asked = environment.get("requirements") if isinstance(environment, dict) else None
+    if not isinstance(asked, str) or file.code_folder is None or not file.code_folder.is_dir():
+        return
+    where = f"{file.place_of('environment.requirements')}: environment.requirements"
+    path = file.code_folder / asked
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "there is no such file"
+        raise JobFileError(f"{where}: {asked}: {what} in the code folder {file.code_folder}")
+    if asked not in packed_files(file.code_folder):
+        raise JobFileError(
+            f"{where}: {asked} is not sent with the code: it is outside the folder "
+            f"{file.code_folder}, or a rule of .baseloadignore leaves it out"
+        )
 
 
 def _with_code(path: Path, job: dict[str, Any], lines: dict[str, int]) -> JobFile:

@@ -914,6 +914,8 @@ class SubmittedEnvironment(BaseModel):
     image: Annotated[str | None, Field(title="Image")] = None
     python_packages: Annotated[list[str], Field(title="Python Packages")] = []
     apt_packages: Annotated[list[str], Field(title="Apt Packages")] = []
+    requirements: Annotated[str | None, Field(title="Requirements")] = None
+    setup: Annotated[list[str], Field(title="Setup")] = []
     variables: Annotated[dict[str, str] | None, Field(title="Variables")] = None
     secrets: Annotated[dict[str, str] | None, Field(title="Secrets")] = None
 

@@ -97,6 +97,12 @@ def pack(folder: Path, target: IO[bytes]) -> Packed:
     return Packed(count, content_bytes, tuple(outputs))
 
 
+def packed_files(folder: Path) -> frozenset[str]:
+    """The names of the files that `pack` packs of a folder. Raises: PackingError, as `pack`."""
+    members = _members(folder.resolve(), [])
+    return frozenset(name for path, name in members if path.is_file())
+
+
 @dataclass(frozen=True)
 class PackedFile:
     """An archive on disk, which is removed when the block ends."""

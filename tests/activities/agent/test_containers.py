@@ -45,7 +45,11 @@ def test_a_command_runs_in_its_image_and_its_exit_is_told(
 
 
 def test_a_container_is_set_up_where_its_command_runs(podman_agent: LocalAgent) -> None:
-    run(podman_agent, "cat /tmp/made; cat made; pwd", setup=["echo one >/tmp/made", "echo two >made"])
+    run(
+        podman_agent,
+        "cat /tmp/made; cat made; pwd",
+        setup=["echo one >/tmp/made", "echo two >made"],
+    )
     podman_agent.exit_of(RUN)
     log = podman_agent.path(RUN, "log").read_text().splitlines()
     assert log == [

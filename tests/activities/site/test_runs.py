@@ -222,9 +222,39 @@ async def test_packages_that_cannot_be_installed_are_refused_with_pips_own_words
     command = order(site, "true", python_packages=("./no-such-package-here.whl",))
     found = await refusal(site, command)
     assert (found.type, found.details) == (errors.WORK_REFUSED, ({"code": "packages"},))
-    assert "no-such-package-here" in str(found)
+    assert "no-such-package-here" in str(found).splitlines()[0][:200]
     assert "environment.python_packages" in str(found)
+    stored = b"".join(site.logs.stream(RUN)).decode()
+    assert "no-such-package-here" in stored, "what pip has said is the log"
     assert any("installing 1 packages" in told for told in site.told)
+
+
+async def test_packages_by_a_file_of_the_code_and_a_set_up_reach_the_run(
+    site: Site, tmp_path: Path
+) -> None:
+    code = upload(site, tmp_path, file("needs.txt", b"# nothing yet\n"))
+    await started(
+        site, "cat made", code_sha256=code, requirements="needs.txt", setup=("echo yes > made",)
+    )
+    assert (await exited(site)).exit is not None
+    assert await collected(site) == b"baseload: set-up begins\nbaseload: set-up ends\nyes\n"
+
+
+async def test_a_set_up_that_fails_is_the_reason_that_its_job_gets(site: Site) -> None:
+    await started(site, "echo never", setup=("exit 3",))
+    found = (await exited(site)).exit
+    assert found is not None
+    assert (found.reason, found.exit_code) == ("setup", 3)
+    assert not found.succeeded
+
+
+async def test_a_file_that_the_code_lacks_is_refused_by_its_name(
+    site: Site, tmp_path: Path
+) -> None:
+    code = upload(site, tmp_path, file("a"))
+    found = await refusal(site, order(site, "true", code_sha256=code, requirements="needs.txt"))
+    assert (found.type, found.details) == (errors.WORK_REFUSED, ({"code": "requirements"},))
+    assert str(found).find("environment.requirements: needs.txt: there is no such file") >= 0
 
 
 async def test_a_run_whose_staging_broke_off_is_ours_to_end(site: Site, tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from baseload.commands.terminal import bytes_text
 from baseload.commands.wait_reasons import WaitReasons
 from baseload.commands.waiting import event_line, event_name, spinner
 from baseload.errors import ApiError
-from baseload.job_files import JobFile, JobFileError, read_job_file
+from baseload.job_files import JobFile, JobFileError, check_requirements, read_job_file
 from baseload.packing import PackingError, pack_to_file
 
 app = new_app()
 EVENTS = "events"
+FAILED = "failed"
 BEFORE_PLACED = ("", "requested", "waiting", "restarting", "rescheduled")
 """The last events of a job that has no machine."""
 
@@ -79,7 +80,8 @@ def follow_job(session: Session, job: Document) -> Document:
                 continue
             event = arrival.event.json()
             last_event = event_name(event)
-            session.screen.say(event_line(job, event))
+            if last_event != FAILED:  # Its reason is said at the end, once.
+                session.screen.say(event_line(job, event))
         if feed.open - {EVENTS}:
             continue
         job = session.get(f"/v1/jobs/{job['id']}")
@@ -94,6 +96,7 @@ def _submitted(session: Session, path: Path, name: str | None) -> Document:
     try:
         file = read_job_file(path)
         document: dict[str, Any] = file.job | ({"name": name} if name else {})
+        check_requirements(file)
         if file.code_folder is not None:
             document["code"] = {"upload_id": _uploaded(session, file.code_folder)}
     except (JobFileError, PackingError) as cause:
