@@ -2,12 +2,17 @@
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from activities.agent.folders import Folders
+from activities.agent.packages import shared_pip
+from tests.activities import archives
 from tests.activities.agent.agent_process import LocalAgent, spec
+from tests.activities.archives import file
 from tests.lab.wheels import write_wheel
 
 ONE, TWO = "job-v-0-1", "job-v-1-1"
@@ -120,6 +125,59 @@ def test_a_machine_without_pip_runs_jobs_and_is_looked_at_again_later(
     hours_ago = time.time() - 7200
     os.utime(pip / "none", (hours_ago, hours_ago))
     assert run(agent, "job-v-2-1", "pip --version")[0] == 0
+
+
+BACKEND = """
+import zipfile
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    name = "mine-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+        info = "mine-1.0.dist-info"
+        import os
+        wheel.writestr("mine.pth", os.getcwd() + "/source")
+        wheel.writestr(info + "/METADATA", "Metadata-Version: 2.1\\nName: mine\\nVersion: 1.0\\n")
+        wheel.writestr(info + "/WHEEL",
+                       "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(info + "/RECORD", "")
+    return name
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    raise SystemExit("not editable")
+"""
+PROJECT = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+
+
+def test_a_project_is_installed_in_place_by_the_set_up(
+    agent: LocalAgent, shelf: Path, tmp_path: Path
+) -> None:
+    path, sha256 = archives.archive(
+        tmp_path,
+        file("pyproject.toml", PROJECT.encode()),
+        file("backend.py", BACKEND.encode()),
+        file("source/mine.py", b"words = 'in place'\n"),
+    )
+    agent.call("unpack_code", sha256=sha256, archive=str(path))
+    command = spec("python -c 'import mine; print(mine.words)'", setup=["pip install -q -e ."])
+    agent.call("stage", run_id=ONE, owned=True, code_sha256=sha256, spec=command)
+    agent.call("start", run_id=ONE)
+    agent.exit_of(ONE)
+    assert agent.path(ONE, "log").read_text().splitlines()[-1] == "in place"
+
+
+def test_a_machine_without_a_pip_of_its_own_shares_the_one_that_python_brings(
+    node_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_pip, "_find", lambda _: "")
+    folders = Folders(str(node_root))
+    folders.make()
+    path = shared_pip.folder(folders)
+    assert path is not None
+    assert path == shared_pip.folder(folders)
+    done = subprocess.run(
+        ["/usr/bin/python3", "-S", "-m", "pip", "--version"],
+        env={"PYTHONPATH": path}, capture_output=True, check=True,
+    )  # fmt: skip
+    assert f"from {path}/pip" in done.stdout.decode()
+    assert list(Path(path).glob("pip/__pycache__/*.pyc"))
 
 
 def test_the_machines_own_packages_are_no_part_of_it(agent: LocalAgent, shelf: Path) -> None:
