@@ -17,7 +17,7 @@ from activities.settings import settings
 from api import guide, problems
 from api.audit_notes import Reads, Refusals
 from api.body_limits import Limited
-from api.documentation import get_documentation
+from api.documentation import get_documentation, get_start
 from api.event_streams import Streams
 from api.join_script import get_join_script
 from api.json_bodies import Readable
@@ -45,6 +45,7 @@ from api.routes import (
     regions,
     uploads,
     users,
+    utilisation,
 )
 from api.schemas.base import ProblemDetails
 from api.schemas.events import LogPiece
@@ -53,8 +54,8 @@ from workflows.contracts.job_submission import JobSubmission
 
 ROUTERS = (
     health, platform, accounts, users, projects, providers, quotas, regions, nodes,
-    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs, billing,
-    events, audit,
+    join_tokens, announcements, leases, provider_machines, uploads, offers, jobs, job_logs,
+    utilisation, billing, events, audit,
 )  # fmt: skip
 RELAY_LIMIT_S = 1.0
 DESCRIPTION = """Own the base, rent the burst.
@@ -83,6 +84,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.add_api_route("/", get_start, include_in_schema=False)
     app.add_api_route("/docs", get_documentation, include_in_schema=False)
     app.add_api_route("/join.sh", get_join_script, include_in_schema=False)
     app.state.outbox_dispatcher = outbox_dispatcher

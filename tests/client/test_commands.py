@@ -253,8 +253,8 @@ def test_a_job_that_waits_for_gpus_says_so(desk: Desk) -> None:
         tables.Job, job["id"], status="waiting_for_resources", placement_refusals=[refusal],
         spec={**row.spec, "resources": {"gpus": "A100:1"}},
     )  # fmt: skip
-    assert "waiting for GPUs" in desk.baseload("ps").out
-    assert "waiting for GPUs" in desk.baseload("show", "digits").out
+    assert "waiting for resources: GPUs" in desk.baseload("ps").out
+    assert "waiting for resources: GPUs" in desk.baseload("show", "digits").out
 
 
 def test_json_has_the_shape_of_the_api_and_nothing_else_on_stdout(desk: Desk) -> None:

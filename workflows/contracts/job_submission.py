@@ -58,7 +58,8 @@ class SubmittedEnvironment(Submitted):
     single one may be given as a text."""
     variables: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
-    """Variable names, each with a reference `store://projects/<project>/<name>`."""
+    """Variable names, each with the name of a secret of the job's project, or with a reference
+    `store://projects/<project>/<name>`, which the row keeps."""
 
     @field_validator("setup", mode="before")
     @classmethod

@@ -158,7 +158,7 @@ class JobLifecycle:
         """Wait until the job has confirmed its allocations; waiting costs nothing."""
         self._status = JobStatus.WAITING_FOR_RESOURCES
         self._workers = []
-        waits = Event(type=JobEvent.WAITING, message="waits for resources")
+        waits = Event(type=JobEvent.WAITING, message="waiting for resources")
         await self._write(waits, reason=self._termination.before)
         if self._is_adopted:  # The signal may have been sent to the workflow that was lost.
             await self._ask_for_placement()
@@ -243,7 +243,7 @@ class JobLifecycle:
         )
         self._outages.clear()
         self._status = JobStatus.RUNNING
-        await self._write(Event(type=JobEvent.RUNNING, message="all commands run"))
+        await self._write(Event(type=JobEvent.RUNNING, message="all commands have started"))
         # Shielded, because `_settle` can only end a job billing that has started.
         await shielded(self._bill(), self._canceled_outside)
 

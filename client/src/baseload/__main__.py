@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from baseload.commands.command_index import INTERRUPTED, OK, USAGE, help_text
+from baseload.commands.command_index import COMPLETION, INTERRUPTED, OK, USAGE, help_text
 
 
 def main() -> None:
     """Run the command in `sys.argv`, and exit with its exit code."""
     arguments = sys.argv[1:]
-    if arguments in ([], ["-h"], ["--help"], ["help"]):
+    completes = COMPLETION in os.environ  # The words are in the environment then.
+    if not completes and arguments in ([], ["-h"], ["--help"], ["help"]):
         print(help_text())
         sys.exit(OK if arguments else USAGE)
     if arguments == ["--version"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,33 @@ class JobFileError(BaseloadError):
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job to submit. `code_folder` is the `code.path` of the file, from the file's folder."""
+    """A job to submit. `code_folder` is the `code.path` of the file, from the file's folder.
 
-    path: Path
+    path: None for a job that is in no file.
+    """
+
+    path: Path | None
     job: dict[str, Any]
     code_folder: Path | None
     lines: dict[str, int]
     """Dotted path of each field, as the API words it, to its line in the file."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """Dotted path of each field that is not the file's own, to the option that gave it."""
 
-    def place_of(self, field: str) -> str:
-        """`job.yaml:7`, the line of a field or of the nearest field around it that the file has."""
-        steps = field.split(".")
+    def place_of(self, name: str) -> str:
+        """`job.yaml:7`, the line of a field or of the nearest field around it that the file has.
+
+        name: the dotted path of the field. For a field that an option gave: that option. Empty:
+        the field has no place.
+        """
+        steps = name.split(".")
         for length in range(len(steps), 0, -1):
-            line = self.lines.get(".".join(steps[:length]))
-            if line is not None:
-                return f"{self.path}:{line}"
-        return str(self.path)
+            part = ".".join(steps[:length])
+            if part in self.origins:
+                return self.origins[part]
+            if part in self.lines:
+                return f"{self.path}:{self.lines[part]}"
+        return "" if self.path is None else str(self.path)
 
 
 def read_job_file(path: Path) -> JobFile:
@@ -65,25 +76,26 @@ def read_job_file(path: Path) -> JobFile:
     return _with_code(path, job, lines)
 
 
-def check_requirements(file: JobFile) -> None:
-    """Check that the file of `environment.requirements` goes with the code.
+def check_requirements(file: JobFile, folder: Path) -> None:
+    """Check that the file of `environment.requirements` goes with the code, in this folder.
 
     Whatever else may be wrong with the field, the API says.
-    Raises: JobFileError, with the line of the field.
+    Raises: JobFileError, with the line of the field; PackingError, as `pack`.
     """
     environment = file.job.get("environment")
     asked = environment.get("requirements") if isinstance(environment, dict) else None
-    if not isinstance(asked, str) or file.code_folder is None or not file.code_folder.is_dir():
+    if not isinstance(asked, str):
         return
-    where = f"{file.place_of('environment.requirements')}: environment.requirements"
-    path = file.code_folder / asked
+    field = "environment.requirements"
+    where = f"{place}: {field}" if (place := file.place_of(field)) else field
+    path = folder / asked
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "there is no such file"
-        raise JobFileError(f"{where}: {asked}: {what} in the code folder {file.code_folder}")
-    if asked not in packed_files(file.code_folder):
+        raise JobFileError(f"{where}: {asked}: {what} in the code folder {folder}")
+    if asked not in packed_files(folder):
         raise JobFileError(
-            f"{where}: {asked} is not sent with the code: it is outside the folder "
-            f"{file.code_folder}, or a rule of .baseloadignore leaves it out"
+            f"{where}: {asked} is not sent with the code: it is outside the folder {folder}, or an "
+            "ignore file leaves it out"
         )
 
 

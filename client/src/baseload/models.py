@@ -204,6 +204,23 @@ class DataSource(BaseModel):
     upload_id: Annotated[str | None, Field(title="Upload Id")] = None
 
 
+class Gpu(BaseModel):
+    """
+    A GPU in use; what its driver has not told lately is null.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    index: Annotated[int | None, Field(title="Index")]
+    uuid: Annotated[str | None, Field(title="Uuid")]
+    name: Annotated[str | None, Field(title="Name")]
+    percent: Annotated[int | None, Field(title="Percent")]
+    memory_used_bytes: Annotated[int | None, Field(title="Memory Used Bytes")]
+    memory_total_bytes: Annotated[int | None, Field(title="Memory Total Bytes")]
+    job_id: Annotated[str | None, Field(title="Job Id")]
+
+
 class Health(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -235,6 +252,8 @@ class JobWorker(BaseModel):
     index: Annotated[int, Field(title="Index")]
     status: Annotated[str, Field(title="Status")]
     node_id: Annotated[str | None, Field(title="Node Id")]
+    node_name: Annotated[str | None, Field(title="Node Name")]
+    address: Annotated[str | None, Field(title="Address")]
     lease_id: Annotated[str | None, Field(title="Lease Id")]
     gpu_uuids: Annotated[list[str], Field(title="Gpu Uuids")]
     exit_code: Annotated[int | None, Field(title="Exit Code")]
@@ -875,6 +894,30 @@ class RunnableJobs(BaseModel):
     microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
 
 
+class RunningWorker(BaseModel):
+    """
+    A worker of a job that runs, and what its command uses.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    job_name: Annotated[str, Field(title="Job Name")]
+    worker: Annotated[int, Field(title="Worker")]
+    status: Annotated[str, Field(title="Status")]
+    node_id: Annotated[str | None, Field(title="Node Id")]
+    node_name: Annotated[str | None, Field(title="Node Name")]
+    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    cpu_percent: Annotated[float | None, Field(title="Cpu Percent")]
+    memory_limit_bytes: Annotated[int, Field(title="Memory Limit Bytes")]
+    memory_bytes: Annotated[int | None, Field(title="Memory Bytes")]
+    gpus: Annotated[list[Gpu], Field(title="Gpus")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
+    measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+
+
 class StatementLine(BaseModel):
     model_config = ConfigDict(
         extra="allow",
@@ -1059,6 +1102,28 @@ class AuditVerification(BaseModel):
     broken: Annotated[list[BrokenChain], Field(title="Broken")]
 
 
+class BusyNode(BaseModel):
+    """
+    A node of the account, and how much of it jobs hold.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    node_id: Annotated[str, Field(title="Node Id")]
+    name: Annotated[str, Field(title="Name")]
+    status: Annotated[str, Field(title="Status")]
+    worker_count: Annotated[int, Field(title="Worker Count")]
+    cpu_count: Annotated[int, Field(title="Cpu Count")]
+    reserved_cpu_count: Annotated[int, Field(title="Reserved Cpu Count")]
+    memory_bytes: Annotated[int, Field(title="Memory Bytes")]
+    reserved_memory_bytes: Annotated[int, Field(title="Reserved Memory Bytes")]
+    gpu_count: Annotated[int, Field(title="Gpu Count")]
+    held_gpu_count: Annotated[int, Field(title="Held Gpu Count")]
+    gpus: Annotated[list[Gpu], Field(title="Gpus")]
+    measured_at: Annotated[AwareDatetime | None, Field(title="Measured At")]
+
+
 class Event(BaseModel):
     """
     An event: one entry in the history of a resource.
@@ -1132,8 +1197,12 @@ class Job(BaseModel):
     port: Annotated[int | None, Field(title="Port")]
     workers: Annotated[list[JobWorker], Field(title="Workers")]
     placement_refusals: Annotated[list[PlacementRefusal], Field(title="Placement Refusals")]
+    started_at: Annotated[AwareDatetime | None, Field(title="Started At")]
+    elapsed_s: Annotated[int | None, Field(title="Elapsed S")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     output_bytes: Annotated[int | None, Field(title="Output Bytes")]
 
 
@@ -1155,6 +1224,8 @@ class JobCharges(BaseModel):
     )
     job_id: Annotated[str, Field(title="Job Id")]
     charged_microcredits: Annotated[int, Field(title="Charged Microcredits")]
+    unposted_microcredits: Annotated[int, Field(title="Unposted Microcredits")]
+    microcredits_per_hour: Annotated[int | None, Field(title="Microcredits Per Hour")]
     gpu_seconds: Annotated[int, Field(title="Gpu Seconds")]
     rates: Annotated[dict[str, Any] | None, Field(title="Rates")]
     charges: Annotated[list[JobCharge], Field(title="Charges")]
@@ -1181,6 +1252,22 @@ class JobPlacement(BaseModel):
     attempt: Annotated[int, Field(title="Attempt")]
     assignments: Annotated[list[JobAssignment], Field(title="Assignments")]
     refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
+
+
+class JobPreview(BaseModel):
+    """
+    Where a job would go now that is not submitted; its document breaks no rule.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    placeable: Annotated[bool, Field(title="Placeable")]
+    offers: Annotated[list[Offer], Field(title="Offers")]
+    refusals: Annotated[list[PlacementRefusal], Field(title="Refusals")]
+    name: Annotated[str, Field(title="Name")]
+    project_id: Annotated[str, Field(title="Project Id")]
+    worker_count: Annotated[int, Field(title="Worker Count")]
 
 
 class JobSubmission(BaseModel):
@@ -1394,3 +1481,18 @@ class Statement(BaseModel):
     closing_microcredits: Annotated[int, Field(title="Closing Microcredits")]
     totals_microcredits: Annotated[dict[str, int], Field(title="Totals Microcredits")]
     lines: Annotated[list[StatementLine], Field(title="Lines")]
+
+
+class Utilisation(BaseModel):
+    """
+    What runs now. Nodes measure it every ten seconds; it decides nothing and is not stored.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    at: Annotated[AwareDatetime, Field(title="At")]
+    microcredits_per_hour: Annotated[int, Field(title="Microcredits Per Hour")]
+    workers: Annotated[list[RunningWorker], Field(title="Workers")]
+    nodes: Annotated[list[BusyNode], Field(title="Nodes")]
+    is_whole: Annotated[bool, Field(title="Is Whole")]

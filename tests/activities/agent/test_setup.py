@@ -10,7 +10,7 @@ import pytest
 from tests.activities.agent.agent_process import LocalAgent, processes_of
 from tests.activities.waiting import wait_for
 
-RUN = "job-u-0-1"
+RUN = "job-setup-0-1"
 BEGINS, ENDS = "baseload: set-up begins", "baseload: set-up ends"
 
 

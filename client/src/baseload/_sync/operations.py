@@ -444,6 +444,11 @@ class Operations:
         """Submit a job. The answer to a wrong document names all of its mistakes."""
         return self._ask(models.Job, Call("POST", "/v1/jobs", body=_sent(body)))
 
+    def preview_job(self, body: models.JobSubmission) -> models.JobPreview:
+        """Check a job and say where it would go now, without submitting it: nothing is
+        written."""
+        return self._ask(models.JobPreview, Call("POST", "/v1/jobs/preview", body=_sent(body)))
+
     def kill_all_jobs(self) -> models.JobsKilled:
         """Cancel every open job of the account."""
         return self._ask(models.JobsKilled, Call("POST", "/v1/jobs/kill-all"))
@@ -464,6 +469,11 @@ class Operations:
         """Start a stopped notebook or endpoint again."""
         return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/start"))
 
+    def retry_job(self, job_id: str) -> models.Job:
+        """Submit the same job again, in any status, as a new job with the same code and
+        variables."""
+        return self._ask(models.Job, Call("POST", f"/v1/jobs/{segment(job_id)}/retry"))
+
     def cancel_job(self, job_id: str, *, discard: bool | None = None) -> models.Job:
         """Cancel a job, whatever its status is; a canceled job cannot be started again."""
         return self._ask(
@@ -478,6 +488,11 @@ class Operations:
     def get_job_placement(self, job_id: str) -> models.JobPlacement:
         """Why the job waits, or on which nodes it was placed."""
         return self._ask(models.JobPlacement, Call("GET", f"/v1/jobs/{segment(job_id)}/placement"))
+
+    def get_utilisation(self) -> models.Utilisation:
+        """The jobs that run and the account's nodes, with what they use of CPUs, memory and
+        GPUs."""
+        return self._ask(models.Utilisation, Call("GET", "/v1/utilisation"))
 
     def list_transactions(
         self, *, job_id: str | None = None, limit: int | None = None, after: str | None = None
