@@ -229,34 +229,6 @@ async def test_packages_that_cannot_be_installed_are_refused_with_pips_own_words
     assert any("installing 1 packages" in told for told in site.told)
 
 
-async def test_packages_by_a_file_of_the_code_and_a_set_up_reach_the_run(
-    site: Site, tmp_path: Path
-) -> None:
-    code = upload(site, tmp_path, file("needs.txt", b"# nothing yet\n"))
-    await started(
-        site, "cat made", code_sha256=code, requirements="needs.txt", setup=("echo yes > made",)
-    )
-    assert (await exited(site)).exit is not None
-    assert await collected(site) == b"baseload: set-up begins\nbaseload: set-up ends\nyes\n"
-
-
-async def test_a_set_up_that_fails_is_the_reason_that_its_job_gets(site: Site) -> None:
-    await started(site, "echo never", setup=("exit 3",))
-    found = (await exited(site)).exit
-    assert found is not None
-    assert (found.reason, found.exit_code) == ("setup", 3)
-    assert not found.succeeded
-
-
-async def test_a_file_that_the_code_lacks_is_refused_by_its_name(
-    site: Site, tmp_path: Path
-) -> None:
-    code = upload(site, tmp_path, file("a"))
-    found = await refusal(site, order(site, "true", code_sha256=code, requirements="needs.txt"))
-    assert (found.type, found.details) == (errors.WORK_REFUSED, ({"code": "requirements"},))
-    assert str(found).find("environment.requirements: needs.txt: there is no such file") >= 0
-
-
 async def test_a_run_whose_staging_broke_off_is_ours_to_end(site: Site, tmp_path: Path) -> None:
     words = upload(site, tmp_path, file("words", b"as sent"))
     await refusal(site, order(site, "true", input_sha256=words, disk_size_gb=10_000_000))

@@ -41,8 +41,8 @@ def send(session: Session, file: JobFile) -> Document:
 def preview(session: Session, file: JobFile) -> Document | None:
     """Where the job would go now, as the API says; None: the API cannot say it.
 
-    Raises: ApiError, when the API would refuse the job; MistakeError, when there is no code folder, or it
-    lacks the file of its requirements.
+    Raises: ApiError, when the API would refuse the job; MistakeError, when there is
+    no code folder, or it lacks the file of the requirements.
     """
     code = {}
     if file.code_folder is not None:
