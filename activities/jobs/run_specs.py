@@ -256,6 +256,8 @@ def _run_spec(command: SealRunSpecs, assignment: WorkerAssignment, inputs: RunIn
         image=image and full_image(image),
         python_packages=submission.environment.python_packages,
         apt_packages=submission.environment.apt_packages,
+        requirements=submission.environment.requirements,
+        setup=submission.environment.setup,
         code_sha256=inputs.code_sha256,
         input_sha256=inputs.input_sha256,
         disk_size_gb=submission.resources.disk_size_gb,

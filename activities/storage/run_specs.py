@@ -72,6 +72,10 @@ class RunSpec(Contract):
     image: str | None = None
     python_packages: tuple[str, ...] = ()
     apt_packages: tuple[str, ...] = ()
+    requirements: str | None = None
+    """The file of the code that names further packages."""
+    setup: tuple[str, ...] = ()
+    """What runs before the command."""
     code_sha256: str | None = None
     input_sha256: str | None = None
     """The uploaded archive that becomes the input folder."""

@@ -9,7 +9,7 @@ import resource
 import signal
 from typing import Any
 
-from ..folders import DEVICES, Run
+from ..folders import DEVICES, OWN_ENVIRONMENT, Run
 from ..loading import load
 from . import cgroups, command_file, containers, mount_namespace, own_folders, prctl
 
@@ -32,8 +32,7 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
     }
     variables.update({key: str(value) for key, value in (spec.get("environment") or {}).items()})
     if spec.get("packages_path"):
-        variables["PATH"] = os.path.join(spec["packages_path"], "bin") + ":" + variables["PATH"]
-        variables["VIRTUAL_ENV"] = spec["packages_path"]
+        _enter_environment(run, spec["packages_path"], variables)
     variables.update(
         BASELOAD_RUN_ID=run.run_id,
         BASELOAD_INPUT=run.at("input"),
@@ -45,6 +44,15 @@ def environment(run: Run, spec: dict[str, Any]) -> dict[str, str]:
     if spec.get("port"):
         variables["BASELOAD_PORT"] = str(spec["port"])
     return variables
+
+
+def _enter_environment(run: Run, shared: str, variables: dict[str, str]) -> None:
+    """Put the environment of the job's packages in front, and before it that of the run itself."""
+    own = run.at(OWN_ENVIRONMENT)
+    found = [own, shared] if os.path.isdir(own) else [shared]  # An earlier release made none.
+    folders = [os.path.join(one, "bin") for one in found]
+    variables["PATH"] = ":".join([*folders, variables["PATH"]])
+    variables["VIRTUAL_ENV"] = found[0]
 
 
 def spawn(run: Run, spec: dict[str, Any], log: int) -> int:

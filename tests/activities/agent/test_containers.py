@@ -44,6 +44,27 @@ def test_a_command_runs_in_its_image_and_its_exit_is_told(
     assert not podman_agent.path(RUN, "variables").exists()
 
 
+def test_a_container_is_set_up_where_its_command_runs(podman_agent: LocalAgent) -> None:
+    run(
+        podman_agent,
+        "cat /tmp/made; cat made; pwd",
+        setup=["echo one >/tmp/made", "echo two >made"],
+    )
+    podman_agent.exit_of(RUN)
+    log = podman_agent.path(RUN, "log").read_text().splitlines()
+    assert log == [
+        "baseload: set-up begins", "baseload: set-up ends", "one", "two", "/baseload/work",
+    ]  # fmt: skip
+    assert not podman_agent.path(RUN, "venv").exists()
+
+
+def test_a_container_whose_setup_fails_says_so(podman_agent: LocalAgent) -> None:
+    run(podman_agent, "echo never", setup=["exit 9"])
+    found = podman_agent.exit_of(RUN)
+    assert (found["reason"], found["exit_code"]) == ("setup", 9)
+    assert "never" not in podman_agent.path(RUN, "log").read_text()
+
+
 def test_ending_a_container_leaves_nothing_of_it(
     podman_agent: LocalAgent, podman_environment: dict[str, str]
 ) -> None:

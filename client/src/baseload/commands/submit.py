@@ -32,6 +32,7 @@ VariableFiles = Annotated[
     list[Path] | None, typer.Option("--env-file", help="a file of such lines; repeatable")
 ]
 EVENTS = "events"
+FAILED = "failed"
 BEFORE_PLACED = ("", "requested", "waiting", "restarting", "rescheduled")
 """The last events of a job that has no machine."""
 
@@ -138,7 +139,8 @@ def follow_job(session: Session, job: Document) -> Document:
                 continue
             event = arrival.event.json()
             last_event = event_name(event)
-            session.screen.say(event_line(job, event))
+            if last_event != FAILED:  # Its reason is said at the end, once.
+                session.screen.say(event_line(job, event))
         if feed.open - {EVENTS}:
             continue
         job = session.get(f"/v1/jobs/{job['id']}")
