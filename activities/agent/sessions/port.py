@@ -52,9 +52,12 @@ class PortSession(Session):
         """Carry bytes until both ways have ended, or the peer or the run has."""
         self.peer.say(frames.STARTED)
         with contextlib.suppress(frames.BrokenFrameError):
-            while (self.sources or self.inlet.is_open) and self.goes_on():
+            while (self.sources or self._can_send()) and self.goes_on():
                 self.step([])
         self.carry_rest(REST_S)
+
+    def _can_send(self) -> bool:
+        return self.inlet is not None and self.inlet.is_open
 
     def on_end(self) -> None:
         """The job says no more; it may still listen."""

@@ -1,0 +1,174 @@
+"""The SSH server of a job: for one person, who has proved who they are before, over one stream.
+
+It asks for no key and no password: whoever speaks here came through the API, with an API key. What
+is asked of it (a command, a shell, sftp, a connection) is done by a `Host`.
+"""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import asyncssh
+
+MOST_CHANNELS = 64
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOGIN_S = 30.0
+WINDOW_BYTES = 1 << 20
+ENDED = (asyncssh.Error, ConnectionError, BrokenPipeError)
+"""What reading and writing raise when the other end has gone."""
+Process = asyncssh.SSHServerProcess[bytes]
+Reader = asyncssh.SSHReader[bytes]
+Writer = asyncssh.SSHWriter[bytes]
+
+
+@dataclass(frozen=True)
+class AskedTerminal:
+    """The terminal that the client has."""
+
+    kind: str
+    rows: int
+    columns: int
+
+
+class Resized(Exception):  # noqa: N818 - a turn of events, as asyncssh says it
+    """The client's terminal has another size."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        super().__init__(rows, columns)
+        self.rows, self.columns = rows, columns
+
+
+class Signaled(Exception):  # noqa: N818 - a turn of events
+    """The client sends a signal, by its name without SIG."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Host(Protocol):
+    """What serves the channels of one SSH connection."""
+
+    async def run(self, channel: "CommandChannel") -> None:
+        """Serve a command, a shell or a subsystem until it ends."""
+
+    async def connect(self, port: int, reader: Reader, writer: Writer) -> None:
+        """Serve a connection to a port of the job until it ends."""
+
+
+class CommandChannel:
+    """One channel with a command, from the side of who runs it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.command = process.command
+        self.subsystem = process.subsystem
+        rows, columns = process.term_size[1], process.term_size[0]
+        kind = process.term_type
+        self.terminal = AskedTerminal(kind, rows, columns) if kind else None
+
+    async def read(self, size: int) -> bytes:
+        """The next bytes; none at the end of input.
+
+        Raises: Resized, Signaled; one of `ENDED`.
+        """
+        try:
+            return await self._process.stdin.read(size)
+        except asyncssh.BreakReceived:
+            raise Signaled("INT") from None
+        except asyncssh.SignalReceived as received:
+            raise Signaled(received.signal) from None
+        except asyncssh.TerminalSizeChanged as size_changed:
+            raise Resized(size_changed.height, size_changed.width) from None
+
+    async def write(self, content: bytes, *, is_error: bool) -> None:
+        """Send bytes, as fast as they are read. Raises: one of `ENDED`."""
+        writer = self._process.stderr if is_error else self._process.stdout
+        writer.write(content)
+        await writer.drain()
+
+    def exit(self, status: int) -> None:
+        """Tell the exit status, and close the channel."""
+        with contextlib.suppress(*ENDED):
+            self._process.exit(status)
+
+
+class _Server(asyncssh.SSHServer):
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._channels = 0
+
+    def begin_auth(self, username: str) -> bool:
+        del username  # The job has one account.
+        return False
+
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> Callable[[Reader, Writer], Coroutine[Any, Any, None]]:
+        del orig_host, orig_port
+        if dest_host not in LOOPBACK or not 0 < dest_port < 65536:
+            raise asyncssh.ChannelOpenError(
+                asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED,
+                "only ports of the job, on localhost, can be reached",
+            )
+        self._count()
+
+        async def connected(reader: Reader, writer: Writer) -> None:
+            with self._counted():
+                await self._host.connect(dest_port, reader, writer)
+
+        return connected
+
+    async def run(self, process: Process) -> None:
+        """Serve one command."""
+        try:
+            self._count()
+        except asyncssh.ChannelOpenError:
+            process.exit(1)
+            return
+        with self._counted():
+            await self._host.run(CommandChannel(process))
+
+    def _count(self) -> None:
+        if self._channels >= MOST_CHANNELS:
+            raise asyncssh.ChannelOpenError(
+                asyncssh.OPEN_RESOURCE_SHORTAGE, f"at most {MOST_CHANNELS} channels"
+            )
+        self._channels += 1
+
+    @contextlib.contextmanager
+    def _counted(self) -> Any:
+        try:
+            yield
+        finally:
+            self._channels -= 1
+
+
+@contextlib.asynccontextmanager
+async def ssh_server(
+    stream: socket.socket, host: Host, host_key: bytes
+) -> AsyncIterator[asyncssh.SSHServerConnection]:
+    """Speak SSH on this stream for as long as the block runs. Raises: one of `ENDED`."""
+    server = _Server(host)
+    connection = await asyncssh.run_server(
+        stream,
+        server_factory=lambda: server,
+        process_factory=server.run,
+        encoding=None,
+        server_host_keys=[asyncssh.import_private_key(host_key)],
+        server_version="baseload",
+        login_timeout=LOGIN_S,
+        agent_forwarding=False,
+        x11_forwarding=False,
+        compression_algs=None,
+        line_editor=False,
+        window=WINDOW_BYTES,
+        config=[],
+    )
+    try:
+        yield connection
+    finally:
+        connection.abort()
+        await connection.wait_closed()
