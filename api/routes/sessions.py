@@ -14,13 +14,12 @@ from api.schemas.sessions import JobLink
 from api.services import sessions
 from api.sessions import links
 from api.sessions.entrance import bearer_of, enter, refuse
-from api.sessions.proxy import Page
+from api.sessions.proxy import METHODS, Page
 from workflows.contracts.sessions import SessionKind
 
 router = APIRouter(tags=["jobs"])
 Writer = Annotated[Caller, Depends(Needs("jobs:write"))]
 Worker = Annotated[int, Query(ge=0, le=255)]
-METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @router.websocket("/v1/jobs/{job_id}/sessions", name="open_job_session")

@@ -26,6 +26,7 @@ from api.sessions.switchboard import RunPlace, Switchboard
 
 COOKIES = ("baseload-page", "__Host-baseload-page")
 """The names of our own cookie, without and with TLS."""
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 MOST_CONNECTIONS = 32
 KEEP_S = 30.0
 ANSWER_LIMIT_S = 600.0
@@ -39,7 +40,7 @@ HOP_BY_HOP = frozenset(
 )
 NOT_FOR_JOBS = frozenset({"x-baseload-account", "idempotency-key", "forwarded", "x-real-ip"})
 NOT_FOR_PEOPLE = frozenset(
-    {"strict-transport-security", "alt-svc", "clear-site-data", "public-key-pins", "server"}
+    {"strict-transport-security", "alt-svc", "clear-site-data", "public-key-pins", "server", "date"}
 )
 _OF_HANDSHAKE = b"sec-websocket-"
 Headers = list[tuple[bytes, bytes]]

@@ -1,4 +1,4 @@
-"""People reach their running jobs: commands, a terminal, SSH, ports, pages; and nobody else does."""
+"""People reach their running jobs: commands, a terminal, SSH, ports, pages; nobody else does."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import select
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -164,3 +161,201 @@ def test_a_command_has_its_output_exit_code_and_input_and_is_not_root(reached: R
     assert done.stderr == b"no\n"
     actions = [each["action"] for each in reached.platform.items("/v1/audit")]
     assert "open_job_session_command" in actions
+
+
+def test_another_account_finds_no_such_job_and_leaves_no_session(reached: Reached) -> None:
+    admin = reached.platform
+    body = {"name": "stranger", "email": "stranger@example.test"}
+    stranger = admin.post("/v1/accounts", body)
+    key = admin.ask(
+        "POST", "/v1/api-keys", json={"name": "stranger", "scopes": ["*"]},
+        headers={"X-Baseload-Account": stranger["id"], "Idempotency-Key": "stranger-key"},
+    ).json()["secret"]  # fmt: skip
+    done = reached.do("exec", reached.id, "--", "id", key=key)
+    assert (done.returncode, b"not-found" in done.stderr) == (3, True), done.stderr
+    others = Platform(reached.stack.url, key)
+    with others.http as http:
+        assert http.post(f"{reached.path}/link").status_code == 404
+        assert http.get(f"{reached.path}/endpoint/").status_code == 404
+    reader = admin.post("/v1/api-keys", {"name": "reader", "scopes": ["read"]})["secret"]
+    refused = reached.do("exec", reached.id, "--", "id", key=reader)
+    assert b"jobs:write" in refused.stderr
+
+
+def test_a_shell_has_a_terminal_with_interrupts_and_the_jobs_folder(reached: Reached) -> None:
+    master, slave = pty.openpty()
+    shell = subprocess.Popen(
+        reached.command("ssh", reached.id),
+        env=reached.environment(),
+        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    said = b""
+
+    def until(text: bytes) -> None:
+        nonlocal said
+        end = time.monotonic() + 40
+        while text not in said:
+            assert time.monotonic() < end, (text, said)
+            if select.select([master], [], [], 0.5)[0]:
+                said += os.read(master, 65536)
+
+    until(b"$ ")
+    os.write(master, b"echo [$PWD] [$BASELOAD_PORT]; sleep 733; echo stopped=$?\n")
+    until(b"/work] [8899]")
+    wait_until(lambda: reached.left("sleep 733"), "the command")
+    os.write(master, b"\x03echo code=$?\n")
+    until(b"code=130")
+    os.write(master, b"exit 5\n")
+    assert shell.wait(30) == 5
+    os.close(master)
+    assert not reached.left("sleep 733")
+
+
+def test_ssh_and_scp_of_openssh_reach_the_job(reached: Reached, tmp_path: Path) -> None:
+    proxy = " ".join(reached.command("ssh", "--stdio", reached.id))
+    options = [
+        "-o", f"ProxyCommand={proxy}",
+        "-o", "StrictHostKeyChecking=no",
+        "-o", f"UserKnownHostsFile={tmp_path}/known",
+        "-o", "LogLevel=ERROR",
+        "-F", "none",
+    ]  # fmt: skip
+    environment = reached.environment()
+    done = subprocess.run(
+        ["ssh", *options, "job", "echo $GREETING; id -un; exit 9"],
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 9, done.stderr
+    assert done.stdout.startswith("hello\nbaseload-job-")
+    (tmp_path / "there").write_bytes(content := os.urandom(2_000_000))
+    for source, target in (("there", "job:there"), ("job:there", "back")):
+        ends = [each if ":" in each else str(tmp_path / each) for each in (source, target)]
+        moved = subprocess.run(
+            ["scp", "-q", *options, *ends],
+            env=environment, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert moved.returncode == 0, moved.stderr
+    assert (tmp_path / "back").read_bytes() == content
+    local = free_port()
+    tunnel = subprocess.Popen(
+        ["ssh", *options, "-N", "-L", f"127.0.0.1:{local}:localhost:{PORT}", "job"],
+        env=environment, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: answers(local), "the tunnel", 30)
+        assert "/tunnel" in httpx.get(f"http://127.0.0.1:{local}/tunnel", trust_env=False).text
+    finally:
+        tunnel.terminate()
+        tunnel.wait(20)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_forwarded_port_carries_ten_megabytes_both_ways(reached: Reached) -> None:
+    local = free_port()
+    forward = reached.begin("forward", reached.id, f":{local}")
+    try:
+        wait_until(lambda: answers(local), "the port here", 30)
+        content = os.urandom(10 << 20)
+        with httpx.Client(trust_env=False, timeout=60) as client:
+            answer = client.post(f"http://127.0.0.1:{local}/", content=content)
+        assert answer.content == content
+    finally:
+        forward.terminate()
+        forward.communicate(timeout=20)
+
+
+def test_a_browser_enters_by_a_link_and_sees_the_pages_of_the_job_alone(reached: Reached) -> None:
+    link = reached.do("link", reached.id).stdout.decode().strip()
+    origin, _, entrance = link.partition("/.baseload")
+    host = origin.removeprefix("http://")
+    assert host.startswith(f"{reached.id}.localhost:")
+    base = f"http://127.0.0.1:{host.rpartition(':')[2]}"
+    with httpx.Client(base_url=base, headers={"Host": host}, trust_env=False) as browser:
+        assert browser.get("/").status_code == 401
+        entered = browser.get(f"/.baseload{entrance}")
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        cookie = entered.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        assert browser.get(f"/.baseload{entrance}").status_code == 401, "a link is good once"
+        ours = {"Cookie": cookie.partition(";")[0] + "; theirs=2"}
+        page = browser.get("/deep/page?x=1", headers=ours)
+        assert page.status_code == 200
+        assert "'/deep/page?x=1'" in page.text
+        assert "'theirs=2')" in page.text, "our own cookie is not the job's"
+        assert "access-control-allow-origin" not in page.headers
+        assert page.headers["set-cookie"] == "own=1; Path=/"
+        moved = browser.get("/moved", headers=ours)
+        assert moved.headers["location"] == "/there"
+        evil = {**ours, "Origin": "http://evil.localhost"}
+        assert browser.post("/", content=b"x", headers=evil).status_code == 403
+        framed = {**ours, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}
+        assert browser.get("/", headers=framed).status_code == 403
+        own = {**ours, "Origin": origin}
+        assert browser.post("/", content=b"sent", headers=own).content == b"sent"
+        other = {**ours, "Host": host.replace(reached.id, "job-" + "0" * 26)}
+        assert browser.get("/", headers=other).status_code == 401
+    address = base.removeprefix("http://").partition(":")
+    with socket.create_connection((address[0], int(address[2]))) as connection, connect(
+        f"ws://{host}/socket", sock=connection, origin=origin, additional_headers=ours,
+        compression=None, proxy=None,
+    ) as echo:  # fmt: skip
+        echo.send("over a socket")
+        assert echo.recv(10) == "over a socket"
+
+
+def test_a_program_asks_the_job_with_its_key_which_the_job_never_sees(reached: Reached) -> None:
+    answer = reached.platform.ask("GET", f"{reached.path}/endpoint/v1/models")
+    assert "'/v1/models'" in answer.text
+    assert "authorization" not in answer.text.lower()
+    assert answer.headers["content-security-policy"].startswith("sandbox")
+    assert "set-cookie" not in answer.headers
+
+
+def test_nobody_else_reaches_the_port(reached: Reached) -> None:
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        assert probe.connect_ex((reached.machine.address, PORT)) != 0, "the LAN reaches the port"
+    ask = (
+        'python3 -c "import socket; s = socket.socket(); s.settimeout(3); '
+        f"print('found', s.connect_ex(('127.0.0.1', {PORT})))\""
+    )
+    job = reached.platform.job(ask, reached.region_id)
+    reached.platform.until_status(job, "finished")
+    log = reached.platform.log(job)
+    assert "found" in log
+    assert "found 0" not in log
+
+
+def test_a_killed_worker_ends_the_session_with_a_clear_error_and_the_next_one_works(
+    reached: Reached,
+) -> None:
+    session = reached.begin("exec", reached.id, "--", "sleep", "744")
+    wait_until(lambda: reached.left("sleep 744"), "the command")
+    reached.stack.kill("worker")
+    _, errors = session.communicate(timeout=60)
+    assert session.returncode == 3
+    assert b"session-lost" in errors
+    wait_until(lambda: not reached.left("sleep 744"), "nothing of it is left", 60)
+    wait_until(lambda: reached.do("exec", reached.id, "--", "true").returncode == 0, "another", 90)
+
+
+def test_a_session_ends_with_its_job_and_leaves_no_process(reached: Reached) -> None:
+    job = reached.platform.job("sleep 755", reached.region_id)
+    reached.platform.until_status(job, "running")
+    session = reached.begin("exec", job.rpartition("/")[2], "--", "sleep", "756")
+    wait_until(lambda: reached.left("sleep 756"), "the command")
+    reached.platform.post(f"{job}/cancel?discard=true")
+    _, errors = session.communicate(timeout=60)
+    assert session.returncode == 1, errors
+    assert b"the job has ended" in errors
+    reached.platform.until_status(job, "canceled")
+    assert not reached.left("sleep 756")
+    assert not reached.left("run_command")
+    again = reached.do("exec", job.rpartition("/")[2], "--", "true")
+    assert b"does not run now" in again.stderr

@@ -45,11 +45,14 @@ def make_group(name: str) -> int:
         return grp.getgrnam(name).gr_gid
 
 
-def claim(folders: Folders, run_id: str, user: str, port: int | None = None) -> str:
+def claim(
+    folders: Folders, run_id: str, user: str, port: int | None = None, is_private: bool = False
+) -> str:
     """An account for this run alone on this machine, the same one when asked again.
 
     user: JOB_USER for one of the numbered accounts; any other is taken as it is.
-    port: at which the run's command listens, and no other run may.
+    port: at which the run's command listens, and no other run may; is_private: whether others of
+    this machine and of its network are kept off it.
     """
     if user != JOB_USER:
         return user
@@ -60,21 +63,23 @@ def claim(folders: Folders, run_id: str, user: str, port: int | None = None) -> 
         make(JOB_USER)  # Its group is that of all of them.
         number = _number_for(run, _earlier_holders(folders))
         name = make(_name(number))
-        write_json(_note(number), {"root": folders.root, "run_id": run_id, "port": port})
+        held = {"port": port, "is_private": is_private}
+        write_json(_note(number), {"root": folders.root, "run_id": run_id, **held})
     finally:
         os.close(lock or 0)
     return name
 
 
-def held_ports() -> list[tuple[int, int]]:
-    """The accounts of this machine whose runs listen at a port, as numbers, and that port."""
+def held_ports() -> list[tuple[int, int, bool]]:
+    """The accounts of this machine whose runs listen at a port, as numbers, that port, and whether
+    it is private."""
     found = []
     for name in _numbers(ACCOUNTS):
         holder = read_json(_note(int(name)))
         if holder is not None and holder.get("port") and _is_there(holder):
             with contextlib.suppress(KeyError):
                 uid = pwd.getpwnam(_name(int(name))).pw_uid
-                found.append((uid, int(holder["port"])))
+                found.append((uid, int(holder["port"]), bool(holder.get("is_private"))))
     return found
 
 

@@ -5,7 +5,9 @@ plane's Temporal nor another job, and no address that a cloud's machines are tol
 else is closed, the control plane says when it prepares the node. Names are resolved by the
 machine's own name servers. Replies are let through, so that a job's port can be reached.
 
-At the port of a run only the run's own account answers, whoever has listened there first.
+At the port of a run only the run's own account answers, whoever has listened there first. The port
+of a notebook or an endpoint is private as well: nobody reaches it but the run itself and root, from
+this machine; people reach it by sessions, which enter the run.
 
 An account's connections on this machine carry a mark of the account, and only what is sent by the
 same account replies to them: a listener tells whose it is by its first packet, and not before.
@@ -159,10 +161,12 @@ def _let_in(uid: int) -> str:
 
 def _ports() -> str:
     """What says anew whose the ports of all runs on this machine are."""
-    text = "flush set %s holders\nflush set %s ports\n" % (TABLE, TABLE)
-    for uid, port in job_accounts.held_ports():
+    text = "".join("flush set %s %s\n" % (TABLE, name) for name in ("holders", "ports", "private"))
+    for uid, port, is_private in job_accounts.held_ports():
         text += "add element %s ports { %d }\n" % (TABLE, port)
         text += "add element %s holders { %d . %d }\n" % (TABLE, uid, port)
+        if is_private:
+            text += "add element %s private { %d }\n" % (TABLE, port)
     return text
 
 

@@ -72,7 +72,8 @@ def _stage(folders: Folders, run: Run, request: dict[str, Any]) -> None:
         )
     _say("copying the code")
     if spec.get("user"):
-        spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"], spec.get("port"))
+        port = spec.get("port"), bool(spec.get("is_port_private"))
+        spec["user"] = job_accounts.claim(folders, run.run_id, spec["user"], *port)
         network_wall.keep(folders, spec["user"])
     owner = _owner(spec.get("user"))
     _make_work(folders, run, request.get("code_sha256"))

@@ -294,8 +294,9 @@ def test_a_job_reaches_no_service_of_its_machine_without_a_connection(walled: Wa
 
 
 @pytest.fixture
-def beyond(walled: Walled) -> Iterator[None]:
-    """Another machine behind a cable, at the addresses that a job may not or may reach."""
+def beyond(walled: Walled) -> Iterator[list[str]]:
+    """Another machine behind a cable, at the addresses that a job may not or may reach: what starts
+    a program there."""
     folder = walled.root / "beyond"
     folder.mkdir()
     ours = Path(f"/proc/{os.getpid()}/ns/net").readlink()
@@ -321,12 +322,34 @@ def beyond(walled: Walled) -> Iterator[None]:
         ports = [str(TEMPORAL), str(OTHERS)]
         service = subprocess.Popen([*there, sys.executable, "-c", LISTEN, *ports], cwd=folder)
         wait_for((folder / "ready").exists, "the services beyond")
-        yield
+        yield there
         service.kill()
         service.wait()
     finally:
         other.kill()
         other.wait()
+
+
+def test_a_private_port_is_reached_by_its_run_and_root_alone(
+    walled: Walled, beyond: list[str]
+) -> None:
+    walled.call("prepare", peers=[], network_wall={"networks": [], "ports": []})
+    run_id = "job-private-0-1"
+    ask = f"while ! [ -e ready ]; do sleep 0.02; done; {python(ASK, f'127.0.0.1:{OWN}')}"
+    both = f"({python(LISTEN, OWN, OTHERS)} &) ; {ask}; touch asked; sleep 600"
+    walled.run(run_id, both, user="baseload-job", port=OWN, is_port_private=True)
+    wait_for(walled.path(run_id, "work/asked").exists, "the port")
+    assert "hello" in walled.path(run_id, "log").read_text(), "the run itself"
+    assert hears(walled, OWN), "root on its machine"
+    as_another = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "python3", "-c"]
+    place = f"127.0.0.1:{OWN}"
+    assert "hello" not in walled.inside(*as_another, ASK, place), "another user of the machine"
+    assert asked(walled, "job-beside-0-1", place) == {place: "no"}
+    found = subprocess.run(
+        [*beyond, "python3", "-c", ASK, f"10.98.0.1:{OWN}", f"10.98.0.1:{OTHERS}"],
+        capture_output=True, check=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert found[:2] == [f"10.98.0.1:{OWN} no", f"10.98.0.1:{OTHERS} hello"]
 
 
 @pytest.mark.usefixtures("beyond")
