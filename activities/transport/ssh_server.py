@@ -6,7 +6,7 @@ is asked of it (a command, a shell, sftp, a connection) is done by a `Host`.
 
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -146,29 +146,41 @@ class _Server(asyncssh.SSHServer):
             self._channels -= 1
 
 
-@contextlib.asynccontextmanager
-async def ssh_server(
-    stream: socket.socket, host: Host, host_key: bytes
-) -> AsyncIterator[asyncssh.SSHServerConnection]:
-    """Speak SSH on this stream for as long as the block runs. Raises: one of `ENDED`."""
+def stream_pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a stream, as asyncssh wants them: by the loopback, with addresses.
+
+    Raises: OSError, when another program of this machine has come between.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, address = listener.accept()
+    if address != ours.getsockname():
+        ours.close()
+        theirs.close()
+        raise OSError("another program has connected")
+    return ours, theirs
+
+
+async def serve_on(stream: socket.socket, host: Host, host_key: bytes) -> None:
+    """Speak SSH on this stream until the client leaves; who cancels it ends every channel."""
     server = _Server(host)
-    connection = await asyncssh.run_server(
-        stream,
-        server_factory=lambda: server,
-        process_factory=server.run,
-        encoding=None,
-        server_host_keys=[asyncssh.import_private_key(host_key)],
-        server_version="baseload",
-        login_timeout=LOGIN_S,
-        agent_forwarding=False,
-        x11_forwarding=False,
-        compression_algs=None,
-        line_editor=False,
-        window=WINDOW_BYTES,
-        config=[],
-    )
-    try:
-        yield connection
-    finally:
-        connection.abort()
-        await connection.wait_closed()
+    with contextlib.suppress(*ENDED):
+        connection = await asyncssh.run_server(
+            stream,
+            server_factory=lambda: server,
+            process_factory=server.run,
+            encoding=None,
+            server_host_keys=[asyncssh.import_private_key(host_key)],
+            server_version="baseload",
+            login_timeout=LOGIN_S,
+            agent_forwarding=False,
+            x11_forwarding=False,
+            compression_algs=None,
+            line_editor=False,
+            window=WINDOW_BYTES,
+            config=[],
+        )
+        try:
+            await connection.wait_closed()
+        finally:
+            connection.abort()

@@ -165,7 +165,7 @@ def test_a_command_has_its_output_exit_code_and_input_and_is_not_root(reached: R
 
 def test_another_account_finds_no_such_job_and_leaves_no_session(reached: Reached) -> None:
     admin = reached.platform
-    body = {"name": "stranger", "email": "stranger@example.test"}
+    body = {"name": "stranger"}
     stranger = admin.post("/v1/accounts", body)
     key = admin.ask(
         "POST", "/v1/api-keys", json={"name": "stranger", "scopes": ["*"]},
@@ -274,7 +274,7 @@ def test_a_browser_enters_by_a_link_and_sees_the_pages_of_the_job_alone(reached:
     origin, _, entrance = link.partition("/.baseload")
     host = origin.removeprefix("http://")
     assert host.startswith(f"{reached.id}.localhost:")
-    base = f"http://127.0.0.1:{host.rpartition(':')[2]}"
+    base = f"{reached.stack.url.rpartition(':')[0]}:{host.rpartition(':')[2]}"
     with httpx.Client(base_url=base, headers={"Host": host}, trust_env=False) as browser:
         assert browser.get("/").status_code == 401
         entered = browser.get(f"/.baseload{entrance}")

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import socket
 
 from temporalio.exceptions import ApplicationError
 
@@ -18,7 +17,8 @@ from activities.transport.ssh_server import (
     Resized,
     Signaled,
     Writer,
-    ssh_server,
+    serve_on,
+    stream_pair,
 )
 from workflows.contracts.sessions import STDOUT, Eof, Terminal
 
@@ -38,24 +38,20 @@ IN_SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; else exec /bin/sh 
 
 async def serve_ssh(line: Line, door: RunDoor, host_key: bytes) -> None:
     """Speak SSH on the line until it closes. Raises: LineClosedError."""
-    ours, theirs = socket.socketpair()
+    ours, theirs = stream_pair()
     reader, writer = await asyncio.open_connection(sock=ours)
+    works = (
+        _to_server(line, writer),
+        _from_server(line, reader),
+        serve_on(theirs, _RunHost(door), host_key),
+    )
+    tasks = [asyncio.create_task(work) for work in works]
     try:
-        with contextlib.suppress(*ENDED):
-            async with ssh_server(theirs, _RunHost(door), host_key) as connection:
-                works = (
-                    _to_server(line, writer),
-                    _from_server(line, reader),
-                    connection.wait_closed(),
-                )
-                tasks = [asyncio.ensure_future(work) for work in works]
-                try:
-                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         writer.close()
 
 
@@ -127,7 +123,7 @@ class _RunHost:
 def _terminal(asked: AskedTerminal | None) -> Terminal | None:
     if asked is None:
         return None
-    size = {"rows": max(1, min(asked.rows, 10_000)), "columns": max(1, min(asked.columns, 10_000))}
+    size = {"rows": min(asked.rows or 24, 10_000), "columns": min(asked.columns or 80, 10_000)}
     try:
         return Terminal(type=asked.kind, **size)
     except ValueError:

@@ -104,7 +104,7 @@ def _terminal() -> dict[str, Any]:
 def _size() -> tuple[int, int]:
     with contextlib.suppress(OSError):
         size = os.get_terminal_size(sys.stdin.fileno())
-        return max(1, size.lines), max(1, size.columns)
+        return size.lines or 24, size.columns or 80
     return 24, 80
 
 
