@@ -228,6 +228,20 @@ class JobAssignment(BaseModel):
     released_at: Annotated[AwareDatetime | None, Field(title="Released At")]
 
 
+class JobLink(BaseModel):
+    """
+    The link by which its holder's browser sees what a job serves at its port.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    job_id: Annotated[str, Field(title="Job Id")]
+    url: Annotated[str, Field(title="Url")]
+    ready: Annotated[bool, Field(title="Ready")]
+    expires_at: Annotated[AwareDatetime, Field(title="Expires At")]
+
+
 class JobWorker(BaseModel):
     model_config = ConfigDict(
         extra="allow",
