@@ -6,6 +6,7 @@ import struct
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
+from activities.site.answers.reading import violation
 from activities.site.answers.session_frames import (
     HEADER,
     MOST_FRAME_BYTES,
@@ -90,12 +91,13 @@ class RunDoor:
 
     @contextlib.asynccontextmanager
     async def _session(self, verb: str, asked: dict[str, Any]) -> AsyncGenerator[NodeSession]:
-        request = {"run_id": self._run_name, **asked}
+        request, by = {"run_id": self._run_name, **asked}, self._client.speaker(verb)
         async with self._client.stream(verb, request, eof=False) as stream:
-            frames = session_frames(stream, self._client.speaker(verb))
+            frames = session_frames(stream, by)
             first = await anext(frames, None)
             if not isinstance(first, SessionStarted):
-                return
+                found = None if first is None else type(first).__name__
+                raise violation(by, "frame", "says first that the session has begun", found)
             session = NodeSession(stream, frames)
             beating = asyncio.create_task(session.beat(), name="session-beat")
             try:
