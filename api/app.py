@@ -49,7 +49,7 @@ from api.routes import (
 from api.schemas.base import ProblemDetails
 from api.schemas.events import LogPiece
 from api.services.uploads import Receiving
-from api.sessions.counts import SessionCounts
+from api.sessions.entrance import SessionCounts
 from api.sessions.proxy import JobPages
 from api.sessions.switchboard import Switchboard
 from workflows.contracts.job_submission import JobSubmission

@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-from fastapi import FastAPI
-
 from activities.db.session import database
 from activities.lifecycles.kinds import KINDS
 from activities.outbox.dispatcher import process_dispatcher
@@ -40,7 +38,7 @@ async def serve_api(stop: asyncio.Event) -> int:
     return status
 
 
-async def _serve_pages(app: FastAPI, stop: asyncio.Event) -> None:
+async def _serve_pages(app: Any, stop: asyncio.Event) -> None:
     """Serve the pages of jobs at their own address; without it the API goes on."""
     address = settings().endpoints_address
     if address is not None:

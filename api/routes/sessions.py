@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Query, Request, WebSocket
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from activities.settings import settings
 from api.authorization import Caller, Needs
 from api.problems import Problem
 from api.schemas.sessions import JobLink
@@ -52,9 +51,7 @@ async def create_job_link(
     target = sessions.Target(job_id, worker)
     place = await run_in_threadpool(sessions.place_of, caller, target)
     port = sessions.port_of(place)
-    origin = settings().endpoint_origin(job_id)
-    if origin is None:
-        raise Problem("unavailable", "BASELOAD_ENDPOINTS: this API serves no pages of jobs")
+    origin = sessions.origin_of(place)
     ready = await request.app.state.pages.is_ready(place, port)
     text, until = links.new_link(caller.key_id, caller.account_id, job_id, worker)
     return JobLink(

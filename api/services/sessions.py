@@ -7,6 +7,7 @@ from sqlmodel import Session
 from activities.db import tables
 from activities.db.session import database
 from activities.nodes.addresses import address_of
+from activities.settings import settings
 from api.audit_notes import Reads
 from api.authorization import Caller
 from api.problems import Problem, missing
@@ -70,3 +71,11 @@ def port_of(place: RunPlace) -> int:
     if place.port is None:
         raise Problem("conflict", f"job {place.job_id}: has no port, so it serves nothing")
     return place.port
+
+
+def origin_of(place: RunPlace) -> str:
+    """The origin of the job's pages. Raises: Problem `unavailable`, when none are served."""
+    origin = settings().endpoint_origin(place.job_id)
+    if origin is None:
+        raise Problem("unavailable", "BASELOAD_ENDPOINTS: this API serves no pages of jobs")
+    return origin

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from tests.e2e.platform import Platform, Site
 from tests.e2e.stack import RunningStack
@@ -302,7 +303,7 @@ def test_a_browser_enters_by_a_link_and_sees_the_pages_of_the_job_alone(reached:
         assert browser.get("/", headers=other).status_code == 401
     address = base.removeprefix("http://").partition(":")
     with socket.create_connection((address[0], int(address[2]))) as connection, connect(
-        f"ws://{host}/socket", sock=connection, origin=origin, additional_headers=ours,
+        f"ws://{host}/socket", sock=connection, origin=Origin(origin), additional_headers=ours,
         compression=None, proxy=None,
     ) as echo:  # fmt: skip
         echo.send("over a socket")

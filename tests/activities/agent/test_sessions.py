@@ -121,7 +121,7 @@ def test_a_session_holds_up_no_run_that_ends(agent: LocalAgent, user: str | None
 def test_who_asks_for_a_run_that_does_not_run_is_refused(agent: LocalAgent) -> None:
     agent.stage(RUN, "true")
     assert shell(agent, "true").refusal()["code"] == "not-running"
-    assert shell(agent, "true", run_id="job-none-0-1").refusal()["code"] == "not-running"
+    assert shell(agent, "true", run_id="job-nowhere-0-1").refusal()["code"] == "not-running"
     port = AgentSession(agent, "connect_port", RUN, port=9)
     assert port.refusal()["code"] == "not-running"
 

@@ -10,6 +10,7 @@ from baseload.commands.app import new_app
 from baseload.commands.lookup import find_id, find_newest_job, find_open_job
 from baseload.commands.session import Document, MistakeError, Session, command
 from baseload.commands.terminal import bytes_text, credits_text, moment_text, pick
+from baseload.errors import BaseloadError
 
 app = new_app()
 Reference = Annotated[str, typer.Argument(help="id or name")]
@@ -61,6 +62,7 @@ def show(session: Session, job: Reference) -> None:
             ("output", bytes_text(found.get("output_bytes"))),
             ("created", moment_text(found.get("created_at"))),
             ("workflow", found.get("workflow_id")),
+            *link_fields(session, found),
         ]
     )
     names = ("index", "status", "node_id", "exit_code", "signal")
@@ -165,6 +167,20 @@ def kill_all(
         session.screen.json(killed)
     else:
         session.screen.result(f"{len(killed['job_ids'])} jobs are being canceled")
+
+
+def link_fields(session: Session, job: Document) -> list[tuple[str, object]]:
+    """The link to the pages of a running notebook or endpoint, and whether it answers yet; nothing
+    where the key may not have it, or the job cannot be reached now."""
+    if job["status"] != "running" or not job.get("port"):
+        return []
+    if job["type"] not in ("notebook", "endpoint"):
+        return []
+    try:
+        made = session.post(f"/v1/jobs/{job['id']}/link")
+    except BaseloadError:
+        return []
+    return [("link", made["url"]), ("ready", "yes" if made["ready"] else "not yet")]
 
 
 def job_has_ended(job: Document) -> bool:
