@@ -234,7 +234,7 @@ def _inside(location: str, page: Page) -> str:
     """Where a redirect leads, inside of the page's origin."""
     target = urlsplit(location)
     path = target._replace(scheme="", netloc="").geturl() or "/"
-    if not target.scheme and not target.netloc:
+    if not target.scheme and not target.netloc and "\\" not in location:
         return page.base + path if path.startswith("/") else path
     own = {f"127.0.0.1:{page.port}", f"localhost:{page.port}", f"0.0.0.0:{page.port}"}
     if page.origin is not None:
