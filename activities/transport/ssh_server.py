@@ -95,6 +95,23 @@ class CommandChannel:
             self._process.exit(status)
 
 
+class _Process(asyncssh.SSHServerProcess[bytes]):
+    """A channel of asyncssh, whose own sftp would be one of this machine and not of the job."""
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        del subsystem
+        return True
+
+    def session_started(self) -> None:
+        channel = self.channel
+        work = self._start_process(
+            asyncssh.SSHReader(self, channel),
+            asyncssh.SSHWriter(self, channel),
+            asyncssh.SSHWriter(self, channel, asyncssh.EXTENDED_DATA_STDERR),
+        )
+        channel.get_connection().create_task(work)
+
+
 class _Server(asyncssh.SSHServer):
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -120,6 +137,9 @@ class _Server(asyncssh.SSHServer):
                 await self._host.connect(dest_port, reader, writer)
 
         return connected
+
+    def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
+        return _Process(self.run, None, 3, False)
 
     async def run(self, process: Process) -> None:
         """Serve one command."""
@@ -168,7 +188,6 @@ async def serve_on(stream: socket.socket, host: Host, host_key: bytes) -> None:
         connection = await asyncssh.run_server(
             stream,
             server_factory=lambda: server,
-            process_factory=server.run,
             encoding=None,
             server_host_keys=[asyncssh.import_private_key(host_key)],
             server_version="baseload",
